@@ -1,0 +1,33 @@
+# The project's commands; each makes .venv first if it is missing or out of date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+CORES ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: install demo test lint clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "AdaFuse needs Python 3.11 or newer, this is %d.%d; say make PYTHON=python3.11" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: install  ## decode, score and compare on the toy world
+	$(BIN)/snakemake --configfile config/toy.yaml --cores $(CORES) --quiet rules
+	@$(BIN)/adafuse step report config/toy.yaml
+
+test: install  ## all tests; one of them runs the whole toy workflow
+	$(BIN)/python -m pytest
+
+lint: install  ## style, types, and the workflow's own checks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakemake --lint
+
+clean:  ## everything that was installed or computed
+	rm -rf $(VENV) .snakemake results/*/
