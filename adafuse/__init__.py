@@ -1,0 +1,23 @@
+"""AdaFuse: several language models decode one text together, word by word.
+
+`Ensemble` and the result records are the Python interface; the names are imported on first use,
+because loading transformers takes seconds that most commands do not need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from adafuse.errors import UserError
+from adafuse.records import Candidate, Result, Round
+from adafuse.version import __version__
+
+if TYPE_CHECKING:
+    from adafuse.ensemble import Ensemble
+
+__all__ = ["Candidate", "Ensemble", "Result", "Round", "UserError", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Ensemble":
+        return import_module("adafuse.ensemble").Ensemble
+    raise AttributeError(f"module 'adafuse' has no attribute {name!r}")

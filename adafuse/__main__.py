@@ -1,0 +1,5 @@
+"""`python -m adafuse` is the command `adafuse`."""
+
+from adafuse.cli.main import main
+
+main()

@@ -1,0 +1,96 @@
+"""Advances many examples at once: one forward per model over all rows that asked for something."""
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from adafuse.engine.node import Node
+from adafuse.engine.program import Program
+from adafuse.engine.protocol import Engine
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An example that raised: a sentence and where it came from."""
+
+    error: str
+    traceback: str
+
+
+@dataclass(slots=True)
+class _Live(Generic[T]):
+    index: int
+    program: Program[T]
+    started: float
+    waiting: list[Node] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What example `index` came to, and the seconds from its admission to its end."""
+
+    index: int
+    value: T | Failure
+    seconds: float
+
+
+class Scheduler(Generic[T]):
+    """Keeps up to `batch_size` examples alive; a finished one is replaced from the queue.
+
+    Examples need not be in step: in each turn every engine runs whatever nodes are asked for.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+        self._live: list[_Live[T]] = []
+
+    def run(self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]) -> Iterator[Outcome[T]]:
+        """Run all jobs, yielding outcomes as examples end, in any order."""
+        while True:
+            yield from self._refill(jobs)
+            if not self._live:
+                return
+            self._evaluate()
+            for live in list(self._live):
+                yield from self._advance(live)
+
+    def _refill(self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]) -> Iterator[Outcome[T]]:
+        while len(self._live) < self._batch_size:
+            job = next(jobs, None)
+            if job is None:
+                return
+            live = _Live(job[0], job[1](), time.perf_counter())
+            self._live.append(live)
+            yield from self._advance(live)
+
+    def _evaluate(self) -> None:
+        requests: dict[Engine, list[Node]] = {}
+        for live in self._live:
+            for node in live.waiting:
+                requests.setdefault(node.sequence.engine, []).append(node)
+        for engine, nodes in requests.items():
+            engine.evaluate(nodes)
+
+    def _advance(self, live: _Live[T]) -> Iterator[Outcome[T]]:
+        """Resume one example up to its next request; yield its outcome if there is none."""
+        value: T | Failure
+        try:
+            live.waiting = next(live.program)
+            return
+        except StopIteration as done:
+            value = done.value
+        except Exception as error:  # noqa: BLE001 - the border of an example: the others go on
+            logger.warning("example %d failed: %s", live.index, _sentence(error))
+            value = Failure(_sentence(error), traceback.format_exc())
+        self._live.remove(live)
+        yield Outcome(live.index, value, time.perf_counter() - live.started)
+
+
+def _sentence(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,102 @@
+"""The token-tree engine: nothing that was computed is computed again (engine.md).
+
+Committed tokens and the tree behind them keep their keys and values in a row of the cache; a
+request feeds only new tokens, all rows in one forward, each token seeing the committed text and
+its own ancestors. A commit moves the winner's slots next to the committed text.
+"""
+
+from collections.abc import Iterable
+from inspect import signature
+
+import torch
+
+from adafuse.engine.cache import SlotCache, Step
+from adafuse.engine.distribution import Reducer
+from adafuse.engine.feed import Batch, Feed, split
+from adafuse.engine.node import Node, Sequence
+from adafuse.engine.support import usable_context
+from adafuse.models.language_model import LanguageModel
+
+
+class TreeEngine:
+    """Runs one model for up to `rows` sequences at a time."""
+
+    def __init__(self, model: LanguageModel, top: int, rows: int) -> None:
+        self.model = model
+        self.context = usable_context(model)
+        self._reducer = Reducer(model, top)
+        self._keeps = "logits_to_keep" in signature(model.network.forward).parameters
+        layers = model.network.config.get_text_config().num_hidden_layers
+        self._cache = SlotCache(layers, rows)
+        self._free = list(range(rows))
+        self._moves: dict[int, list[tuple[int, int]]] = {}
+
+    def open(self, prompt_ids: list[int]) -> Sequence:
+        """Begin a sequence in a free row."""
+        return Sequence(self, prompt_ids, self._free.pop(0))
+
+    @torch.inference_mode()
+    def close(self, sequence: Sequence) -> None:
+        """Free the row; its contents are zeroed because masked non-finite values still spread."""
+        self._moves.pop(sequence.row, None)
+        self._cache.clear(sequence.row)
+        self._free.append(sequence.row)
+
+    def commit(self, node: Node) -> None:
+        """Append the path to `node`; its keys and values move next to the committed text."""
+        sequence = node.sequence
+        start = len(sequence.ids)
+        path = sequence.commit(node)
+        slots = [step.slot for step in path if step.slot is not None]
+        moves = [(slot, start + place) for place, slot in enumerate(slots) if slot != start + place]
+        self._moves.setdefault(sequence.row, []).extend(moves)
+        sequence.cached = start + len(slots) if sequence.cached == start else sequence.cached
+        sequence.used = len(sequence.ids)
+
+    @torch.inference_mode()
+    def evaluate(self, nodes: Iterable[Node]) -> None:
+        """Fill in the nodes: one forward for all rows, or more while prompts are fed."""
+        wanted: dict[Sequence, list[Node]] = {}
+        for node in dict.fromkeys(nodes):
+            if node.next is None:
+                wanted.setdefault(node.sequence, []).append(node)
+        feeds = [Feed.of(sequence, asked) for sequence, asked in wanted.items()]
+        self._apply_moves()
+        self._cache.reserve(max((feed.slots for feed in feeds), default=0))
+        for feed in feeds:
+            feed.sequence.forwards += 1
+        for batch in split(feeds):
+            self._forward(batch)
+
+    def _apply_moves(self) -> None:
+        moves = [(row, *move) for row, pairs in self._moves.items() for move in pairs]
+        self._moves.clear()
+        if moves:
+            self._cache.move(moves)
+
+    def _forward(self, batch: Batch) -> None:
+        device = self.model.device
+        slots = batch.slots.to(device)
+        self._cache.step = Step(batch.rows.to(device), slots, batch.view)
+        output = self.model.network(
+            input_ids=batch.ids.to(device),
+            position_ids=batch.positions.to(device),
+            attention_mask=self._attention_mask(batch),
+            past_key_values=self._cache,
+            use_cache=True,
+            **({"logits_to_keep": batch.keep} if self._keeps else {}),
+        )
+        if batch.reads:
+            at_rows, at_columns = zip(*batch.reads, strict=True)
+            logits = output.logits[:, -batch.keep :]
+            self._reducer.fill(batch.nodes, logits[list(at_rows), list(at_columns)])
+
+    def _attention_mask(self, batch: Batch) -> torch.Tensor:
+        """Return which slots each token sees, bool [R, 1, Q, view], or additive for eager."""
+        mask = batch.mask(self.model.device)[:, None]
+        if self.model.network.config._attn_implementation == "sdpa":
+            return mask
+        dtype = self.model.network.dtype
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
+            ~mask, torch.finfo(dtype).min
+        )

@@ -1,0 +1,193 @@
+"""The public face: an ensemble of language models that continues prompts together."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from adafuse.engine.program import Program
+from adafuse.engine.protocol import Engine
+from adafuse.engine.reference import ReferenceEngine
+from adafuse.engine.scheduler import Failure, Outcome, Scheduler
+from adafuse.engine.support import check_tree_engine
+from adafuse.engine.tree import TreeEngine
+from adafuse.errors import UserError
+from adafuse.methods import resolve
+from adafuse.methods.example import Example
+from adafuse.methods.limits import Settings
+from adafuse.methods.method import Method
+from adafuse.methods.options import parse
+from adafuse.models.language_model import LanguageModel
+from adafuse.models.loading import load_models, sources
+from adafuse.records import Result
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Models m_1..m_K with their weights w_k."""
+
+    models: tuple[LanguageModel, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        models: Sequence[str],
+        *,
+        dtype: str = "auto",
+        device: str | Sequence[str] = "auto",
+        revisions: Sequence[str | None] | None = None,
+        weights: Sequence[float] | None = None,
+        chat: bool | Sequence[bool] = False,
+    ) -> "Ensemble":
+        """Load models from folders or the Hugging Face hub.
+
+        Args:
+            models: folders or hub ids; the order is that of every list in the results.
+            dtype: "auto" (float32 on a CPU, else bfloat16), "float32", "bfloat16" or "float16".
+            device: "auto", one device for all, or one per model.
+            revisions: hub revisions, one per model.
+            weights: w_k of the fusion rule, 1 each by default.
+            chat: put each prompt into the model's own chat template; one value, or one per model.
+
+        Raises:
+            UserError: a model, tokenizer or setting that cannot be used.
+        """
+        if not models:
+            raise UserError("no model was given; name at least one")
+        checked = check_weights(weights, len(models))
+        wanted = sources(models, revisions=revisions, device=device, dtype=dtype, chat=chat)
+        return cls(tuple(load_models(wanted)), checked)
+
+    def generate(self, prompts: Sequence[str], **settings: Any) -> list[Result]:
+        """Continue all prompts and return one result each, in order; see `stream`."""
+        results = dict(self.stream(prompts, **settings))
+        return [results[index] for index in range(len(prompts))]
+
+    def stream(
+        self,
+        prompts: Sequence[str],
+        *,
+        method: str = "adafuse",
+        max_new_tokens: int = 256,
+        max_rounds: int | None = None,
+        stop: Sequence[str] = (),
+        batch_size: int = 8,
+        engine: str = "tree",
+        **method_options: Any,
+    ) -> Iterator[tuple[int, Result]]:
+        """Continue prompts, yielding (index, result) as they end.
+
+        Args:
+            prompts: texts; each model tokenizes them its own way.
+            method: a name from `adafuse.methods.METHODS`; `method_options` are its options.
+            max_new_tokens: ends a text when some model holds that many generated ids.
+            max_rounds: ends a text after that many rounds.
+            stop: strings that end a text; it is cut before them.
+            batch_size: how many examples are decoded at a time.
+            engine: "tree", or "reference" to check it.
+
+        Raises:
+            UserError: an unknown or impossible setting. What goes wrong in one example ends that
+                example only, with stop reason "error".
+        """
+        if isinstance(prompts, str):
+            raise UserError("prompts is one string; give a list of strings")
+        given = {
+            "max_new_tokens": max_new_tokens,
+            "max_rounds": max_rounds,
+            "stop": stop,
+            "batch_size": batch_size,
+            "engine": engine,
+        }
+        run = Run(self, resolve(method, method_options), parse(Settings, given, "generate"))
+        return run.stream(prompts)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with its settings on an ensemble."""
+
+    ensemble: Ensemble
+    method: Method[Any]
+    settings: Settings
+
+    def stream(self, prompts: Sequence[str]) -> Iterator[tuple[int, Result]]:
+        """Decode all prompts; what cannot run is refused before the first one."""
+        self.method.check_models(len(self.ensemble.models))
+        return self._outcomes(prompts, self._engines())
+
+    def _outcomes(
+        self, prompts: Sequence[str], engines: list[Engine]
+    ) -> Iterator[tuple[int, Result]]:
+        alive: dict[int, Example] = {}
+
+        def program(index: int) -> Program[None]:
+            alive[index] = Example(self.ensemble.weights, self.settings)
+            return self._decode(alive[index], prompts[index], engines)
+
+        jobs = ((index, partial(program, index)) for index in range(len(prompts)))
+        for outcome in Scheduler[None](self.settings.batch_size).run(jobs):
+            yield outcome.index, _result(alive.pop(outcome.index), outcome)
+
+    def _engines(self) -> list[Engine]:
+        models = self.ensemble.models
+        if self.settings.engine == "reference":
+            return [ReferenceEngine(model, self.method.top) for model in models]
+        for model in models:
+            check_tree_engine(model)
+        return [TreeEngine(model, self.method.top, self.settings.batch_size) for model in models]
+
+    def _decode(self, example: Example, prompt: str, engines: list[Engine]) -> Program[None]:
+        try:
+            for engine in engines:
+                example.sequences.append(engine.open(_prompt_ids(engine, prompt)))
+            yield from self.method.decode(example)
+        finally:
+            for sequence in example.sequences:
+                sequence.engine.close(sequence)
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    """Return w_k, one per model; all 1 by default.
+
+    Raises:
+        UserError: a wrong number of weights, a negative one, or none above 0.
+    """
+    values = tuple(float(weight) for weight in weights) if weights is not None else (1.0,) * count
+    if len(values) != count:
+        raise UserError(f"{len(values)} weights for {count} models; give one per model")
+    if not all(math.isfinite(value) and value >= 0 for value in values) or not any(values):
+        raise UserError(f"weights {list(values)} must be at least 0, one of them above")
+    return values
+
+
+def _prompt_ids(engine: Engine, prompt: str) -> list[int]:
+    ids = engine.model.prompt_ids(prompt)
+    if not ids:
+        raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")
+    if len(ids) >= engine.context:
+        raise ValueError(
+            f"the prompt has {len(ids)} tokens, but {engine.model.name} has a context of"
+            f" {engine.context}; shorten the prompt"
+        )
+    return ids
+
+
+def _result(example: Example, outcome: Outcome[None]) -> Result:
+    failure = outcome.value
+    failed = isinstance(failure, Failure)
+    # Models behind the one that refused the prompt have no sequence: they count nothing.
+    unopened = (0,) * (len(example.weights) - len(example.sequences))
+    return Result(
+        text=example.text,
+        stop_reason="error" if failed else example.reason or "error",
+        rounds=tuple(example.rounds),
+        tokens=tuple(sequence.generated for sequence in example.sequences) + unopened,
+        prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
+        forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
+        seconds=outcome.seconds,
+        error=failure.error if isinstance(failure, Failure) else example.error,
+        traceback=failure.traceback if isinstance(failure, Failure) else None,
+    )

@@ -1,0 +1,5 @@
+"""Decoding methods, each a coroutine over one example in the order of its paper's algorithm."""
+
+from adafuse.methods.registry import METHODS, resolve
+
+__all__ = ["METHODS", "resolve"]

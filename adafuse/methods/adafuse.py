@@ -1,0 +1,58 @@
+"""`adafuse`: adaptive ensemble decoding (arXiv 2601.06022, Algorithm 1)."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from adafuse.engine.node import Sequence
+from adafuse.engine.program import Program, evaluated, gather
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import FusionOptions, Positive
+from adafuse.methods.rounds import Proposal, fuse_rounds
+from adafuse.methods.word import Span, add_word
+from adafuse.text.words import WordRules
+
+
+class AdaFuseOptions(FusionOptions):
+    """tau: margin threshold; max_words: M; branching: B (1 is diversity-aware scaling off)."""
+
+    tau: Annotated[float, Field(ge=0, le=1)] = 0.7
+    max_words: Positive = 3
+    branching: Positive = 1
+
+
+class AdaFuse(Method[AdaFuseOptions]):
+    """Each model commits words while it is confident and branches where it is not (3.2, 3.3)."""
+
+    name = "adafuse"
+    Options = AdaFuseOptions
+
+    @property
+    def top(self) -> int:
+        """The B likeliest first tokens, and two for the margin."""
+        return max(2, self.options.branching)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode with the span of every round as long as the confidence of its writer."""
+        rules = WordRules(example.stops, self.options.max_word_tokens)
+
+        def propose(sequence: Sequence) -> Program[Proposal]:
+            return self._propose(sequence, rules)
+
+        return fuse_rounds(example, propose, self.options.fusion)
+
+    def _propose(self, sequence: Sequence, rules: WordRules) -> Program[Proposal]:
+        span = Span(sequence.root)
+        margins: list[float] = []
+        while True:
+            yield from evaluated([span.node])
+            assert span.node.next is not None
+            margins.append(span.node.next.margin)
+            if not margins[-1] >= self.options.tau:
+                first_tokens = span.node.next.ids[: self.options.branching]
+                branches = yield from gather(add_word(span, rules, (z,)) for z in first_tokens)
+                return Proposal(branches, tuple(margins))
+            span = yield from add_word(span, rules)
+            if span.ends or rules.stops.within(span.text) or span.words == self.options.max_words:
+                return Proposal([span], tuple(margins))

@@ -1,0 +1,76 @@
+"""`beam_scaling`: candidates from token-level beam search (arXiv 2601.06022, appendix F)."""
+
+from dataclasses import dataclass
+from itertools import islice
+
+from adafuse.engine.node import Node, Sequence
+from adafuse.engine.program import Program, evaluated, gather
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import FusionOptions, Positive
+from adafuse.methods.rounds import Proposal, fuse_rounds
+from adafuse.methods.word import Span, add_word
+from adafuse.text.words import WordRules
+
+
+class BeamScalingOptions(FusionOptions):
+    """width: beams per model; beam_tokens: how many tokens the search runs."""
+
+    width: Positive = 3
+    beam_tokens: Positive = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """A hypothesis: its ids from the root, their summed log-probability, and where it stands."""
+
+    node: Node
+    ids: tuple[int, ...] = ()
+    logprob: float = 0.0
+    ended: bool = False
+
+
+class BeamScaling(Method[BeamScalingOptions]):
+    """Each beam is cut to its first complete word; a beam without one is finished greedily."""
+
+    name = "beam_scaling"
+    Options = BeamScalingOptions
+
+    @property
+    def top(self) -> int:
+        """As many ids as there are beams."""
+        return max(2, self.options.width)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode one word a round, the candidates taken from beam search."""
+        rules = WordRules(example.stops, self.options.max_word_tokens)
+
+        def propose(sequence: Sequence) -> Program[Proposal]:
+            beams = yield from self._search(sequence)
+            root = Span(sequence.root)
+            spans = yield from gather(add_word(root, rules, beam.ids) for beam in beams)
+            return Proposal(spans)
+
+        return fuse_rounds(example, propose, self.options.fusion)
+
+    def _search(self, sequence: Sequence) -> Program[list[Beam]]:
+        """Keep the `width` likeliest hypotheses; equal ones in order of parent, then id."""
+        beams = [Beam(sequence.root)]
+        for _ in range(self.options.beam_tokens):
+            yield from evaluated(beam.node for beam in beams if not beam.ended)
+            grown = [longer for beam in beams for longer in self._extensions(beam)]
+            beams = sorted(grown, key=lambda beam: -beam.logprob)[: self.options.width]
+        return beams
+
+    def _extensions(self, beam: Beam) -> list[Beam]:
+        if beam.ended:
+            return [beam]
+        assert beam.node.next is not None
+        likeliest = zip(beam.node.next.ids, beam.node.next.logprobs, strict=True)
+        return [_extend(beam, *token) for token in islice(likeliest, self.options.width)]
+
+
+def _extend(beam: Beam, token: int, logprob: float) -> Beam:
+    ended = token in beam.node.sequence.model.stop_ids
+    node = beam.node if ended else beam.node.child(token)
+    return Beam(node, (*beam.ids, token), beam.logprob + logprob, ended)

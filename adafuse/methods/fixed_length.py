@@ -1,0 +1,37 @@
+"""`fixed_length`: every model always proposes n greedy words (arXiv 2601.06022, figure 2)."""
+
+from adafuse.engine.node import Sequence
+from adafuse.engine.program import Program
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import FusionOptions, Positive
+from adafuse.methods.rounds import Proposal, fuse_rounds
+from adafuse.methods.word import Span, add_word
+from adafuse.text.words import WordRules
+
+
+class FixedLengthOptions(FusionOptions):
+    """words: n, the words of every proposal."""
+
+    words: Positive = 1
+
+
+class FixedLength(Method[FixedLengthOptions]):
+    """Margins are not read; only the end of the text makes a span shorter."""
+
+    name = "fixed_length"
+    Options = FixedLengthOptions
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode with spans of n words."""
+        rules = WordRules(example.stops, self.options.max_word_tokens)
+
+        def propose(sequence: Sequence) -> Program[Proposal]:
+            span = Span(sequence.root)
+            while span.words < self.options.words:
+                span = yield from add_word(span, rules)
+                if span.ends or rules.stops.within(span.text):
+                    break
+            return Proposal([span])
+
+        return fuse_rounds(example, propose, self.options.fusion)

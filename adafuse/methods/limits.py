@@ -1,0 +1,40 @@
+"""When a continuation is long enough: the options that every method shares."""
+
+from typing import Literal
+
+from pydantic import field_validator
+
+from adafuse.methods.options import MethodOptions, Positive
+
+
+class Limits(MethodOptions):
+    """Ends a continuation whatever the method.
+
+    `max_new_tokens` is reached when some model holds that many generated ids, `max_rounds` counts
+    rounds (None: no limit), and the text is cut before the first of the `stop` strings.
+    """
+
+    max_new_tokens: Positive = 256
+    max_rounds: Positive | None = None
+    stop: tuple[str, ...] = ()
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _as_strings(cls, value: object) -> object:
+        if isinstance(value, str):
+            return (value,)
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("stop")
+    @classmethod
+    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise ValueError("must not hold an empty string, which is in every text")
+        return value
+
+
+class Settings(Limits):
+    """How a run decodes besides its method: examples at a time, and which engine."""
+
+    batch_size: Positive = 8
+    engine: Literal["tree", "reference"] = "tree"

@@ -1,0 +1,47 @@
+"""What a decoding method is."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+from adafuse.engine.program import Program
+from adafuse.errors import UserError
+from adafuse.methods.example import Example
+from adafuse.methods.options import MethodOptions
+
+OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+
+
+class Method(ABC, Generic[OptionsT]):
+    """A method with its options; `decode` is a coroutine over one example.
+
+    `name` is what users write, `Options` the type of its options. `models` is the count of models
+    it needs (fewest, most; None: any number).
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[MethodOptions]]
+    models: ClassVar[tuple[int, int | None]] = (1, None)
+
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
+
+    @property
+    def top(self) -> int:
+        """How many of the likeliest next ids the method reads (2 for a margin)."""
+        return 2
+
+    @abstractmethod
+    def decode(self, example: Example) -> Program[None]:
+        """Decode `example` until it has a stop reason."""
+
+    def check_models(self, count: int) -> None:
+        """Refuse a number of models that the method cannot run.
+
+        Raises:
+            UserError: too few or too many models.
+        """
+        fewest, most = self.models
+        if count < fewest or (most is not None and count > most):
+            wanted = f"exactly {fewest}" if most == fewest else f"at least {fewest}"
+            noun = "model" if fewest == 1 else "models"
+            raise UserError(f"method {self.name} needs {wanted} {noun}, not {count}")

@@ -1,0 +1,52 @@
+"""Options of methods: frozen, typed, refused in one sentence when they make no sense."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from adafuse.errors import UserError
+
+FusionRule = Literal["mean_nll", "mixture", "most_confident"]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class MethodOptions(BaseModel):
+    """Base of all options; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class FusionOptions(MethodOptions):
+    """What every method that fuses words shares.
+
+    `fusion` is the rule for F(s); `max_word_tokens` caps a word in text without spaces.
+    """
+
+    fusion: FusionRule = "mean_nll"
+    max_word_tokens: Positive = 16
+
+
+OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+
+
+def parse(options: type[OptionsT], values: Mapping[str, Any], owner: str) -> OptionsT:
+    """Build `options` from plain values.
+
+    Raises:
+        UserError: an unknown key or a value that is not allowed, named with what is.
+    """
+    try:
+        return options.model_validate(dict(values))
+    except ValidationError as error:
+        raise UserError(_sentence(error, options, owner)) from None
+
+
+def _sentence(error: ValidationError, options: type[MethodOptions], owner: str) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        names = ", ".join(options.model_fields) or "none"
+        return f"{owner} has no option {name!r}; its options are: {names}"
+    reason = first["msg"].removeprefix("Input ").replace("should be", "must be")
+    return f"{owner}: {name} {reason}, not {first['input']!r}"

@@ -1,0 +1,69 @@
+"""The candidates of a round: the union of what the models propose, scored by all of them."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from adafuse.engine.node import Node
+from adafuse.engine.node import Sequence as TokenSequence
+from adafuse.engine.program import Program
+from adafuse.methods.fusion import SpanScore
+from adafuse.methods.word import Span
+
+
+@dataclass(slots=True)
+class Entry:
+    """One candidate: its text, whether it ends, and the last node it has in each model's tree.
+
+    `spans` holds the models that wrote it themselves, by number; those keep their own ids.
+    """
+
+    text: str
+    ends: bool
+    spans: dict[int, Span] = field(default_factory=dict)
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+
+def pool(proposals: Iterable[Iterable[Span]]) -> list[Entry]:
+    """Unite the proposals of all models, keyed by (text, ends), in order of model, then branch."""
+    entries: dict[tuple[str, bool], Entry] = {}
+    for number, spans in enumerate(proposals):
+        for span in spans:
+            entry = entries.setdefault((span.text, span.ends), Entry(span.text, span.ends))
+            entry.spans.setdefault(number, span)
+            entry.nodes.setdefault(number, span.node)
+    return list(entries.values())
+
+
+def grow_foreign(entries: Sequence[Entry], sequences: Sequence[TokenSequence]) -> Program[None]:
+    """Grow every candidate in the tree of every model that did not write it, in one request.
+
+    Where a model is asked anyway, tips of its own candidates that were never run go along: if one
+    of them is committed, the next round's first distribution is there already.
+    """
+    request: list[Node] = []
+    for number, sequence in enumerate(sequences):
+        foreign = [entry for entry in entries if number not in entry.spans]
+        for entry in foreign:
+            chain = sequence.root.chain(sequence.model.encode_span(entry.text))
+            entry.nodes[number] = chain[-1] if chain else sequence.root
+            request.extend(chain)
+        if foreign:
+            request.extend(entry.nodes[number] for entry in entries if number in entry.spans)
+    missing = [node for node in request if node.next is None]
+    if missing:
+        yield missing
+
+
+def span_score(entry: Entry, number: int) -> SpanScore:
+    """Return NLL_k(s) (eq. 4) over T ids, END counted as one; infinite if T is 0."""
+    node = entry.nodes[number]
+    logprobs = [step.logprob for step in node.path()]
+    if entry.ends:
+        assert node.next is not None
+        logprobs.append(node.next.log_end)
+    known = [value for value in logprobs if value is not None]
+    assert len(known) == len(logprobs), "a candidate was scored before it was grown"
+    if not known:
+        return SpanScore(math.inf, 0)
+    return SpanScore(-math.fsum(known) / len(known), len(known))

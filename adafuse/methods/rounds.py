@@ -1,0 +1,37 @@
+"""Algorithm 1: the loop that every method with candidates shares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adafuse.engine.node import ContextFullError
+from adafuse.engine.node import Sequence as TokenSequence
+from adafuse.engine.program import Program, gather
+from adafuse.methods.example import Example
+from adafuse.methods.pool import grow_foreign, pool
+from adafuse.methods.word import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What one model proposes in a round, and the start-of-word margins it read for that."""
+
+    spans: list[Span]
+    margins: tuple[float, ...] = ()
+
+
+Propose = Callable[[TokenSequence], Program[Proposal]]
+
+
+def fuse_rounds(example: Example, propose: Propose, fusion: str) -> Program[None]:
+    """Propose, score and commit until the example stops.
+
+    A pool of one entry was written by every model, so its scores are known without a forward.
+    """
+    try:
+        while example.reason is None:
+            proposals = yield from gather(propose(sequence) for sequence in example.sequences)
+            entries = pool(proposal.spans for proposal in proposals)
+            yield from grow_foreign(entries, example.sequences)
+            example.commit(entries, fusion, tuple(proposal.margins for proposal in proposals))
+    except ContextFullError:
+        example.reason = "length"

@@ -1,0 +1,38 @@
+"""`single`: greedy decoding of one model under the same stop rules."""
+
+from adafuse.engine.node import Sequence
+from adafuse.engine.program import Program
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.rounds import Proposal, fuse_rounds
+from adafuse.methods.word import Span, add_word
+from adafuse.text.words import WordRules
+
+
+class SingleOptions(MethodOptions):
+    """`max_word_tokens` only decides how the trace cuts the text into rounds."""
+
+    max_word_tokens: Positive = 16
+
+
+class Single(Method[SingleOptions]):
+    """Takes the likeliest token each time; a round of the trace is one word.
+
+    Unlike a fused word, a word is cut at `max_new_tokens`, as greedy decoding is.
+    """
+
+    name = "single"
+    Options = SingleOptions
+    models = (1, 1)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode greedily."""
+
+        def propose(sequence: Sequence) -> Program[Proposal]:
+            left = example.limits.max_new_tokens - sequence.generated
+            rules = WordRules(example.stops, self.options.max_word_tokens, hard_limit=left)
+            span = yield from add_word(Span(sequence.root), rules)
+            return Proposal([span])
+
+        return fuse_rounds(example, propose, "mean_nll")

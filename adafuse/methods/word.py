@@ -1,0 +1,46 @@
+"""Generating one word with one model (adafuse.md, "Word")."""
+
+from dataclasses import dataclass
+
+from adafuse.engine.node import Node
+from adafuse.engine.program import Program, evaluated
+from adafuse.text.added import LONGEST_CONTEXT
+from adafuse.text.words import WordRules
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Text that a model wrote from the root of its tree down to `node`.
+
+    `ends` says that the model ended its text there; `words` counts the words, END included.
+    """
+
+    node: Node
+    text: str = ""
+    ends: bool = False
+    words: int = 0
+
+
+def add_word(span: Span, rules: WordRules, first: tuple[int, ...] = ()) -> Program[Span]:
+    """Extend `span` by one word: the ids `first`, then greedily until the word ends.
+
+    A next token that ends the text ends the word before it; at the start of the word it is the
+    word (END, without text).
+    """
+    node, text, tokens = span.node, "", list[int]()
+    model = node.sequence.model
+    anchor = model.anchor(node.last_ids(LONGEST_CONTEXT))
+    while True:
+        yield from evaluated([node])
+        assert node.next is not None
+        token = first[len(tokens)] if len(tokens) < len(first) else node.next.greedy
+        if token in model.stop_ids:
+            break
+        longer = anchor.added([*tokens, token])
+        if rules.ends_before(text, longer[len(text) :]):
+            break
+        node, text = node.child(token), longer
+        tokens.append(token)
+        if rules.complete(text, len(tokens)):
+            break
+    return Span(node, span.text + text, ends=not tokens, words=span.words + 1)

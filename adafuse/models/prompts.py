@@ -1,0 +1,37 @@
+"""How a prompt becomes the ids of one model: raw text or its own chat template."""
+
+from transformers import PreTrainedTokenizerBase
+
+from adafuse.errors import UserError
+
+
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat: bool) -> list[int]:
+    """Return the ids of `prompt`, with exactly one start token where the tokenizer adds one.
+
+    Raw text gets what the tokenizer gives by default. A chat template renders the start token as
+    text or leaves it out, so it is put in front or reduced to one.
+    """
+    return _chat_ids(tokenizer, prompt) if chat else list(tokenizer(prompt)["input_ids"])
+
+
+def check_chat(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+    """Refuse chat formatting for a model that has no template."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise UserError(f"model {name!r} has no chat template; run it without chat formatting")
+
+
+def start_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the start token that this tokenizer puts before a text, as a list of none or one."""
+    first = list(tokenizer("a")["input_ids"])[:1]
+    return first if first and first[0] == tokenizer.bos_token_id else []
+
+
+def _chat_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+    )
+    ids = list(tokenizer.encode(text, add_special_tokens=False))
+    start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
+    while start and ids[:1] == start:
+        ids = ids[1:]
+    return start + ids

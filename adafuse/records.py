@@ -1,0 +1,58 @@
+"""What decoding returns: one `Result` per prompt, with every round that led to its text."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+StopReason = Literal["eos", "stop", "length", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One span of the pool of a round.
+
+    `nll` holds NLL_k(s) in nats per token, one value per model in the order of the ensemble
+    (eq. 4); `fused` is F(s) under the fusion rule of the run (eq. 5); `proposers` are the numbers
+    of the models that wrote the span, counted from 0.
+    """
+
+    text: str
+    ends: bool
+    proposers: tuple[int, ...]
+    nll: tuple[float, ...]
+    fused: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of Algorithm 1.
+
+    `selected` is the index of the committed candidate (None when no candidate had a finite NLL),
+    `words` the number of whitespace-separated words it committed, and `margins[k]` the
+    start-of-word margins p(1) - p(2) that model k read while it proposed.
+    """
+
+    candidates: tuple[Candidate, ...]
+    selected: int | None
+    words: int
+    margins: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The continuation of one prompt.
+
+    `tokens`, `prompt_tokens` and `forwards` have one entry per model: ids held for the generated
+    text, ids of the prompt, and forward passes the example took part in. `seconds` is the wall
+    time from admission to the end; at batch sizes above 1 examples share that time. `error` is a
+    sentence and `traceback` where it came from; both are None unless `stop_reason` is "error".
+    """
+
+    text: str
+    stop_reason: StopReason
+    rounds: tuple[Round, ...]
+    tokens: tuple[int, ...]
+    prompt_tokens: tuple[int, ...]
+    forwards: tuple[int, ...]
+    seconds: float
+    error: str | None = None
+    traceback: str | None = None

@@ -1,0 +1,7 @@
+"""Versions that identify a result."""
+
+__version__ = "0.1.0"
+
+ENGINE_VERSION = 1
+"""Part of every decode job's digest: raise it whenever the text that a method decodes, or what
+its trace says of it, may change."""

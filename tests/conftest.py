@@ -1,0 +1,82 @@
+"""Fixtures shared by all tests; the toy models of the package are the models under test."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test needs the network
+
+import pytest
+import torch
+
+import adafuse.toy
+from adafuse.ensemble import Ensemble
+from tests.support.tiny import random_model
+
+TOY_MODELS = Path(adafuse.toy.__file__).parent / "models"
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+REAL_TOKENIZERS = (
+    "llama-3.1-instruct",
+    "mistral-7b-instruct-v0.3",
+    "mistral-7b-instruct-v0.3-spm",
+    "qwen2.5-qwen3",
+    "gpt2",
+)
+
+torch.set_num_threads(1)
+
+
+def toy_path(name: str) -> str:
+    """The folder of a toy model."""
+    return str(TOY_MODELS / name)
+
+
+@pytest.fixture(scope="session")
+def pair() -> Ensemble:
+    """The default pair of the toy world."""
+    return Ensemble.from_pretrained([toy_path("mistral"), toy_path("llama")], device="cpu")
+
+
+@pytest.fixture(scope="session")
+def quartet() -> Ensemble:
+    """All four toy models."""
+    names = ("mistral", "llama", "qwen3", "internlm3")
+    return Ensemble.from_pretrained([toy_path(name) for name in names], device="cpu")
+
+
+@pytest.fixture(scope="session")
+def random_pair(tmp_path_factory) -> Ensemble:
+    """Two models with random weights over toy tokenizers: they disagree everywhere."""
+    folder = tmp_path_factory.mktemp("random")
+    paths = [
+        random_model(toy_path(name), folder / name, seed=seed)
+        for seed, name in enumerate(("mistral", "llama"))
+    ]
+    return Ensemble.from_pretrained(paths, device="cpu")
+
+
+@pytest.fixture(scope="session", params=REAL_TOKENIZERS)
+def real_tokenizer(request) -> Path:
+    """The folder of a real model's tokenizer, where the shared data are at hand."""
+    folder = SHARED / "tokenizers" / request.param
+    if not folder.is_dir():
+        pytest.skip(f"the real tokenizers are not at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def benchmark_texts() -> list[str]:
+    """Texts of the six real benchmarks, where the shared data are at hand."""
+    import json
+
+    folder = SHARED / "benchmarks"
+    if not folder.is_dir():
+        pytest.skip(f"the real benchmarks are not at {folder}")
+    texts = []
+    for path in sorted(p for p in folder.glob("*/*.jsonl") if p.parent.name != "reference"):
+        lines = path.read_text(encoding="utf-8").split("\n")
+        for line in filter(None, lines[:400:20]):
+            row = json.loads(line)
+            answer = row["answer"]
+            texts.append(row["question"])
+            texts.extend(answer if isinstance(answer, list) else [answer])
+    return texts

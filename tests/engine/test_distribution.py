@@ -1,0 +1,71 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adafuse.engine.distribution import Reducer, largest
+from adafuse.engine.node import Sequence
+
+
+def engine(vocabulary=5, ends=(1, 2)):
+    """An engine that only names its model."""
+    model = SimpleNamespace(name="m", vocabulary=vocabulary, end_ids=frozenset(ends))
+    return SimpleNamespace(model=model, context=100)
+
+
+def filled(logits, *, top=2, **settings):
+    """The root of a sequence whose distribution comes from one row of logits."""
+    owner = engine(**settings)
+    sequence = Sequence(owner, [0, 3])
+    Reducer(owner.model, top).fill([sequence.root], torch.tensor([logits]))
+    return sequence.root
+
+
+def test_padded_rows_of_the_output_layer_have_no_probability():
+    node = filled([0.0, 0.0, 0.0, 0.0, 0.0, 50.0, 50.0])
+    assert node.next.vector.shape == (5,)
+    assert node.next.vector.exp().sum() == pytest.approx(1)
+
+
+def test_the_probability_of_the_end_is_the_sum_over_its_ids():
+    node = filled([0.0, 1.0, 2.0, 0.5, 0.0])
+    probabilities = torch.tensor([0.0, 1.0, 2.0, 0.5, 0.0]).softmax(0)
+    assert node.next.log_end == pytest.approx(float((probabilities[1] + probabilities[2]).log()))
+
+
+def test_the_margin_is_the_difference_of_the_two_largest_probabilities():
+    node = filled([0.0, 1.0, 3.0, 0.5, 2.0])
+    first, second = torch.tensor([0.0, 1.0, 3.0, 0.5, 2.0]).softmax(0)[[2, 4]]
+    assert node.next.ids == (2, 4)
+    assert node.next.margin == pytest.approx(float(first - second))
+
+
+def test_16_bit_logits_are_normalised_in_float32():
+    owner = engine(vocabulary=1000)
+    sequence = Sequence(owner, [0])
+    Reducer(owner.model, 2).fill([sequence.root], torch.zeros(1, 1000, dtype=torch.bfloat16))
+    assert sequence.root.next.vector.dtype == torch.float32
+    assert float(sequence.root.next.vector.exp().sum()) == pytest.approx(1, abs=1e-5)
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_the_largest_are_sorted_with_ties_to_the_lower_index(rows):
+    indices, values = largest(torch.tensor(rows).float(), 4)
+    for row, found, value in zip(rows, indices.tolist(), values.tolist(), strict=True):
+        expected = sorted(range(6), key=lambda index: (-row[index], index))[:4]
+        assert found == expected
+        assert value == [row[index] for index in expected]
+
+
+def test_a_chain_knows_its_log_probabilities_from_parents_inside_and_outside_the_request():
+    owner = engine()
+    sequence = Sequence(owner, [0])
+    reducer = Reducer(owner.model, 2)
+    reducer.fill([sequence.root], torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0]]))
+    chain = sequence.root.chain((0, 1))
+    reducer.fill(chain, torch.tensor([[5.0, 1.0, 0.0, 0.0, 0.0], [0.0] * 5]))
+    first = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]).log_softmax(0)
+    second = torch.tensor([5.0, 1.0, 0.0, 0.0, 0.0]).log_softmax(0)
+    assert [node.logprob for node in chain] == pytest.approx([float(first[0]), float(second[1])])

@@ -1,0 +1,54 @@
+from types import SimpleNamespace
+
+from adafuse.engine.scheduler import Failure, Scheduler
+
+
+class RecordingEngine:
+    """Notes which nodes each forward was asked for."""
+
+    def __init__(self):
+        self.requests = []
+
+    def evaluate(self, nodes):
+        self.requests.append([node.name for node in nodes])
+
+
+def program(engine, name, turns, fails=False):
+    """A program of `turns` requests."""
+    for turn in range(turns):
+        yield [SimpleNamespace(name=f"{name}{turn}", sequence=SimpleNamespace(engine=engine))]
+    if fails:
+        raise RuntimeError(f"{name} broke")
+    return name
+
+
+def run(engine, batch_size, *jobs):
+    """Run jobs (name, turns, fails) and return their outcomes in the order they ended."""
+    queue = (
+        (index, lambda job=job: program(engine, *job)) for index, job in enumerate(jobs)
+    )
+    return list(Scheduler(batch_size).run(queue))
+
+
+def test_rows_share_forwards_and_finished_ones_are_replaced():
+    engine = RecordingEngine()
+    outcomes = run(engine, 2, ("a", 1), ("b", 3), ("c", 2))
+    assert engine.requests == [["a0", "b0"], ["b1", "c0"], ["b2", "c1"]]
+    assert [(outcome.index, outcome.value) for outcome in outcomes] == [
+        (0, "a"),
+        (1, "b"),
+        (2, "c"),
+    ]
+
+
+def test_an_example_that_raises_ends_alone_and_keeps_its_traceback():
+    outcomes = run(RecordingEngine(), 2, ("a", 1, True), ("b", 2))
+    failure = outcomes[0].value
+    assert isinstance(failure, Failure)
+    assert failure.error == "a broke"
+    assert "RuntimeError" in failure.traceback
+    assert outcomes[1].value == "b"
+
+
+def test_examples_without_requests_end_at_once():
+    assert [o.value for o in run(RecordingEngine(), 1, ("a", 0), ("b", 0))] == ["a", "b"]

@@ -1,0 +1,153 @@
+import pytest
+import torch
+from transformers import AutoTokenizer, MambaConfig, MambaForCausalLM
+
+from adafuse.engine import feed
+from adafuse.engine.node import ContextFullError
+from adafuse.engine.reference import ReferenceEngine
+from adafuse.engine.support import check_tree_engine, usable_context
+from adafuse.engine.tree import TreeEngine
+from adafuse.errors import UserError
+from adafuse.models.language_model import LanguageModel
+from tests.conftest import toy_path
+from tests.support.tiny import random_llama
+
+
+def language_model(network, context=400):
+    """A network as a member of an ensemble, over the tokenizer of a toy model."""
+    tokenizer = AutoTokenizer.from_pretrained(toy_path("llama"))
+    ends = frozenset([tokenizer.eos_token_id])
+    return LanguageModel("random", network, tokenizer, ends, ends, context)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return language_model(random_llama(700, seed=4))
+
+
+def grow_and_commit(engine, prompts):
+    """Five rounds on each prompt: branches, a commit, a pending tip; all log-probabilities."""
+    sequences = [engine.open(prompt) for prompt in prompts]
+    seen = []
+    for turn in range(5):
+        engine.evaluate([sequence.root for sequence in sequences])
+        chains = []
+        for number, sequence in enumerate(sequences):
+            tokens = [(7 * turn + 11 * number + k, 3 + k, 5) for k in range(3)]
+            chains.append([sequence.root.chain(tokens[k][: 1 + (turn + k) % 3]) for k in range(3)])
+        engine.evaluate([node for row in chains for chain in row for node in chain])
+        seen += [node.logprob for row in chains for chain in row for node in chain]
+        seen += [float(node.next.vector[9]) for row in chains for chain in row for node in chain]
+        for number, row in enumerate(chains):
+            tip = row[(turn + number) % 3][-1]
+            engine.commit(tip.child(8) if turn % 2 else tip)
+    for sequence in sequences:
+        engine.close(sequence)
+    return seen
+
+
+PROMPTS = [list(range(3, 3 + n)) for n in (5, 60, 17)]
+
+
+def test_ragged_rows_with_branches_and_commits_agree_with_full_forwards(model):
+    tree = grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS)
+    plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
+    assert tree == pytest.approx(plain, abs=2e-5)
+
+
+def test_a_row_is_as_good_as_new_for_the_next_sequence(model):
+    engine = TreeEngine(model, top=2, rows=3)
+    first = grow_and_commit(engine, PROMPTS)
+    assert grow_and_commit(engine, PROMPTS[::-1]) != first
+    assert grow_and_commit(engine, PROMPTS) == pytest.approx(first, abs=2e-5)
+
+
+def test_prompts_fed_in_pieces_give_the_same(model, monkeypatch):
+    whole = grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS)
+    monkeypatch.setattr(feed, "PIECE", 7)
+    monkeypatch.setattr(feed, "SHORT", 4)
+    monkeypatch.setattr(feed, "TOKEN_BUDGET", 14)
+    assert grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS) == pytest.approx(
+        whole, abs=2e-5
+    )
+
+
+def test_nothing_is_computed_twice(model):
+    engine = TreeEngine(model, top=2, rows=1)
+    sequence = engine.open([3, 4, 5])
+    engine.evaluate([sequence.root])
+    chain = sequence.root.chain((6, 7))
+    engine.evaluate(chain)
+    engine.evaluate(chain)
+    engine.commit(chain[-1])
+    assert sequence.root.next is not None
+    engine.evaluate([sequence.root])
+    assert sequence.forwards == 2
+    assert sequence.cached == len(sequence.ids) == 5
+
+
+def test_the_cache_grows_with_the_text(model):
+    engine = TreeEngine(model, top=2, rows=1)
+    sequence = engine.open([3] * 250)
+    engine.evaluate([sequence.root])
+    chain = sequence.root.chain((6,) * 20)
+    engine.evaluate(chain)
+    plain = ReferenceEngine(model, top=2)
+    other = plain.open([3] * 250)
+    plain.evaluate([other.root])
+    expected = other.root.chain((6,) * 20)
+    plain.evaluate(expected)
+    assert [n.logprob for n in chain] == pytest.approx([n.logprob for n in expected], abs=2e-5)
+
+
+def test_values_that_are_not_finite_do_not_reach_the_next_sequence(model):
+    engine = TreeEngine(model, top=2, rows=1)
+    sequence = engine.open([3, 4])
+    engine.evaluate([sequence.root])
+    weight = model.network.model.embed_tokens.weight
+    kept = weight[9].clone()
+    with torch.no_grad():
+        weight[9] = float("nan")
+    engine.evaluate(sequence.root.chain((9, 10)))
+    with torch.no_grad():
+        weight[9] = kept
+    engine.close(sequence)
+    following = engine.open([3])
+    engine.evaluate([following.root])
+    assert torch.isfinite(following.root.next.vector).all()
+
+
+def test_a_token_behind_the_context_is_refused(model):
+    engine = TreeEngine(model, top=2, rows=1)
+    sequence = engine.open([3] * 399)
+    engine.evaluate([sequence.root])
+    tip = sequence.root.child(4)
+    with pytest.raises(ContextFullError):
+        tip.child(5)
+
+
+def test_a_sliding_window_bounds_what_the_tree_engine_can_see(model):
+    network = random_llama(700, seed=1)
+    network.config.sliding_window = 64
+    assert usable_context(language_model(network)) == 64
+    assert usable_context(model) == 400
+
+
+def test_a_model_that_cannot_be_fed_out_of_order_is_refused_in_one_sentence():
+    config = MambaConfig(vocab_size=700, hidden_size=16, num_hidden_layers=2, state_size=4)
+    with pytest.raises(UserError, match="does not work with the tree engine; use --engine ref"):
+        check_tree_engine(language_model(MambaForCausalLM(config).eval()))
+
+
+def test_the_toy_architectures_work_with_the_tree_engine(quartet):
+    for member in quartet.models:
+        check_tree_engine(member)
+
+
+def test_eager_attention_gives_the_same(model):
+    network = random_llama(700, seed=4)
+    network.set_attn_implementation("eager")
+    eager = grow_and_commit(TreeEngine(language_model(network), top=2, rows=3), PROMPTS)
+    assert eager == pytest.approx(
+        grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS), abs=2e-5
+    )

@@ -1,0 +1,92 @@
+"""AdaFuse against a second implementation of its algorithm, and against laws it must keep."""
+
+import pytest
+
+from adafuse.ensemble import Ensemble
+from tests.conftest import toy_path
+from tests.methods.test_engines_agree import PROMPTS
+from tests.support import oracle
+from tests.support.results import assert_same
+
+
+def oracle_models(ensemble):
+    """The members of an ensemble as the oracle wants them."""
+    return [
+        oracle.OracleModel(m.network, m.tokenizer, set(m.end_ids), set(m.stop_ids))
+        for m in ensemble.models
+    ]
+
+
+@pytest.mark.parametrize("ensemble", ["pair", "random_pair"])
+@pytest.mark.parametrize(("tau", "branching"), [(0.7, 1), (0.3, 3), (0.0, 1), (1.0, 2)])
+def test_adafuse_is_algorithm_1(ensemble, tau, branching, request):
+    ensemble = request.getfixturevalue(ensemble)
+    settings = {"tau": tau, "max_words": 3, "branching": branching}
+    results = ensemble.generate(PROMPTS, max_new_tokens=20, stop=["\n\n"], **settings)
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        text, reason, rounds = oracle.adafuse(
+            oracle_models(ensemble), prompt, stops=["\n\n"], max_new_tokens=20, **settings
+        )
+        assert (result.text, result.stop_reason) == (text, reason)
+        assert len(result.rounds) == len(rounds)
+        for taken, (pool, nlls, selected) in zip(result.rounds, rounds, strict=True):
+            assert [(c.text, c.ends) for c in taken.candidates] == pool
+            assert taken.selected == selected
+            for candidate, row in zip(taken.candidates, nlls, strict=True):
+                assert candidate.nll == pytest.approx(row, abs=1e-4)
+
+
+def decode(ensemble, method, **options):
+    """Decode the shared prompts."""
+    return ensemble.generate(PROMPTS, method=method, max_new_tokens=24, **options)
+
+
+def test_threshold_0_is_fixed_length_m(pair):
+    assert_same(
+        decode(pair, "adafuse", tau=0.0, max_words=3), decode(pair, "fixed_length", words=3)
+    )
+
+
+def test_threshold_1_without_branching_is_fixed_length_1(random_pair):
+    assert_same(decode(random_pair, "adafuse", tau=1.0), decode(random_pair, "fixed_length"))
+
+
+def test_a_model_with_itself_gives_its_own_greedy_text():
+    path = toy_path("llama")
+    alone = Ensemble.from_pretrained([path], device="cpu")
+    twice = Ensemble.from_pretrained([path, path], device="cpu")
+    greedy = alone.generate(PROMPTS, method="single", max_new_tokens=40)
+    for result, single in zip(decode(twice, "adafuse"), greedy, strict=True):
+        assert single.text.startswith(result.text)
+        assert all(len(taken.candidates) == 1 for taken in result.rounds)
+
+
+def test_the_order_of_the_models_changes_nothing_but_ties(pair):
+    swapped = Ensemble(pair.models[::-1], pair.weights)
+    for one, other in zip(decode(pair, "adafuse"), decode(swapped, "adafuse"), strict=True):
+        assert one.text == other.text
+
+
+def test_a_model_of_overwhelming_weight_decides(random_pair):
+    heavy = Ensemble(random_pair.models, (1.0, 1e9))
+    for result in decode(heavy, "fixed_length"):
+        for taken in result.rounds:
+            chosen = taken.candidates[taken.selected]
+            assert chosen.nll[1] == min(candidate.nll[1] for candidate in taken.candidates)
+
+
+def test_confident_models_commit_several_words_in_a_round(pair):
+    rounds = [taken for result in decode(pair, "adafuse") for taken in result.rounds]
+    assert {taken.words for taken in rounds} & {2, 3}
+
+
+def test_a_pool_of_one_costs_no_scoring_forward():
+    path = toy_path("mistral")
+    twice = Ensemble.from_pretrained([path, path], device="cpu")
+    result = twice.generate(PROMPTS[:1], max_new_tokens=12)[0]
+    assert all(taken.candidates[0].proposers == (0, 1) for taken in result.rounds)
+    # One forward reads the prompt, and no token is fed more than once.
+    assert all(
+        forwards <= tokens + 1
+        for forwards, tokens in zip(result.forwards, result.tokens, strict=True)
+    )

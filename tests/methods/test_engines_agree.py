@@ -1,0 +1,74 @@
+"""Every method gives the same on the tree engine, in any batch, and on the reference engine."""
+
+import pytest
+
+from adafuse.ensemble import Ensemble
+from tests.conftest import SHARED, toy_path
+from tests.support.results import assert_same
+from tests.support.tiny import random_model
+
+PROMPTS = [
+    "Question: Who founded the town of Orrin?\nAnswer:",
+    "Question: Mira has 7 apples and buys 5 more.\nLet's think step by step\n",
+    "Translate English to German.\nQuestion: the big dog sees a red house\nAnswer:",
+    "Wir haben jetzt 4 Monate alte Mäuse, „die Diabetes hatten“ – 漢字 🙂",
+    "a",
+    "The quick brown fox\n\njumps over\tthe lazy dog. " * 4,
+]
+METHODS = [
+    ("adafuse", {}),
+    ("adafuse", {"branching": 3}),
+    ("adafuse", {"tau": 0.2, "max_words": 2, "fusion": "mixture"}),
+    ("adafuse", {"tau": 1.0, "branching": 2, "fusion": "most_confident"}),
+    ("fixed_length", {"words": 1}),
+    ("fixed_length", {"words": 3}),
+    ("beam_scaling", {"width": 3}),
+]
+SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
+
+
+def check(ensemble, method, options, prompts=PROMPTS, **limits):
+    """Decode on both engines and compare."""
+    settings = {"method": method, **options, **(SHORT | limits)}
+    plain = ensemble.generate(prompts, engine="reference", batch_size=1, **settings)
+    assert any(result.rounds for result in plain)
+    for batch_size in (1, 8):
+        tree = ensemble.generate(prompts, engine="tree", batch_size=batch_size, **settings)
+        assert_same(tree, plain)
+
+
+@pytest.mark.parametrize(("method", "options"), METHODS)
+def test_trained_models(pair, method, options):
+    check(pair, method, options)
+
+
+@pytest.mark.parametrize(("method", "options"), METHODS)
+def test_models_that_disagree_everywhere(random_pair, method, options):
+    check(random_pair, method, options, max_new_tokens=16)
+
+
+@pytest.mark.parametrize(("method", "options"), [METHODS[1], METHODS[5], METHODS[6]])
+def test_four_architectures(quartet, method, options):
+    check(quartet, method, options, max_new_tokens=16)
+
+
+@pytest.mark.parametrize("name", ["mistral", "llama", "qwen3", "internlm3"])
+def test_single_models(name):
+    check(Ensemble.from_pretrained([toy_path(name)], device="cpu"), "single", {})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("llama-3.1-instruct", "mistral-7b-instruct-v0.3"), ("qwen2.5-qwen3", "gpt2")],
+)
+def test_real_tokenizers_over_random_weights(names, tmp_path):
+    folders = [SHARED / "tokenizers" / name for name in names]
+    if not all(folder.is_dir() for folder in folders):
+        pytest.skip(f"the real tokenizers are not at {folders[0].parent}")
+    paths = [
+        random_model(folder, tmp_path / folder.name, seed=seed)
+        for seed, folder in enumerate(folders)
+    ]
+    ensemble = Ensemble.from_pretrained(paths, device="cpu")
+    for method, options in (METHODS[1], METHODS[4], METHODS[6]):
+        check(ensemble, method, options, PROMPTS[2:5], max_new_tokens=10)

@@ -1,0 +1,57 @@
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.methods import METHODS, resolve
+from adafuse.methods.limits import Limits, Settings
+from adafuse.methods.options import parse
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "sentence"),
+    [
+        ("adafus", {}, r"unknown method 'adafus'; known are: single, adafuse"),
+        ("adafuse", {"tauu": 0.5}, r"method adafuse has no option 'tauu'; its options are: .*tau"),
+        ("adafuse", {"tau": 1.5}, r"tau must be less than or equal to 1, not 1.5"),
+        ("adafuse", {"tau": -0.1}, r"tau must be greater than or equal to 0, not -0.1"),
+        ("adafuse", {"max_words": 0}, r"max_words must be greater than or equal to 1, not 0"),
+        ("adafuse", {"branching": 0}, r"branching must be greater than or equal to 1, not 0"),
+        ("adafuse", {"fusion": "sum"}, r"fusion must be 'mean_nll', 'mixture' or .*, not 'sum'"),
+        ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
+        ("fixed_length", {"tau": 0.5}, r"method fixed_length has no option 'tau'"),
+        ("beam_scaling", {"width": 0}, r"width must be greater than or equal to 1, not 0"),
+    ],
+)
+def test_an_impossible_option_is_refused_in_one_sentence(method, options, sentence):
+    with pytest.raises(UserError, match=sentence):
+        resolve(method, options)
+
+
+def test_defaults_are_those_of_the_paper():
+    assert resolve("adafuse", {}).options.model_dump() == {
+        "tau": 0.7,
+        "max_words": 3,
+        "branching": 1,
+        "fusion": "mean_nll",
+        "max_word_tokens": 16,
+    }
+
+
+def test_a_single_model_is_needed_by_single_only():
+    resolve("single", {}).check_models(1)
+    with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):
+        resolve("single", {}).check_models(2)
+    for name in set(METHODS) - {"single"}:
+        for count in (1, 2, 5):
+            resolve(name, {}).check_models(count)
+        with pytest.raises(UserError, match="at least 1 model, not 0"):
+            resolve(name, {}).check_models(0)
+
+
+def test_limits_refuse_what_would_never_or_always_stop():
+    assert parse(Limits, {"stop": "\n"}, "generate").stop == ("\n",)
+    assert parse(Limits, {"stop": ["a", "b"]}, "generate").stop == ("a", "b")
+    for values in ({"stop": [""]}, {"max_new_tokens": 0}, {"max_rounds": 0}):
+        with pytest.raises(UserError, match="generate"):
+            parse(Limits, values, "generate")
+    with pytest.raises(UserError, match="engine must be 'tree' or 'reference', not 'fast'"):
+        parse(Settings, {"engine": "fast"}, "generate")

@@ -1,0 +1,121 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
+from adafuse.models.devices import devices, dtype_of
+from tests.conftest import toy_path
+
+
+def load(*paths, **settings):
+    """Load an ensemble on the CPU."""
+    return Ensemble.from_pretrained(list(paths), device="cpu", **settings)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of a toy model's folder that a test may break."""
+    return shutil.copytree(toy_path("llama"), tmp_path / "llama")
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/nowhere/model", "model '/nowhere/model' is not a folder"),
+        ("./nowhere", "model './nowhere' is not a folder"),
+        ("a/b/c", "model 'a/b/c' is not a folder"),
+        ("nobody/nothing", "model 'nobody/nothing', which is no folder here, cannot be loaded"),
+    ],
+)
+def test_a_missing_model_is_named(path, sentence):
+    with pytest.raises(UserError, match=sentence):
+        load(path)
+
+
+def test_a_folder_without_config_is_no_model(tmp_path):
+    with pytest.raises(UserError, match=r"has no config.json"):
+        load(str(tmp_path))
+
+
+def test_a_model_without_tokenizer_is_refused_before_any_weights_are_read(copy):
+    for path in copy.glob("*token*"):
+        path.unlink()
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"has no tokenizer; put its tokenizer.json"):
+        load(str(copy))
+
+
+def test_a_model_without_weights_is_refused(copy):
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load(str(copy))
+
+
+def test_pickled_weights_are_not_loaded(copy):
+    (copy / "model.safetensors").unlink()
+    torch.save({}, copy / "pytorch_model.bin")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load(str(copy))
+
+
+def test_an_encoder_decoder_is_refused(copy):
+    (copy / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    with pytest.raises(UserError, match="is an encoder-decoder"):
+        load(str(copy))
+
+
+def test_a_model_that_names_no_end_is_refused(copy):
+    for name, key in (("generation_config.json", "eos_token_id"), ("config.json", "eos_token_id")):
+        settings = json.loads((copy / name).read_text())
+        settings.pop(key, None)
+        (copy / name).write_text(json.dumps(settings))
+    settings = json.loads((copy / "tokenizer_config.json").read_text())
+    settings.pop("eos_token", None)
+    (copy / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match="names no end token"):
+        load(str(copy))
+
+
+def test_end_ids_come_from_generation_config_and_tokenizer_together(copy):
+    settings = json.loads((copy / "generation_config.json").read_text())
+    settings["eos_token_id"] = [5]
+    (copy / "generation_config.json").write_text(json.dumps(settings))
+    model = load(str(copy)).models[0]
+    assert model.end_ids == {5, model.tokenizer.eos_token_id}
+    assert model.end_ids < model.stop_ids
+    assert model.tokenizer.bos_token_id in model.stop_ids
+
+
+def test_one_setting_per_model_is_demanded():
+    two = [toy_path("llama"), toy_path("mistral")]
+    with pytest.raises(UserError, match="1 revisions for 2 models"):
+        load(*two, revisions=["main"])
+    with pytest.raises(UserError, match="1 weights for 2 models"):
+        load(*two, weights=[1.0])
+    with pytest.raises(UserError, match="no model was given"):
+        load()
+
+
+def test_devices_and_dtypes():
+    cpu = torch.device("cpu")
+    assert devices("cpu", 3) == [cpu] * 3
+    assert devices(["cpu", "cpu"], 2) == [cpu] * 2
+    assert dtype_of("auto", cpu) == torch.float32
+    assert dtype_of("auto", torch.device("cuda")) == torch.bfloat16
+    with pytest.raises(UserError, match="2 devices for 3 models"):
+        devices(["cpu", "cpu"], 3)
+    with pytest.raises(UserError, match="unknown device 'gpu'"):
+        devices("gpu", 1)
+    with pytest.raises(UserError, match="device 'cuda:99' is not there"):
+        devices("cuda:99", 1)
+    with pytest.raises(UserError, match="unknown dtype 'float8'"):
+        dtype_of("float8", cpu)
+
+
+def test_auto_spreads_models_over_the_cuda_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [device.index for device in devices("auto", 3)] == [0, 1, 0]
+    assert [device.index for device in devices(["auto", "auto"], 2)] == [0, 1]

@@ -1,0 +1,126 @@
+"""Algorithm 1 of adafuse.md once more, as plainly as it can be written: no engine, no coroutines.
+
+Every distribution is a full forward over all ids; nothing is shared with the package but the
+loaded models. It is slow and only for tests.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class OracleModel:
+    """One member: network, tokenizer, and its ids so far."""
+
+    network: object
+    tokenizer: object
+    ends: set
+    specials: set
+    ids: list = field(default_factory=list)
+
+    def logprobs(self, extra):
+        """Log-probabilities after the ids and `extra`: float32 [vocabulary]."""
+        with torch.no_grad():
+            logits = self.network(torch.tensor([self.ids + list(extra)])).logits[0, -1]
+        return torch.log_softmax(logits[: len(self.tokenizer)].float(), dim=-1)
+
+    def text(self, before, new):
+        """The text that `new` adds behind `before`."""
+        context = before[-12:]
+        whole = self.tokenizer.decode(
+            context + new, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        start = self.tokenizer.decode(
+            context, skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return whole[len(start) :]
+
+    def foreign(self, span):
+        """Ids of a span that another model wrote."""
+        if not span:
+            return []
+        anchor = "a" if span[0].isspace() else "\n"
+        encode = lambda text: self.tokenizer.encode(text, add_special_tokens=False)  # noqa: E731
+        return encode(anchor + span)[len(encode(anchor)) :]
+
+    def word(self, extra, stops, cap, first=None):
+        """One word behind `extra`: (ids, text, is END)."""
+        z = []
+        while True:
+            nxt = first if first is not None and not z else int(self.logprobs(extra + z).argmax())
+            if nxt in self.specials:
+                return z, self.text(self.ids + extra, z), not z
+            text = self.text(self.ids + extra, z)
+            longer = self.text(self.ids + extra, [*z, nxt])
+            complete = bool(text.strip()) and not text.endswith("\ufffd")
+            if complete and longer[len(text) : len(text) + 1].isspace():
+                return z, text, False
+            z.append(nxt)
+            if longer.endswith("\ufffd"):
+                continue
+            done = bool(longer.strip()) and longer[-1].isspace()
+            if done or any(s in longer for s in stops) or len(z) >= cap:
+                return z, longer, False
+
+
+def adafuse(models, prompt, *, tau, max_words, branching, stops, max_new_tokens, cap=16):
+    """Return (text, stop reason, rounds); a round is (pool of (text, ends), NLLs, selected)."""
+    for model in models:
+        model.ids = list(model.tokenizer(prompt)["input_ids"])
+    prompt_lengths = [len(model.ids) for model in models]
+    y, rounds = "", []
+    while True:
+        pool = {}
+        for k, model in enumerate(models):
+            for ids, text, ends in _propose(model, tau, max_words, branching, stops, cap):
+                pool.setdefault((text, ends), {}).setdefault(k, ids)
+        nlls = []
+        for (text, ends), own in pool.items():
+            nlls.append(
+                [_nll(m, own.get(k, None) or m.foreign(text), ends) for k, m in enumerate(models)]
+            )
+        fused = [sum(row) / len(row) for row in nlls]
+        best = fused.index(min(fused))
+        (text, ends), own = list(pool.items())[best]
+        rounds.append((list(pool), nlls, best))
+        for k, model in enumerate(models):
+            model.ids += own[k] if k in own else model.foreign(text)
+        y += text
+        if ends:
+            return y, "eos", rounds
+        if any(s in y for s in stops):
+            return y[: min(y.find(s) for s in stops if s in y)], "stop", rounds
+        if any(len(m.ids) - n >= max_new_tokens for m, n in zip(models, prompt_lengths)):
+            return y, "length", rounds
+
+
+def _propose(model, tau, max_words, branching, stops, cap):
+    ids, text = [], ""
+    for _ in range(max_words):
+        logprobs = model.logprobs(ids)
+        top = torch.sort(logprobs, descending=True, stable=True)
+        probabilities = top.values.exp()
+        if probabilities[0] - probabilities[1] < tau:
+            branches = []
+            for first in top.indices[:branching].tolist():
+                more, word, end = model.word(ids, stops, cap, first)
+                branches.append((ids + more, text + word, end))
+            return branches
+        more, word, end = model.word(ids, stops, cap)
+        ids, text = ids + more, text + word
+        if end:
+            return [(ids, text, True)]
+        if any(s in text for s in stops):
+            break
+    return [(ids, text, False)]
+
+
+def _nll(model, ids, ends):
+    total, count = 0.0, len(ids)
+    for position, token in enumerate(ids):
+        total += float(model.logprobs(ids[:position])[token])
+    if ends:
+        total += float(torch.logsumexp(model.logprobs(ids)[sorted(model.ends)], dim=0))
+        count += 1
+    return -total / count

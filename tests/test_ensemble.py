@@ -1,0 +1,113 @@
+import math
+
+import pytest
+import torch
+
+from adafuse import Ensemble, UserError
+from adafuse.ensemble import check_weights
+from tests.conftest import toy_path
+from tests.support.tiny import random_model
+
+PROMPTS = ["Question: Who?\nAnswer:", "Question: Where?\nAnswer:"]
+
+
+def test_results_come_in_the_order_of_the_prompts(pair):
+    prompts = [PROMPTS[0], "a " * 50, *PROMPTS]
+    together = pair.generate(prompts, max_new_tokens=8, batch_size=2)
+    alone = [pair.generate([prompt], max_new_tokens=8)[0] for prompt in prompts]
+    assert [result.text for result in together] == [result.text for result in alone]
+
+
+def test_the_text_is_the_concatenation_of_what_was_committed(pair):
+    for result in pair.generate(PROMPTS, max_new_tokens=30, branching=3):
+        committed = "".join(taken.candidates[taken.selected].text for taken in result.rounds)
+        assert result.text == committed
+
+
+def test_rounds_and_tokens_are_limits(pair):
+    result = pair.generate(PROMPTS[:1], max_new_tokens=500, max_rounds=2, stop=[])[0]
+    assert len(result.rounds) <= 2
+    result = pair.generate(["the the"], max_new_tokens=1)[0]
+    assert max(result.tokens) >= 1 or result.stop_reason == "eos"
+    assert len(result.rounds) == 1
+
+
+def test_a_prompt_longer_than_a_context_fails_alone(tmp_path):
+    paths = [
+        toy_path("mistral"),
+        random_model(toy_path("llama"), tmp_path / "small", seed=0, context=40),
+    ]
+    ensemble = Ensemble.from_pretrained(paths, device="cpu")
+    long, short = ensemble.generate(["word " * 60, "word"], max_new_tokens=4)
+    assert long.stop_reason == "error"
+    assert "has a context of 40; shorten the prompt" in long.error
+    assert "ValueError" in long.traceback
+    assert long.rounds == ()
+    assert len(long.tokens) == 2
+    assert short.stop_reason != "error"
+
+
+def test_a_full_context_ends_the_text_and_keeps_it(tmp_path):
+    path = random_model(toy_path("llama"), tmp_path / "small", seed=0, context=40)
+    ensemble = Ensemble.from_pretrained([path], device="cpu")
+    for engine in ("tree", "reference"):
+        result = ensemble.generate(["word"], max_new_tokens=500, engine=engine)[0]
+        assert result.stop_reason == "length"
+        assert result.text
+        assert result.prompt_tokens[0] + result.tokens[0] <= 40
+
+
+def test_numbers_that_are_not_finite_end_the_example_and_name_the_model(tmp_path):
+    paths = [
+        random_model(toy_path(name), tmp_path / name, seed=seed)
+        for seed, name in enumerate(("mistral", "llama"))
+    ]
+    ensemble = Ensemble.from_pretrained(paths, device="cpu")
+    with torch.no_grad():
+        ensemble.models[1].network.lm_head.weight.fill_(float("nan"))
+    for engine in ("reference",):
+        results = ensemble.generate(PROMPTS, max_new_tokens=8, engine=engine)
+        for result in results:
+            assert result.stop_reason == "error"
+            assert result.error == f"no candidate has a finite NLL under {paths[1]}"
+            assert result.rounds[-1].selected is None
+            assert math.isinf(result.rounds[-1].candidates[0].fused)
+
+
+def test_weights_are_checked():
+    assert check_weights(None, 3) == (1.0, 1.0, 1.0)
+    assert check_weights([2, 0], 2) == (2.0, 0.0)
+    for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, math.nan]):
+        with pytest.raises(UserError, match=r"weights"):
+            check_weights(weights, 2)
+
+
+def test_one_string_is_not_taken_for_a_list_of_prompts(pair):
+    with pytest.raises(UserError, match="give a list of strings"):
+        pair.generate("Question:")
+
+
+def test_an_unknown_setting_is_refused_before_decoding(pair):
+    with pytest.raises(UserError, match="method adafuse has no option 'temperature'"):
+        pair.generate(PROMPTS, temperature=1.0)
+    with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):
+        pair.generate(PROMPTS, method="single")
+    with pytest.raises(UserError, match="batch_size"):
+        pair.generate(PROMPTS, batch_size=0)
+
+
+def test_chat_formatting_changes_what_the_models_read():
+    plain = Ensemble.from_pretrained([toy_path("qwen3")], device="cpu")
+    chat = Ensemble.from_pretrained([toy_path("qwen3")], device="cpu", chat=True)
+    one, other = (e.generate(PROMPTS[:1], max_new_tokens=4)[0] for e in (plain, chat))
+    assert other.prompt_tokens[0] > one.prompt_tokens[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_gives_the_texts_of_the_cpu(pair):
+    paths = [toy_path("mistral"), toy_path("llama")]
+    cuda = Ensemble.from_pretrained(paths, device="cuda:0", dtype="float32")
+    one = pair.generate(PROMPTS, max_new_tokens=30)
+    other = cuda.generate(PROMPTS, max_new_tokens=30)
+    assert [result.text for result in one] == [result.text for result in other]
