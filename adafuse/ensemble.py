@@ -8,10 +8,8 @@ from typing import Any
 
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
-from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
-from adafuse.engine.support import check_tree_engine
-from adafuse.engine.tree import TreeEngine
+from adafuse.engine.support import engine_for
 from adafuse.errors import UserError
 from adafuse.methods import resolve
 from adafuse.methods.example import Example
@@ -132,12 +130,11 @@ class Run:
             yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
     def _engines(self) -> list[Engine]:
-        models = self.ensemble.models
-        if self.settings.engine == "reference":
-            return [ReferenceEngine(model, self.method.top) for model in models]
-        for model in models:
-            check_tree_engine(model)
-        return [TreeEngine(model, self.method.top, self.settings.batch_size) for model in models]
+        name, rows = self.settings.engine, self.settings.batch_size
+        return [
+            engine_for(model, name, top=self.method.top, rows=rows)
+            for model in self.ensemble.models
+        ]
 
     def _decode(self, example: Example, prompt: str, engines: list[Engine]) -> Program[None]:
         try:

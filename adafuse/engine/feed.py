@@ -141,6 +141,16 @@ class Batch:
             seen[rows, columns, slots] = True
         return seen
 
+    def slot_positions(self) -> torch.Tensor:
+        """Return the position of the token in each slot, for those that are seen: [R, view]."""
+        positions = torch.arange(self.view).repeat(len(self.feeds), 1)
+        for row, feed in enumerate(self.feeds):
+            for token in feed.tokens:
+                # Ancestors lie on the path up from the token, one position apart.
+                for back, slot in enumerate(reversed(token.ancestors)):
+                    positions[row, slot] = token.position - back
+        return positions
+
     def _padded(self, rows: list[list[int]], value: int) -> torch.Tensor:
         return torch.tensor([[value] * (self.width - len(row)) + row for row in rows])
 

@@ -1,49 +1,52 @@
-"""Which models the tree engine can run: those that take explicit positions and masks."""
+"""Which engine runs a model: the tree engine needs explicit positions and masks."""
+
+import logging
 
 import torch
 
 from adafuse.engine.protocol import Engine
-from adafuse.errors import UserError
+from adafuse.engine.reference import ReferenceEngine
+from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LanguageModel
+
+logger = logging.getLogger(__name__)
 
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
 
 
-def usable_context(model: LanguageModel) -> int:
-    """Return the positions within which every layer sees the whole text.
+def engine_for(model: LanguageModel, wanted: str, *, top: int, rows: int) -> Engine:
+    """Return the engine `wanted` ("tree" or "reference") for a model.
 
-    Layers that attend to a sliding window only differ from full attention beyond it, and the
-    tree engine's masks do not slide.
+    A model that cannot be fed a tree of tokens runs on the reference engine, which gives the same
+    results slowly, and a warning says so.
     """
-    config = model.network.config.get_text_config()
-    window = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    if isinstance(window, int) and (kinds is None or "sliding_attention" in kinds):
-        return min(model.context, window)
-    return model.context
+    if wanted == "tree":
+        reason = obstacle(model)
+        if reason is None:
+            return TreeEngine(model, top, rows)
+        logger.warning(
+            "%s cannot be fed a tree of tokens (%s); the slower reference engine runs it",
+            model.name,
+            reason,
+        )
+    return ReferenceEngine(model, top)
 
 
-def check_tree_engine(model: LanguageModel) -> None:
-    """Run a small tree in both engines and compare; refuse the model if they disagree.
+def obstacle(model: LanguageModel) -> str | None:
+    """Run a small tree in both engines and compare; return what keeps the model from it, if any.
 
     Models with recurrent states, or that make positions from the attention mask, cannot be fed
     tokens out of order; their own forward passes show it.
     """
-    from adafuse.engine.reference import ReferenceEngine
-    from adafuse.engine.tree import TreeEngine
-
     try:
         tree = _probe(TreeEngine(model, top=2, rows=2))
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
-        raise UserError(f"{_cannot(model)} ({type(error).__name__}: {error})") from error
+        return f"{type(error).__name__}: {error}"
     plain = _probe(ReferenceEngine(model, top=2))
     difference = float((tree - plain).abs().max())
     if difference > _TOLERANCE.get(model.network.dtype, 0.5):
-        raise UserError(f"{_cannot(model)} (log-probabilities differ by {difference:.3g})")
-
-
-def _cannot(model: LanguageModel) -> str:
-    return f"model {model.name!r} does not work with the tree engine; use --engine reference"
+        return f"log-probabilities differ by {difference:.3g}"
+    return None
 
 
 def _probe(engine: Engine) -> torch.Tensor:

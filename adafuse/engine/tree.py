@@ -13,8 +13,8 @@ import torch
 from adafuse.engine.cache import SlotCache, Step
 from adafuse.engine.distribution import Reducer
 from adafuse.engine.feed import Batch, Feed, split
+from adafuse.engine.masks import TreeMasks
 from adafuse.engine.node import Node, Sequence
-from adafuse.engine.support import usable_context
 from adafuse.models.language_model import LanguageModel
 
 
@@ -23,7 +23,8 @@ class TreeEngine:
 
     def __init__(self, model: LanguageModel, top: int, rows: int) -> None:
         self.model = model
-        self.context = usable_context(model)
+        self.context = model.context
+        self._masks = TreeMasks(model)
         self._reducer = Reducer(model, top)
         self._keeps = "logits_to_keep" in signature(model.network.forward).parameters
         layers = model.network.config.get_text_config().num_hidden_layers
@@ -81,7 +82,7 @@ class TreeEngine:
         output = self.model.network(
             input_ids=batch.ids.to(device),
             position_ids=batch.positions.to(device),
-            attention_mask=self._attention_mask(batch),
+            attention_mask=self._masks(batch, device),
             past_key_values=self._cache,
             use_cache=True,
             **({"logits_to_keep": batch.keep} if self._keeps else {}),
@@ -90,13 +91,3 @@ class TreeEngine:
             at_rows, at_columns = zip(*batch.reads, strict=True)
             logits = output.logits[:, -batch.keep :]
             self._reducer.fill(batch.nodes, logits[list(at_rows), list(at_columns)])
-
-    def _attention_mask(self, batch: Batch) -> torch.Tensor:
-        """Return which slots each token sees, bool [R, 1, Q, view], or additive for eager."""
-        mask = batch.mask(self.model.device)[:, None]
-        if self.model.network.config._attn_implementation == "sdpa":
-            return mask
-        dtype = self.model.network.dtype
-        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(
-            ~mask, torch.finfo(dtype).min
-        )

@@ -24,9 +24,7 @@ def program(engine, name, turns, fails=False):
 
 def run(engine, batch_size, *jobs):
     """Run jobs (name, turns, fails) and return their outcomes in the order they ended."""
-    queue = (
-        (index, lambda job=job: program(engine, *job)) for index, job in enumerate(jobs)
-    )
+    queue = ((index, lambda job=job: program(engine, *job)) for index, job in enumerate(jobs))
     return list(Scheduler(batch_size).run(queue))
 
 

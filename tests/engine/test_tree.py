@@ -1,16 +1,38 @@
 import pytest
 import torch
-from transformers import AutoTokenizer, MambaConfig, MambaForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma2Config,
+    MambaConfig,
+    MambaForCausalLM,
+    MistralConfig,
+    Qwen3Config,
+)
 
 from adafuse.engine import feed
 from adafuse.engine.node import ContextFullError
 from adafuse.engine.reference import ReferenceEngine
-from adafuse.engine.support import check_tree_engine, usable_context
+from adafuse.engine.support import engine_for, obstacle
 from adafuse.engine.tree import TreeEngine
-from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama
+
+SMALL = {
+    "vocab_size": 700,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.5,
+}
+ALIBI = {
+    "mpt": {"d_model": 16, "n_layers": 2, "n_heads": 4, "initializer_range": 0.5},
+    "bloom": {"hidden_size": 16, "n_layer": 2, "n_head": 4},
+}
 
 
 def language_model(network, context=400):
@@ -126,22 +148,41 @@ def test_a_token_behind_the_context_is_refused(model):
         tip.child(5)
 
 
-def test_a_sliding_window_bounds_what_the_tree_engine_can_see(model):
-    network = random_llama(700, seed=1)
-    network.config.sliding_window = 64
-    assert usable_context(language_model(network)) == 64
-    assert usable_context(model) == 400
+@pytest.mark.parametrize(
+    "config",
+    [
+        MistralConfig(**SMALL, sliding_window=12),
+        Gemma2Config(**SMALL, head_dim=4, sliding_window=12),
+        Qwen3Config(
+            **SMALL, head_dim=4, use_sliding_window=True, max_window_layers=1, sliding_window=12
+        ),
+    ],
+    ids=["every layer slides", "layers in turn", "upper layers slide"],
+)
+def test_layers_with_a_sliding_window_see_no_further(config):
+    torch.manual_seed(0)
+    sliding = language_model(AutoModelForCausalLM.from_config(config).eval())
+    tree = grow_and_commit(TreeEngine(sliding, top=2, rows=3), PROMPTS)
+    plain = grow_and_commit(ReferenceEngine(sliding, top=2), PROMPTS)
+    assert tree == pytest.approx(plain, abs=2e-5)
 
 
-def test_a_model_that_cannot_be_fed_out_of_order_is_refused_in_one_sentence():
+def test_a_model_that_cannot_be_fed_a_tree_runs_on_the_reference_engine(caplog):
     config = MambaConfig(vocab_size=700, hidden_size=16, num_hidden_layers=2, state_size=4)
-    with pytest.raises(UserError, match="does not work with the tree engine; use --engine ref"):
-        check_tree_engine(language_model(MambaForCausalLM(config).eval()))
+    recurrent = language_model(MambaForCausalLM(config).eval())
+    assert isinstance(engine_for(recurrent, "tree", top=2, rows=2), ReferenceEngine)
+    assert "cannot be fed a tree of tokens" in caplog.text
 
 
-def test_the_toy_architectures_work_with_the_tree_engine(quartet):
-    for member in quartet.models:
-        check_tree_engine(member)
+@pytest.mark.parametrize("name", ["mpt", "bloom"])
+def test_positions_that_come_from_the_mask_are_noticed(name):
+    config = AutoConfig.for_model(name, vocab_size=700, **ALIBI[name])
+    torch.manual_seed(0)
+    assert obstacle(language_model(AutoModelForCausalLM.from_config(config).eval()))
+
+
+def test_the_toy_architectures_can_be_fed_trees(quartet):
+    assert [obstacle(member) for member in quartet.models] == [None] * 4
 
 
 def test_eager_attention_gives_the_same(model):

@@ -1,0 +1,52 @@
+"""The attention masks of a tree, in the form that each architecture takes them."""
+
+import torch
+
+from adafuse.engine.feed import Batch
+from adafuse.models.language_model import LanguageModel
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+Mask = torch.Tensor | dict[str, torch.Tensor]
+
+
+class TreeMasks:
+    """Builds the mask of a batch for one model.
+
+    Layers that attend to a sliding window see only tokens less than `window` positions back. An
+    architecture with both kinds of layers takes one mask per kind, others take a single one.
+
+    Raises:
+        ValueError: the model has layers of another kind (chunked or recurrent ones).
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        config = model.network.config.get_text_config()
+        window = getattr(config, "sliding_window", None)
+        default = [FULL if window is None else SLIDING]
+        self._mixed = bool(getattr(config, "layer_types", None))
+        self._kinds = set(getattr(config, "layer_types", None) or default)
+        self._window = int(window or 0)
+        self._additive = model.network.config._attn_implementation != "sdpa"
+        self._dtype = model.network.dtype
+        if not self._kinds <= {FULL, SLIDING}:
+            raise ValueError(f"layers of type {sorted(self._kinds - {FULL, SLIDING})}")
+
+    def __call__(self, batch: Batch, device: torch.device) -> Mask:
+        """Return which slots each token sees: bool [R, 1, Q, view], or additive for eager."""
+        seen = batch.mask(device)
+        masks = {kind: self._formed(self._within(seen, batch, kind)) for kind in self._kinds}
+        return masks if self._mixed and len(masks) > 1 else next(iter(masks.values()))
+
+    def _within(self, seen: torch.Tensor, batch: Batch, kind: str) -> torch.Tensor:
+        if kind == FULL:
+            return seen
+        back = batch.positions[:, :, None] - batch.slot_positions()[:, None]
+        return seen & (back < self._window).to(seen.device)
+
+    def _formed(self, seen: torch.Tensor) -> torch.Tensor:
+        mask = seen[:, None]
+        if not self._additive:
+            return mask
+        zeros = torch.zeros(mask.shape, dtype=self._dtype, device=mask.device)
+        return zeros.masked_fill_(~mask, torch.finfo(self._dtype).min)
