@@ -91,7 +91,9 @@ def adafuse(models, prompt, *, tau, max_words, branching, stops, max_new_tokens,
             return y, "eos", rounds
         if any(s in y for s in stops):
             return y[: min(y.find(s) for s in stops if s in y)], "stop", rounds
-        if any(len(m.ids) - n >= max_new_tokens for m, n in zip(models, prompt_lengths)):
+        if any(
+            len(m.ids) - n >= max_new_tokens for m, n in zip(models, prompt_lengths, strict=True)
+        ):
             return y, "length", rounds
 
 

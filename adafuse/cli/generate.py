@@ -1,0 +1,108 @@
+"""`adafuse generate`: continue the prompts of a file with one or more models."""
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import typer
+from tqdm import tqdm
+
+from adafuse.cli.prompts import Prompt, read_prompts
+from adafuse.methods import resolve
+from adafuse.methods.limits import Settings
+from adafuse.methods.options import parse
+from adafuse.pipeline.provenance import versions
+from adafuse.records import Result
+from adafuse.traces.atomic import check_writable
+from adafuse.traces.schema import RESULT_FIELDS, result_columns
+from adafuse.traces.table import write_table
+
+logger = logging.getLogger(__name__)
+
+_COLUMNS = [pa.field("id", pa.string()), *RESULT_FIELDS]
+
+
+def generate(
+    model: Annotated[list[str], typer.Option(help="A model folder or hub id; repeat it to fuse.")],
+    prompts: Annotated[Path, typer.Option(help='JSON lines {"id": ..., "prompt": ...}.')],
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")],
+    method: Annotated[str, typer.Option(help="See `adafuse methods`.")] = "adafuse",
+    weight: Annotated[list[float] | None, typer.Option(help="One per model; 1 each.")] = None,
+    revision: Annotated[list[str] | None, typer.Option(help="Hub revision, one per model.")] = None,
+    tau: Annotated[float | None, typer.Option(help="Margin threshold, 0 to 1.")] = None,
+    max_words: Annotated[int | None, typer.Option(help="M, the most words a round.")] = None,
+    branching: Annotated[int | None, typer.Option(help="B, alternatives where unsure.")] = None,
+    fusion: Annotated[str | None, typer.Option(help="mean_nll, mixture or most_confident.")] = None,
+    words: Annotated[int | None, typer.Option(help="Words a round (fixed_length).")] = None,
+    width: Annotated[int | None, typer.Option(help="Beams (beam_scaling).")] = None,
+    beam_tokens: Annotated[int | None, typer.Option(help="Tokens a beam (beam_scaling).")] = None,
+    max_word_tokens: Annotated[int | None, typer.Option(help="Cap for one word.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Generated ids of some model.")] = 256,
+    max_rounds: Annotated[int | None, typer.Option(help="Rounds; no limit by default.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="Cut before it; repeatable.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Examples decoded at a time.")] = 8,
+    engine: Annotated[str, typer.Option(help="tree, or reference to check it.")] = "tree",
+    device: Annotated[
+        list[str] | None, typer.Option(help="auto, cpu, cuda:0; one, or one per model.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    chat: Annotated[bool, typer.Option(help="Use each model's own chat template.")] = False,
+) -> None:
+    r"""Continue every prompt and write one row per prompt, with every round that led to it.
+
+    Example: adafuse generate --model A --model B --prompts in.jsonl --out out.parquet --stop "\n"
+    """
+    given = {
+        "tau": tau,
+        "max_words": max_words,
+        "branching": branching,
+        "fusion": fusion,
+        "words": words,
+        "width": width,
+        "beam_tokens": beam_tokens,
+        "max_word_tokens": max_word_tokens,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    stops = [string.replace("\\n", "\n") for string in stop or []]
+    settings = {
+        "max_new_tokens": max_new_tokens,
+        "max_rounds": max_rounds,
+        "stop": stops,
+        "batch_size": batch_size,
+        "engine": engine,
+    }
+    resolve(method, options).check_models(len(model))
+    parse(Settings, settings, "generate")
+    rows = read_prompts(prompts)
+    check_writable(out)
+    loading = {
+        "weights": weight,
+        "revisions": revision,
+        "device": device or "auto",
+        "dtype": dtype,
+        "chat": chat,
+    }
+    decoding = {"method": method, **options, **settings}
+    results = _decode(model, rows, loading, decoding)
+    _write(out, rows, results, {"models": model, **loading, **decoding})
+
+
+def _decode(
+    models: list[str], rows: list[Prompt], loading: dict[str, Any], settings: dict[str, Any]
+) -> list[Result]:
+    from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
+
+    ensemble = Ensemble.from_pretrained(models, **loading)
+    stream = ensemble.stream([row.text for row in rows], **settings)
+    results = dict(tqdm(stream, total=len(rows), unit="prompt", disable=None))
+    return [results[index] for index in range(len(rows))]
+
+
+def _write(out: Path, rows: list[Prompt], results: list[Result], settings: dict[str, Any]) -> None:
+    table = [
+        {"id": row.id, **result_columns(result)} for row, result in zip(rows, results, strict=True)
+    ]
+    write_table(out, _COLUMNS, table, {"settings": settings, "versions": versions()})
+    failed = sum(result.stop_reason == "error" for result in results)
+    typer.echo(f"{len(rows)} prompts continued, {failed} of them failed; written to {out}")

@@ -1,0 +1,1 @@
+"""Traces: Parquet tables of decoding results that say how they came about."""

@@ -1,0 +1,67 @@
+"""Writing a file so that others see the whole of it or nothing."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from adafuse.errors import UserError
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path` that takes its place once it was written.
+
+    The content is on the disk before the name changes. When writing fails, the temporary file is
+    removed and whatever stood at `path` stays.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        raise UserError(
+            f"{str(path)!r} cannot be written ({error.strerror}); give a folder that can"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, as UTF-8."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check_writable(path: Path) -> None:
+    """Find out now, not after hours of work, whether `path` can be written.
+
+    Raises:
+        UserError: the folder cannot be made or written, or `path` is a folder.
+    """
+    if path.is_dir():
+        raise UserError(f"{str(path)!r} is a folder; give the name of a file")
+    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"{str(path)!r} cannot be written ({error.strerror}); give a folder that can"
+        ) from error

@@ -1,0 +1,69 @@
+"""The files around the package say the same as the package."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import yaml
+
+from adafuse.version import __version__
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONSTRAINTS = dict(
+    line.split("==")
+    for line in (ROOT / "constraints.txt").read_text().split("\n")
+    if line and not line.startswith("#")
+)
+
+
+def names(requirements):
+    """Normalised package names of requirement lines."""
+    found = (re.match(r"[A-Za-z0-9_.-]+", line).group() for line in requirements)
+    return {name.lower().replace("_", "-") for name in found}
+
+
+def test_the_conda_environment_installs_what_pyproject_asks_for():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    python, _, pip = environment["dependencies"]
+    assert python == f"python{PROJECT['requires-python']}"
+    assert pip["pip"] == PROJECT["dependencies"]
+
+
+def test_every_dependency_is_pinned_in_the_constraints():
+    asked = names(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])
+    assert asked <= {name.lower().replace("_", "-") for name in CONSTRAINTS}
+
+
+def test_what_is_installed_is_what_is_pinned():
+    for name in ("torch", "transformers", "snakemake", "pyarrow", "pydantic", "sacrebleu"):
+        assert version(name).split("+")[0] == CONSTRAINTS[name]
+
+
+def test_the_changelog_tells_of_this_version():
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_importing_the_package_and_its_methods_loads_no_torch():
+    code = "import sys, adafuse, adafuse.methods; assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_no_file_names_a_package_index_or_a_path_of_somebodys_machine():
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    suspicious = re.compile(r"index-url|pypi\.org|/home/|/work/|/root/")
+    for name in filter(None, listed.stdout.split("\n")):
+        path = ROOT / name
+        if path.suffix in {".py", ".md", ".yml", ".yaml", ".toml", ".smk", ".txt"} and (
+            path != Path(__file__)
+        ):
+            assert not suspicious.search(path.read_text(encoding="utf-8")), name
+
+
+def test_the_snakefile_is_a_table_of_contents():
+    assert (ROOT / "Snakefile").read_text().count("\n") <= 40
