@@ -1,6 +1,5 @@
 """The public face: an ensemble of language models that continues prompts together."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from adafuse.methods.example import Example
 from adafuse.methods.limits import Settings
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
+from adafuse.methods.weights import check_weights
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models, sources
 from adafuse.records import Result
@@ -144,20 +144,6 @@ class Run:
         finally:
             for sequence in example.sequences:
                 sequence.engine.close(sequence)
-
-
-def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Return w_k, one per model; all 1 by default.
-
-    Raises:
-        UserError: a wrong number of weights, a negative one, or none above 0.
-    """
-    values = tuple(float(weight) for weight in weights) if weights is not None else (1.0,) * count
-    if len(values) != count:
-        raise UserError(f"{len(values)} weights for {count} models; give one per model")
-    if not all(math.isfinite(value) and value >= 0 for value in values) or not any(values):
-        raise UserError(f"weights {list(values)} must be at least 0, one of them above")
-    return values
 
 
 def _prompt_ids(engine: Engine, prompt: str) -> list[int]:

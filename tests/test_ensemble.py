@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from adafuse import Ensemble, UserError
-from adafuse.ensemble import check_weights
+from adafuse.methods.weights import check_weights
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 

@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from tqdm import tqdm
 
@@ -15,12 +14,8 @@ from adafuse.methods.options import parse
 from adafuse.pipeline.provenance import versions
 from adafuse.records import Result
 from adafuse.traces.atomic import check_writable
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
 
 logger = logging.getLogger(__name__)
-
-_COLUMNS = [pa.field("id", pa.string()), *RESULT_FIELDS]
 
 
 def generate(
@@ -100,9 +95,15 @@ def _decode(
 
 
 def _write(out: Path, rows: list[Prompt], results: list[Result], settings: dict[str, Any]) -> None:
+    import pyarrow as pa
+
+    from adafuse.traces.schema import RESULT_FIELDS, result_columns
+    from adafuse.traces.table import write_table
+
+    columns = [pa.field("id", pa.string()), *RESULT_FIELDS]
     table = [
         {"id": row.id, **result_columns(result)} for row, result in zip(rows, results, strict=True)
     ]
-    write_table(out, _COLUMNS, table, {"settings": settings, "versions": versions()})
+    write_table(out, columns, table, {"settings": settings, "versions": versions()})
     failed = sum(result.stop_reason == "error" for result in results)
     typer.echo(f"{len(rows)} prompts continued, {failed} of them failed; written to {out}")

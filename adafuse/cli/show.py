@@ -10,8 +10,6 @@ from rich.text import Text
 
 from adafuse.errors import UserError
 from adafuse.records import Candidate, Result, Round
-from adafuse.traces.schema import result_from
-from adafuse.traces.table import read_rows
 
 
 def show(
@@ -22,6 +20,9 @@ def show(
 
     Example: adafuse show out.parquet --id X
     """
+    from adafuse.traces.schema import result_from
+    from adafuse.traces.table import read_rows
+
     rows = {str(row["id"]): row for row in read_rows(trace)}
     if not rows:
         raise UserError(f"{trace} holds no example")

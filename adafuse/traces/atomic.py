@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from adafuse.errors import UserError
@@ -31,7 +31,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
             f"{str(path)!r} cannot be written ({error.strerror}); give a folder that can"
         ) from error
     finally:
-        temporary.unlink(missing_ok=True) if path.parent.is_dir() else None
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

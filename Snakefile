@@ -1,0 +1,30 @@
+# AdaFuse, from benchmarks to the comparison table. What to set and when: config/README.md.
+
+from snakemake.utils import min_version, validate
+
+min_version("9.27")
+
+
+# A configuration given with --configfile stands for itself; it is not laid over the toy one.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/toy.yaml"
+
+
+include: "workflow/rules/common.smk"
+
+
+validate(config, "workflow/schemas/config.schema.json")
+
+
+include: "workflow/rules/benchmarks.smk"
+include: "workflow/rules/decode.smk"
+include: "workflow/rules/score.smk"
+include: "workflow/rules/tables.smk"
+
+
+rule all:
+    default_target: True
+    localrule: True
+    input:
+        table,

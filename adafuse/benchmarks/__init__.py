@@ -1,0 +1,1 @@
+"""Benchmarks: rows read from a source, framed as prompts, dealt to shards."""

@@ -1,0 +1,81 @@
+"""A prepared benchmark: every row with its id, shard, whole prompt and accepted answers."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from adafuse.benchmarks.frames import Frame
+from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.benchmarks.shards import ShardRow, shard_of
+from adafuse.errors import UserError
+from adafuse.traces.atomic import write_text
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRow:
+    """A row as scoring sees it."""
+
+    id: str
+    shard: int
+    prompt: str
+    prompt_sha256: str
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All rows of a benchmark in file order; `duplicates` ids occurred before in the file."""
+
+    rows: tuple[PreparedRow, ...]
+    duplicates: int
+
+    def shard(self, number: int) -> tuple[ShardRow, ...]:
+        """Return the rows of one shard in file order."""
+        return tuple(
+            ShardRow(row.id, row.prompt, row.prompt_sha256)
+            for row in self.rows
+            if row.shard == number
+        )
+
+    def digest(self) -> str:
+        """Return a digest of everything that is written of this benchmark."""
+        total = hashlib.sha256()
+        for row in self.rows:
+            part = [row.id, row.shard, row.prompt_sha256, *row.answers]
+            total.update(json.dumps(part).encode() + b"\n")
+        return total.hexdigest()[:32]
+
+
+def prepare(file: Path, frame: Frame, *, limit: int | None, shards: int) -> Prepared:
+    """Read, frame and deal the first `limit` rows of a source file.
+
+    Raises:
+        UserError: a bad row, or a shard that gets none.
+    """
+    source = read_rows(file, limit)
+    rows = tuple(_prepared(row, frame, shards) for row in source.rows)
+    empty = shards - len({row.shard for row in rows})
+    if empty:
+        raise UserError(
+            f"{file}: {len(rows)} rows leave {empty} of {shards} shards empty; use fewer shards"
+        )
+    return Prepared(rows, source.duplicates)
+
+
+def _prepared(row: Row, frame: Frame, shards: int) -> PreparedRow:
+    prompt = frame.prompt(row.question)
+    digest = hashlib.sha256(prompt.encode()).hexdigest()
+    return PreparedRow(row.id, shard_of(row.id, shards), prompt, digest, row.answers)
+
+
+def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:
+    """Write prepared rows as JSON lines."""
+    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def read_prepared(path: Path) -> tuple[PreparedRow, ...]:
+    """Read the rows that `write_prepared` wrote."""
+    values = (json.loads(line) for line in path.read_bytes().split(b"\n") if line)
+    return tuple(PreparedRow(**{**each, "answers": tuple(each["answers"])}) for each in values)

@@ -1,0 +1,157 @@
+"""`adafuse step ...`: the commands that the workflow's rules run.
+
+Each imports what it needs when it runs: most steps take less time than loading a library that
+they do not use.
+"""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+logger = logging.getLogger(__name__)
+
+app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="As the workflow stored it.")]
+Benchmark = Annotated[str, typer.Option(help="A benchmark of the configuration.")]
+Run = Annotated[str, typer.Option(help="A run of the configuration.")]
+Shard = Annotated[int, typer.Option(help="Counted from 0.")]
+Rows = Annotated[Path, typer.Option(help="Prepared rows.")]
+Out = Annotated[Path, typer.Option(help="The file to write.")]
+
+
+@app.callback()
+def _log() -> None:
+    # A rule's log says when what happened, whatever the command line above has set up.
+    logging.basicConfig(
+        force=True, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    logging.getLogger("adafuse").setLevel(logging.INFO)
+
+
+@app.command("prepare")
+def prepare_step(config: ConfigFile, benchmark: Benchmark, out: Out) -> None:
+    """Read a benchmark and put every question into its frame."""
+    from adafuse.benchmarks.prepare import write_prepared
+    from adafuse.pipeline.parse import read_config
+    from adafuse.pipeline.plan import prepare_benchmark
+
+    prepared = prepare_benchmark(read_config(config), benchmark)
+    write_prepared(out, prepared.rows)
+    logger.info("%d rows, %d with a repeated id", len(prepared.rows), prepared.duplicates)
+
+
+@app.command("shard")
+def shard_step(config: ConfigFile, benchmark: Benchmark, shard: Shard, out: Out) -> None:
+    """Take the rows of one shard out of a benchmark."""
+    from adafuse.benchmarks.shards import write_shard
+    from adafuse.pipeline.parse import read_config
+    from adafuse.pipeline.plan import prepare_benchmark
+
+    chosen = prepare_benchmark(read_config(config), benchmark).shard(shard)
+    write_shard(out, chosen)
+    logger.info("%d rows", len(chosen))
+
+
+@app.command("decode")
+def decode_step(
+    config: ConfigFile,
+    benchmark: Benchmark,
+    run: Run,
+    shard: Shard,
+    rows: Rows,
+    digest: Annotated[str, typer.Option(help="What the plan expects of this job.")],
+    out: Out,
+) -> None:
+    """Decode a shard with a run; an interrupted job goes on where it was."""
+    from adafuse.pipeline.forkclient import delegate
+
+    if (status := delegate(sys.argv[1:])) is not None:
+        raise typer.Exit(status)
+    from adafuse.pipeline.decode import decode_shard, ensemble_decoder
+    from adafuse.pipeline.job import decode_job
+    from adafuse.pipeline.parse import read_config
+
+    job = decode_job(read_config(config), benchmark, run)
+    decode_shard(job, shard, rows, out, digest=digest, decoder=ensemble_decoder)
+
+
+@app.command("merge")
+def merge_step(
+    shards: list[Path],
+    digests: Annotated[str, typer.Option(help="Expected digests, joined by commas.")],
+    out: Out,
+) -> None:
+    """Join the shards of a run, after checking that each belongs to the plan."""
+    from adafuse.pipeline.merge import merge_shards
+
+    merge_shards(shards, digests.split(","), out)
+    logger.info("%d shards", len(shards))
+
+
+@app.command("score")
+def score_step(
+    rows: Rows,
+    trace: Annotated[Path, typer.Option(help="A merged trace.")],
+    metric: Annotated[str, typer.Option(help="exact_match, accuracy, bleu, ...")],
+    benchmark: Benchmark,
+    run: Run,
+    out: Out,
+) -> None:
+    """Score a run on a benchmark."""
+    from adafuse.scoring.score import score_trace, write_score
+
+    score = score_trace(rows, trace, metric, benchmark=benchmark, run=run)
+    write_score(out, score)
+    logger.info("%.2f [%.2f, %.2f], n = %d", score.value, score.low, score.high, score.n)
+
+
+@app.command("table")
+def table_step(
+    scores: list[Path],
+    config: ConfigFile,
+    csv: Annotated[Path, typer.Option(help="The CSV file to write.")],
+    markdown: Annotated[Path, typer.Option(help="The Markdown file to write.")],
+) -> None:
+    """Build the main table from scores."""
+    from adafuse.pipeline.parse import read_config
+    from adafuse.pipeline.report import main_table
+    from adafuse.scoring.markdown import to_markdown
+    from adafuse.scoring.score import read_score
+    from adafuse.scoring.table import to_csv
+    from adafuse.traces.atomic import write_text
+
+    table = main_table(read_config(config), [read_score(path) for path in scores])
+    write_text(csv, to_csv(table))
+    write_text(markdown, to_markdown(table))
+    logger.info("%d runs on %d benchmarks", len(table.rows), len(table.benchmarks))
+
+
+@app.command("report")
+def report_step(
+    config: Annotated[Path, typer.Argument(help="The workflow's configuration.")] = Path(
+        "config/toy.yaml"
+    ),
+) -> None:
+    """Print the main table and where every output lies."""
+    from rich.console import Console
+
+    from adafuse.cli.steps_table import print_outputs, print_table
+    from adafuse.pipeline.parse import read_config
+    from adafuse.pipeline.report import main_table, outputs, stored_scores
+
+    settings = read_config(config)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    print_table(main_table(settings, stored_scores(settings)), console)
+    print_outputs(outputs(settings), console)
+
+
+@app.command("schema")
+def schema_step() -> None:
+    """Print the JSON schema of the configuration, made from its types."""
+    from adafuse.pipeline.schema import schema_text
+
+    typer.echo(schema_text(), nl=False)

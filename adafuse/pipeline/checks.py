@@ -1,0 +1,85 @@
+"""What no single field of a configuration can know; every error is one sentence."""
+
+import os
+from pathlib import Path
+
+from adafuse.benchmarks.frames import check_template
+from adafuse.errors import UserError, known
+from adafuse.methods import resolve
+from adafuse.methods.weights import check_weights
+from adafuse.pipeline.config import BenchmarkConfig, Config, ModelConfig, RunConfig
+from adafuse.scoring.metrics import metric_named
+
+_TABLE_COLUMNS = ("run", "method", "models", "macro_average")
+_CELL_ENDINGS = ("_low", "_high", "_n")
+
+
+def check_config(config: Config) -> None:
+    """Check a configuration against itself and the files that it names.
+
+    Raises:
+        UserError: the first thing that is wrong.
+    """
+    _check_results(Path(config.results))
+    for name, model in config.models.items():
+        _check_model(name, model)
+    for name, benchmark in config.benchmarks.items():
+        _check_benchmark(name, benchmark)
+    for name, run in config.runs.items():
+        _check_run(name, run, config)
+
+
+def _check_results(folder: Path) -> None:
+    existing = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+    )
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(
+            f"results folder {str(folder)!r} cannot be written because of {str(existing)!r};"
+            " name another one as `results`"
+        )
+
+
+def _check_model(name: str, model: ModelConfig) -> None:
+    folder = Path(model.path)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"models.{name}: {model.path!r} has no config.json; give a Hugging Face model"
+                " folder"
+            )
+        if not any(folder.glob("tokenizer*")):
+            raise UserError(
+                f"models.{name}: {model.path!r} has no tokenizer; put its tokenizer.json there"
+            )
+        if model.revision is not None:
+            raise UserError(
+                f"models.{name}: revision {model.revision!r} is for hub models, but {model.path!r}"
+                " is a folder; remove it"
+            )
+    elif model.path.startswith((".", "/", "~")) or model.path.count("/") != 1:
+        raise UserError(
+            f"models.{name}: {model.path!r} is not a folder; give a model folder or a hub id"
+            " org/name"
+        )
+
+
+def _check_benchmark(name: str, benchmark: BenchmarkConfig) -> None:
+    if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
+        raise UserError(f"benchmarks: {name!r} is also a column of the table; rename it")
+    check_template(benchmark.prompt, f"benchmarks.{name}")
+    metric_named(benchmark.metric, f"benchmarks.{name}")
+    for file in (benchmark.source.file, benchmark.shots):
+        if file is not None and not Path(file).is_file():
+            raise UserError(f"benchmarks.{name}: file {file!r} does not exist; check its path")
+
+
+def _check_run(name: str, run: RunConfig, config: Config) -> None:
+    try:
+        resolve(run.method, run.options).check_models(len(run.models))
+        check_weights(run.weights, len(run.models))
+    except UserError as error:
+        raise UserError(f"runs.{name}: {error}") from None
+    for model in run.models:
+        if model not in config.models:
+            raise UserError(f"runs.{name}: {known('model', model, list(config.models))}")

@@ -1,0 +1,85 @@
+"""The workflow's configuration: frozen, typed, unknown keys refused.
+
+What each field means for a user is told in config/README.md; `adafuse.pipeline.parse` turns what
+is wrong into one sentence, `adafuse.pipeline.checks` holds what no single field can know.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+Name = Annotated[str, Field(pattern=SAFE_NAME)]
+Text = Annotated[str, Field(min_length=1, strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """Base of all sections."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(Section):
+    """A folder or hub id, and how the model is prompted and placed."""
+
+    path: Text
+    revision: Text | None = None
+    chat: Flag = False
+    device: Text | None = None
+
+
+class SourceConfig(Section):
+    """Where the rows of a benchmark come from."""
+
+    file: Text
+
+
+class BenchmarkConfig(Section):
+    """A task: its rows, the text around each question, when an answer ends, how it is scored."""
+
+    source: SourceConfig
+    prompt: Text
+    shots: Text | None = None
+    stop: tuple[Text, ...] = ()
+    max_new_tokens: Count
+    metric: Text
+    limit: Count | None = None
+    shards: Count = 1
+
+
+class RunConfig(Section):
+    """A method with its options on an ordered list of models."""
+
+    method: Text
+    models: Annotated[tuple[Text, ...], Field(min_length=1)]
+    weights: tuple[Weight, ...] | None = None
+    options: dict[str, Any] = {}
+    max_rounds: Count | None = None
+
+
+class DecodeConfig(Section):
+    """How decode jobs run. `device` and `gpu` are places, not part of a result's identity.
+
+    `dtype` has no "auto": the same configuration must mean the same numbers on every machine.
+    """
+
+    engine: Literal["tree", "reference"] = "tree"
+    batch_size: Count = 16
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: Text = "auto"
+    gpu: Annotated[int, Field(ge=0, strict=True)] = 1
+
+
+class Config(Section):
+    """Everything that the workflow reads from its configuration file."""
+
+    results: Text = "results"
+    note: Text | None = None
+    models: Annotated[dict[Name, ModelConfig], Field(min_length=1)]
+    benchmarks: Annotated[dict[Name, BenchmarkConfig], Field(min_length=1)]
+    runs: Annotated[dict[Name, RunConfig], Field(min_length=1)]
+    decode: DecodeConfig = DecodeConfig()

@@ -1,0 +1,121 @@
+"""Decoding one shard with one run, resumable at every example."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from adafuse.benchmarks.shards import ShardRow, read_shard, shard_digest
+from adafuse.errors import UserError
+from adafuse.pipeline.job import DecodeJob
+from adafuse.pipeline.journal import Journal
+from adafuse.pipeline.provenance import source_commit, versions
+from adafuse.records import Result
+from adafuse.traces.schema import RESULT_FIELDS, result_columns
+from adafuse.traces.table import write_table
+
+logger = logging.getLogger(__name__)
+
+Decoder = Callable[[DecodeJob, Sequence[str]], Iterator[tuple[int, Result]]]
+
+TRACE_FIELDS = [
+    pa.field("id", pa.string()),
+    pa.field("benchmark", pa.string()),
+    pa.field("run", pa.string()),
+    pa.field("shard", pa.int32()),
+    pa.field("prompt_sha256", pa.string()),
+    *RESULT_FIELDS,
+]
+"""Columns of a benchmark trace: which row and job it is, then the result."""
+
+
+def decode_shard(
+    job: DecodeJob, shard: int, file: Path, out: Path, *, digest: str, decoder: Decoder
+) -> None:
+    """Decode the rows of a shard file and write them, in its order, to a Parquet file.
+
+    Args:
+        job: what to decode with.
+        shard: the number of the shard.
+        file: the shard's rows.
+        out: the trace; a journal stands beside it until it is written.
+        digest: what the workflow expects; another one means that files and plan do not fit.
+        decoder: decodes prompts.
+
+    Raises:
+        UserError: the digest is another one, or a model cannot be used.
+    """
+    started = datetime.now(UTC)
+    rows = read_shard(file)
+    if job.digest(shard_digest(rows)) != digest:
+        raise UserError(
+            f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
+        )
+    with Journal(_journal_path(out), digest, (row.id for row in rows)) as journal:
+        resumed = len(journal.rows)
+        _decode_missing(job, shard, rows, journal, decoder)
+        described = _metadata(job, shard, digest, resumed, started)
+        write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], described)
+        journal.remove()
+
+
+def _decode_missing(
+    job: DecodeJob, shard: int, rows: Sequence[ShardRow], journal: Journal, decoder: Decoder
+) -> None:
+    missing = [row for row in rows if row.id not in journal.rows]
+    logger.info("%s on %s: %d of %d rows to do", job.run, job.benchmark, len(missing), len(rows))
+    if not missing:
+        return
+    for index, result in decoder(job, [row.prompt for row in missing]):
+        row = missing[index]
+        names = {"id": row.id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
+        digest = {"prompt_sha256": row.prompt_sha256}
+        journal.append(row.id, names | digest | result_columns(result))
+        logger.info("%d of %d: %s (%s)", len(journal.rows), len(rows), row.id, result.stop_reason)
+
+
+def _metadata(
+    job: DecodeJob, shard: int, digest: str, resumed: int, started: datetime
+) -> dict[str, Any]:
+    return {
+        "digest": digest,
+        "job": asdict(job),
+        "shard": shard,
+        "versions": versions(),
+        "git": asdict(source_commit()),
+        "resumed": resumed,
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _journal_path(out: Path) -> Path:
+    return out.with_suffix(".journal")
+
+
+def ensemble_decoder(job: DecodeJob, prompts: Sequence[str]) -> Iterator[tuple[int, Result]]:
+    """Load the models of a job and decode; the only place of the workflow that needs them."""
+    from adafuse.ensemble import Ensemble
+
+    ensemble = Ensemble.from_pretrained(
+        [model.path for model in job.models],
+        dtype=job.dtype,
+        device=list(job.devices),
+        revisions=[model.revision for model in job.models],
+        weights=list(job.weights) if job.weights else None,
+        chat=list(job.chat),
+    )
+    yield from ensemble.stream(
+        prompts,
+        method=job.method,
+        max_new_tokens=job.max_new_tokens,
+        max_rounds=job.max_rounds,
+        stop=job.stop,
+        batch_size=job.batch_size,
+        engine=job.engine,
+        **job.options,
+    )

@@ -1,0 +1,68 @@
+"""A decode job: one run on one shard, and the digest that tells its result from every other."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from adafuse.methods import resolve
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.identity import ModelIdentity, model_identity
+from adafuse.version import ENGINE_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeJob:
+    """Everything that decoding a shard needs to know besides its rows.
+
+    `options` are complete: defaults filled in. `devices` has one entry per model.
+    """
+
+    benchmark: str
+    run: str
+    models: tuple[ModelIdentity, ...]
+    chat: tuple[bool, ...]
+    devices: tuple[str, ...]
+    weights: tuple[float, ...] | None
+    method: str
+    options: dict[str, Any]
+    stop: tuple[str, ...]
+    max_new_tokens: int
+    max_rounds: int | None
+    engine: str
+    batch_size: int
+    dtype: str
+
+    def digest(self, rows_digest: str) -> str:
+        """Return the identity of this job's result on the rows with that `shard_digest`.
+
+        Devices are left out: moving a job to another GPU does not make its result another one.
+        """
+        parts = asdict(self)
+        del parts["devices"]
+        parts["models"] = [model.key() for model in self.models]
+        parts["rows"] = rows_digest
+        parts["engine_version"] = ENGINE_VERSION
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
+    """Put together what a configuration says of a benchmark and a run."""
+    task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
+    models = [config.models[name] for name in spec.models]
+    return DecodeJob(
+        benchmark=benchmark,
+        run=run,
+        models=tuple(model_identity(model.path, model.revision) for model in models),
+        chat=tuple(model.chat for model in models),
+        devices=tuple(model.device or settings.device for model in models),
+        weights=spec.weights,
+        method=spec.method,
+        options=resolve(spec.method, spec.options).options.model_dump(mode="json"),
+        stop=task.stop,
+        max_new_tokens=task.max_new_tokens,
+        max_rounds=spec.max_rounds,
+        engine=settings.engine,
+        batch_size=settings.batch_size,
+        dtype=settings.dtype,
+    )

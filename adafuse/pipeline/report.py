@@ -1,0 +1,52 @@
+"""From a configuration and its scores to the main table, and where every output lies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adafuse.errors import UserError
+from adafuse.pipeline.config import Config
+from adafuse.scoring.score import Score, read_score
+from adafuse.scoring.table import Table, build_table
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One kind of output: what it is, and the files or folder that hold it."""
+
+    name: str
+    path: Path
+
+
+def outputs(config: Config) -> list[Output]:
+    """Return where the workflow writes what."""
+    root = Path(config.results)
+    return [
+        Output("table (CSV)", root / "tables" / "main.csv"),
+        Output("table (Markdown)", root / "tables" / "main.md"),
+        Output("scores", root / "scores"),
+        Output("traces", root / "traces"),
+        Output("prepared benchmarks", root / "benchmarks"),
+        Output("logs", root / "logs"),
+        Output("resolved configuration", root / "config.json"),
+    ]
+
+
+def main_table(config: Config, scores: Sequence[Score]) -> Table:
+    """Arrange scores in the order of the configuration."""
+    runs = {name: (run.method, run.models) for name, run in config.runs.items()}
+    return build_table(list(config.benchmarks), runs, scores, config.note)
+
+
+def stored_scores(config: Config) -> list[Score]:
+    """Read the scores that a configuration's results folder has.
+
+    Raises:
+        UserError: there are none.
+    """
+    folder = Path(config.results) / "scores"
+    paths = [folder / name / f"{run}.json" for name in config.benchmarks for run in config.runs]
+    found = [read_score(path) for path in paths if path.is_file()]
+    if not found:
+        raise UserError(f"{str(folder)!r} holds no scores of this configuration; run snakemake")
+    return found

@@ -1,0 +1,32 @@
+"""The JSON schema of the configuration, for Snakemake's `validate` and for editors."""
+
+import json
+from typing import Any
+
+from adafuse.pipeline.config import SAFE_NAME, Config
+
+SCHEMA_FILE = "workflow/schemas/config.schema.json"
+
+
+def schema_text() -> str:
+    """Return what `workflow/schemas/config.schema.json` must hold."""
+    schema = Config.model_json_schema()
+    for kind in ("models", "benchmarks", "runs"):
+        _close(schema["properties"][kind])
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(_without_defaults(draft | schema), indent=2) + "\n"
+
+
+def _close(named: dict[str, Any]) -> None:
+    """Refuse names that do not fit the pattern, which pydantic leaves open."""
+    assert list(named.get("patternProperties", {})) == [SAFE_NAME]
+    named["additionalProperties"] = False
+
+
+def _without_defaults(value: Any) -> Any:
+    """Drop "default" keywords: Snakemake would write them into the configuration."""
+    if isinstance(value, list):
+        return [_without_defaults(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_defaults(each) for key, each in value.items() if key != "default"}

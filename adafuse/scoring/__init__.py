@@ -1,0 +1,1 @@
+"""Scores with their intervals. Strict rules are what a reader should believe."""

@@ -1,0 +1,87 @@
+"""Prepared rows and shards."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adafuse.benchmarks.frames import Frame
+from adafuse.benchmarks.prepare import Prepared, prepare, read_prepared, write_prepared
+from adafuse.benchmarks.shards import read_shard, shard_digest, shard_of, write_shard
+from adafuse.errors import UserError
+
+FRAME = Frame("", "Question: {question}\nAnswer:")
+
+
+def rows_file(folder: Path, rows: dict[str, tuple[str, str]]) -> Path:
+    lines = [json.dumps({"id": i, "question": q, "answer": a}) for i, (q, a) in rows.items()]
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    return folder / "rows.jsonl"
+
+
+def prepared(folder: Path, rows: dict[str, tuple[str, str]], shards: int = 3) -> Prepared:
+    return prepare(rows_file(folder, rows), FRAME, limit=None, shards=shards)
+
+
+def digests(value: Prepared, shards: int = 3) -> list[str]:
+    return [shard_digest(value.shard(number)) for number in range(shards)]
+
+
+ROWS = {f"row-{number}": (f"question {number}", f"answer {number}") for number in range(30)}
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_row_s_shard_depends_on_its_id_alone(identifier: str, shards: int) -> None:
+    assert 0 <= shard_of(identifier, shards) < shards
+
+
+def test_shards_stay_what_they_are_from_version_to_version() -> None:
+    assert [shard_of(f"row-{number}", 3) for number in range(8)] == [2, 2, 1, 2, 1, 2, 0, 0]
+
+
+@given(st.sampled_from(sorted(ROWS)), st.text(min_size=1).filter(str.strip))
+def test_an_edited_question_changes_the_digest_of_its_shard_only(
+    tmp_path_factory, name: str, question: str
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    before = digests(prepared(folder, ROWS))
+    after = digests(prepared(folder, {**ROWS, name: (f"new {question}", "a")}))
+    changed = [number for number in range(3) if before[number] != after[number]]
+    assert changed == [shard_of(name, 3)]
+
+
+def test_an_edited_answer_changes_no_shard_but_the_benchmark(tmp_path: Path) -> None:
+    before = prepared(tmp_path, ROWS)
+    after = prepared(tmp_path, {**ROWS, "row-3": ("question 3", "another")})
+    assert digests(before) == digests(after)
+    assert before.digest() != after.digest()
+
+
+def test_the_shards_are_the_rows_in_file_order(tmp_path: Path) -> None:
+    value = prepared(tmp_path, ROWS)
+    order = [row.id for row in value.rows]
+    for number in range(3):
+        ids = [row.id for row in value.shard(number)]
+        assert ids == sorted(ids, key=order.index)
+    assert sum(len(value.shard(number)) for number in range(3)) == len(ROWS)
+
+
+def test_an_empty_shard_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="shards empty; use fewer shards"):
+        prepared(tmp_path, {"a": ("q", "a"), "b": ("r", "a")}, shards=40)
+
+
+def test_rows_are_read_back_as_written(tmp_path: Path) -> None:
+    rows = {**ROWS, "odd \u2028 id": ("a\nb\u2028c \U0001f600", "x")}
+    value = prepared(tmp_path, rows)
+    write_prepared(tmp_path / "out" / "rows.jsonl", value.rows)
+    assert read_prepared(tmp_path / "out" / "rows.jsonl") == value.rows
+    write_shard(tmp_path / "shard.jsonl", value.shard(1))
+    assert read_shard(tmp_path / "shard.jsonl") == value.shard(1)
+
+
+def test_a_shard_file_holds_no_answers(tmp_path: Path) -> None:
+    write_shard(tmp_path / "shard.jsonl", prepared(tmp_path, ROWS).shard(0))
+    assert "answer 1" not in (tmp_path / "shard.jsonl").read_text()

@@ -1,0 +1,80 @@
+"""The digest of a decode job."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from adafuse.pipeline import job as job_module
+from adafuse.pipeline.job import decode_job
+from adafuse.pipeline.parse import parse_config
+from adafuse.pipeline.plan import Plan
+
+Change = Callable[[dict[str, Any]], object]
+
+
+def digest(values: dict[str, Any]) -> str:
+    return decode_job(parse_config(values), "qa", "both").digest("rows")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v["runs"]["both"]["options"].update(tau=0.6),
+        lambda v: v["runs"]["both"]["options"].update(fusion="mixture"),
+        lambda v: v["runs"]["both"].update(method="fixed_length", options={"words": 1}),
+        lambda v: v["runs"]["both"].update(models=["right", "left"]),
+        lambda v: v["runs"]["both"].update(models=["left", "hub"]),
+        lambda v: v["runs"]["both"].update(weights=[1, 2]),
+        lambda v: v["runs"]["both"].update(max_rounds=4),
+        lambda v: v["models"]["left"].update(chat=True),
+        lambda v: v["benchmarks"]["qa"].update(stop=["\n", "."]),
+        lambda v: v["benchmarks"]["qa"].update(max_new_tokens=9),
+        lambda v: v["decode"].update(engine="reference"),
+        lambda v: v["decode"].update(batch_size=2),
+        lambda v: v["decode"].update(dtype="bfloat16"),
+    ],
+)
+def test_whatever_may_change_a_result_changes_the_digest(
+    values: dict[str, Any], change: Change
+) -> None:
+    before = digest(values)
+    change(values)
+    assert digest(values) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: v["decode"].update(device="cuda:0", gpu=1),
+        lambda v: v["models"]["left"].update(device="cuda:1"),
+        lambda v: v["runs"]["both"]["options"].update(max_words=3, branching=1),  # the defaults
+        lambda v: v["benchmarks"]["qa"].update(metric="bleu"),
+        lambda v: v.update(note="x"),
+        lambda v: v["runs"].pop("far"),
+    ],
+)
+def test_what_cannot_change_a_result_leaves_the_digest(
+    values: dict[str, Any], change: Change
+) -> None:
+    before = digest(values)
+    change(values)
+    assert digest(values) == before
+
+
+def test_a_new_engine_version_is_another_result(values: dict[str, Any], monkeypatch) -> None:
+    before = digest(values)
+    monkeypatch.setattr(job_module, "ENGINE_VERSION", job_module.ENGINE_VERSION + 1)
+    assert digest(values) != before
+
+
+def test_runs_shards_and_rows_have_digests_of_their_own(values: dict[str, Any]) -> None:
+    plan = Plan.of(values)
+    digests = [d for run in plan.runs for d in plan.digests("qa", run)]
+    assert len(set(digests)) == len(plan.runs) * 2
+
+
+def test_a_revision_is_part_of_a_hub_model(values: dict[str, Any]) -> None:
+    before = decode_job(parse_config(values), "qa", "far").digest("rows")
+    values["models"]["hub"]["revision"] = "def"
+    assert decode_job(parse_config(values), "qa", "far").digest("rows") != before

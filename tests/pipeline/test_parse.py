@@ -1,0 +1,134 @@
+"""Configurations: what is refused, and how that reads."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from adafuse.errors import UserError
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.parse import parse_config, read_config, to_json
+from adafuse.pipeline.plan import Plan
+
+ROOT = Path(__file__).parents[2]
+QA = ("benchmarks", "qa")
+
+
+def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
+    *above, last = path
+    place = values
+    for key in above:
+        place = place[key]
+    place[last] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "sentence"),
+    [
+        (("result",), "x", "unknown key 'result' in the config; known are: results, note, models"),
+        ((*QA, "metrik"), "x", "unknown key 'metrik' in benchmarks.qa; known are: source, prompt"),
+        ((*QA, "source", "url"), "x", "unknown key 'url' in benchmarks.qa.source; known are: file"),
+        (("runs", "both", "tau"), 1, "unknown key 'tau' in runs.both; known are: method, models"),
+        (("models", "left", "dtype"), 1, "unknown key 'dtype' in models.left; known are: path"),
+        (("decode", "gpus"), 1, "unknown key 'gpus' in decode; known are: engine, batch_size"),
+        (("runs", "both"), {"models": ["left"]}, "runs.both has no 'method'; add it"),
+        ((*QA, "max_new_tokens"), 0, "max_new_tokens must be greater than or equal to 1, not 0"),
+        ((*QA, "max_new_tokens"), "9", "max_new_tokens must be a valid integer, not '9'"),
+        ((*QA, "shards"), True, "shards must be a valid integer, not True"),
+        (("decode", "engine"), "fast", "decode.engine must be 'tree' or 'reference', not 'fast'"),
+        (("decode", "dtype"), "auto", "decode.dtype must be 'float32', 'bfloat16' or 'float16'"),
+        (("runs",), {}, "config: runs "),
+        (("runs",), None, "config: runs must be a valid dictionary, not None"),
+        (("runs", "both", "models"), [], "runs.both.models "),
+        (("runs", "both", "models"), ["left", "rigth"], "unknown model 'rigth'; known are: left"),
+        (("runs", "both", "method"), "adafuze", "runs.both: unknown method 'adafuze'"),
+        (("runs", "both", "options"), {"tao": 1}, "runs.both: method adafuse has no option 'tao'"),
+        (("runs", "both", "options"), {"tau": 1.5}, "runs.both: method adafuse: tau "),
+        (("runs", "left", "models"), ["left", "right"], "runs.left: method single needs exactly 1"),
+        (("runs", "both", "weights"), [1], "runs.both: 1 weights for 2 models; give one each"),
+        (("runs", "both", "weights"), [0, 0], "runs.both: weights [0.0, 0.0] are all 0"),
+        (("runs", "both", "weights"), [-1, 1], "greater than or equal to 0, not -1"),
+        ((*QA, "metric"), "rouge", "benchmarks.qa: unknown metric 'rouge'; known are: exact_match"),
+        ((*QA, "prompt"), "Answer:", "benchmarks.qa: prompt 'Answer:' holds {question} 0 times"),
+        ((*QA, "source", "file"), "no.jsonl", "benchmarks.qa: file 'no.jsonl' does not exist"),
+        ((*QA, "shots"), "no.txt", "benchmarks.qa: file 'no.txt' does not exist"),
+        ((*QA, "shards"), 50, "shards empty; use fewer shards"),
+        (("models", "left", "path"), "./none", "models.left: './none' is not a folder"),
+        (("models", "left", "path"), "a/b/c", "models.left: 'a/b/c' is not a folder"),
+        (("models", "left", "revision"), "main", "revision 'main' is for hub models"),
+        (("runs", "a b"), {"method": "single", "models": ["left"]}, "runs: 'a b' cannot name"),
+        (("runs", "../up"), {"method": "single", "models": ["left"]}, "'../up' cannot name"),
+        (("results",), "/dev/null/x", "results folder '/dev/null/x' cannot be written"),
+        (("note",), 3, "config: note must be a valid string, not 3"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_sentence(
+    values: dict[str, Any], path: tuple[str, ...], value: object, sentence: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        Plan.of(changed(values, path, value))
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [("config.json", "has no config.json"), ("tokenizer.json", "has no tokenizer")],
+)
+def test_a_model_folder_that_lacks_a_file_is_one_sentence(
+    values: dict[str, Any], tmp_path: Path, file: str, sentence: str
+) -> None:
+    (tmp_path / "left" / file).unlink()
+    with pytest.raises(UserError, match=f"^models.left: .* {sentence}"):
+        parse_config(values)
+
+
+@pytest.mark.parametrize("name", ["run", "macro_average", "qa_low", "x_n"])
+def test_a_benchmark_cannot_take_the_name_of_another_column(
+    values: dict[str, Any], name: str
+) -> None:
+    values["benchmarks"][name] = values["benchmarks"]["qa"]
+    with pytest.raises(UserError, match=f"'{name}' is also a column"):
+        parse_config(values)
+
+
+def test_a_good_configuration_survives_being_stored(values: dict[str, Any], tmp_path: Path) -> None:
+    config = parse_config(values)
+    (tmp_path / "config.json").write_text(to_json(config))
+    assert read_config(tmp_path / "config.json") == config
+
+
+def test_a_stored_configuration_that_is_missing_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"config\.json' cannot be read: .*No such file"):
+        read_config(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "a: [", "'"])
+def test_a_file_that_is_no_configuration_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError) as error:
+        read_config(tmp_path / "config.yaml")
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_is_written_while_planning(values: dict[str, Any], tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    Plan.of(values)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["toy", "smoke"])
+def test_the_configurations_of_the_project_are_of_the_right_form(name: str) -> None:
+    text = (ROOT / f"config/{name}.yaml").read_text()
+    config = Config.model_validate(yaml.safe_load(text))
+    assert {"mistral", "llama", "adafuse", "fixed_3"} <= config.runs.keys()
+
+
+def test_every_field_is_explained_in_the_readme() -> None:
+    text = (ROOT / "config/README.md").read_text()
+    schema = Config.model_json_schema()
+    sections = [schema, *schema["$defs"].values()]
+    fields = {field for section in sections for field in section.get("properties", {})}
+    assert not {field for field in fields if f"`{field}`" not in text}

@@ -1,0 +1,61 @@
+"""The toy configuration as `make demo` runs it, from benchmark to comparison table."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .conftest import ROOT, Workplace
+
+pytestmark = pytest.mark.slow
+
+SINGLE = ("mistral", "llama", "qwen3", "internlm3")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """config/toy.yaml, run to its end in a folder of its own."""
+    config = yaml.safe_load((ROOT / "config/toy.yaml").read_text())
+    for model in config["models"].values():
+        model["path"] = str(ROOT / model["path"])
+    for benchmark in config["benchmarks"].values():
+        benchmark["source"]["file"] = str(ROOT / benchmark["source"]["file"])
+    place = Workplace(tmp_path_factory.mktemp("demo"))
+    (place.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    place.run()
+    return place
+
+
+@pytest.fixture(scope="module")
+def table(demo: Workplace) -> dict[str, dict[str, str]]:
+    """The rows of the main table by run."""
+    with Path(demo.folder, "results/tables/main.csv").open() as file:
+        return {row["run"]: row for row in csv.DictReader(file)}
+
+
+def test_fusing_the_default_pair_beats_every_single_model(
+    table: dict[str, dict[str, str]],
+) -> None:
+    best = max(float(table[name]["macro_average"]) for name in SINGLE)
+    assert float(table["adafuse"]["macro_average"]) > best
+
+
+def test_the_table_compares_branching_lengths_and_fusion_rules(
+    table: dict[str, dict[str, str]],
+) -> None:
+    others = {"adafuse_b3", "fixed_1", "fixed_3", "adafuse_mixture", "adafuse_most_confident"}
+    assert others <= table.keys()
+    assert all(row["macro_average"] for row in table.values())
+    assert table["adafuse"]["models"] == "mistral+llama"
+
+
+def test_intervals_hold_their_values(table: dict[str, dict[str, str]]) -> None:
+    for row in table.values():
+        for name in ("toy_qa", "toy_math", "toy_en_de", "toy_de_en"):
+            assert float(row[f"{name}_low"]) <= float(row[name]) <= float(row[f"{name}_high"])
+            assert int(row[f"{name}_n"]) >= 60
+
+
+def test_running_it_again_does_nothing(demo: Workplace) -> None:
+    assert not demo.plan().jobs

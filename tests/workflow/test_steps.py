@@ -1,0 +1,39 @@
+"""`adafuse step ...` as a person uses it."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from adafuse.cli.steps import app
+from adafuse.errors import UserError
+from adafuse.pipeline.schema import schema_text
+
+from .conftest import Workplace
+
+
+def test_the_schema_is_printed() -> None:
+    assert CliRunner().invoke(app, ["schema"]).stdout == schema_text()
+
+
+@pytest.mark.slow
+def test_the_report_shows_the_table_and_where_everything_is(
+    finished: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.folder)
+    done = CliRunner().invoke(app, ["report", "config.yaml"])
+    assert done.exit_code == 0
+    assert "n = 9" in done.stdout
+    for path in ("results/tables/main.csv", "results/scores", "results/traces", "results/logs"):
+        assert path in done.stdout
+        assert Path(path).exists()
+
+
+@pytest.mark.slow
+def test_a_report_without_results_is_one_sentence(
+    finished: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["report", str(finished.folder / "config.yaml")])
+    assert isinstance(done.exception, UserError)
+    assert "holds no scores" in str(done.exception)

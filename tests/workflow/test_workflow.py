@@ -1,0 +1,187 @@
+"""The workflow as a whole: its frame, its profiles, how it fails and how it resumes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adafuse.pipeline.parse import read_config
+from adafuse.pipeline.schema import SCHEMA_FILE, schema_text
+from adafuse.traces.table import read_metadata, read_rows
+
+from .conftest import ROOT, Workplace
+
+PROFILES = ("default", "local", "slurm")
+
+
+def profile(name: str) -> dict[str, object]:
+    return yaml.safe_load((ROOT / f"workflow/profiles/{name}/config.yaml").read_text())
+
+
+def test_the_schema_is_made_from_the_types() -> None:
+    assert (ROOT / SCHEMA_FILE).read_text() == schema_text()
+
+
+def test_the_schema_refuses_unknown_keys_everywhere() -> None:
+    schema = json.loads(schema_text())
+    named = [schema["properties"][kind] for kind in ("models", "benchmarks", "runs")]
+    for section in (schema, *schema["$defs"].values(), *named):
+        assert section["additionalProperties"] is False
+
+
+def test_the_snakefile_stays_a_page() -> None:
+    assert len((ROOT / "Snakefile").read_text().splitlines()) <= 40
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_compares_content_and_repeats_torn_jobs(name: str) -> None:
+    settings = profile(name)
+    assert settings["rerun-incomplete"] is True
+    assert settings["max-checksum-file-size"] == 104857600
+    assert "keep-incomplete" not in settings
+
+
+def test_the_default_profile_leaves_place_and_size_to_the_others() -> None:
+    taken = {"executor", "jobs", "cores", "resources", "default-resources", "set-resources"}
+    assert not taken & profile("default").keys()
+
+
+def test_the_profiles_are_found_from_a_checkout() -> None:
+    assert (ROOT / "slurm").resolve() == ROOT / "workflow/profiles/slurm"
+    assert (ROOT / "profiles").resolve() == ROOT / "workflow/profiles"
+
+
+def test_only_decode_jobs_leave_the_machine_that_runs_snakemake() -> None:
+    text = "".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    rules = {rule.split(":")[0]: rule for rule in text.split("\nrule ")[1:]}
+    assert [name for name, rule in rules.items() if "localrule: True" not in rule] == ["decode"]
+
+
+@pytest.mark.slow
+def test_lint_finds_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--lint"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_slurm_profile_sends_decode_jobs_to_the_cluster(place: Workplace) -> None:
+    place.configure(lambda config: config["decode"].update(gpu=1))
+    chosen = ["--profile", str(ROOT / "slurm"), "--forceall", "--dry-run"]
+    done = place.snakemake(*chosen)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    decode = text.split("rule decode:")[1].split("rule ")[0]
+    assert "gpu=1" in decode
+    assert "runtime=120" in decode
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("results_folder", "error: unknown key 'results_folder' in the config; known are: results"),
+        ("note", "error: config: note must be a valid string, not 3"),
+    ],
+)
+def test_a_bad_configuration_is_one_sentence(place: Workplace, key: str, sentence: str) -> None:
+    place.configure(lambda config: config.update({key: 3}))
+    done = place.snakemake()
+    assert done.returncode != 0
+    assert [line for line in done.stderr.splitlines() if line.startswith("error: ")] == [
+        line for line in done.stderr.splitlines() if line.startswith(sentence)
+    ]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_workflow_goes_on_where_it_was(place: Workplace) -> None:
+    """Kill everything while a shard is being decoded; no example is decoded twice."""
+    place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=1.0))
+    place.configure(lambda config: config["decode"].update(batch_size=1))
+    config = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "config.yaml"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "snakemake", *config, "--cores", "1"],
+        cwd=place.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    journal = _wait_for_journal(place.folder / "results/traces")
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    time.sleep(0.5)
+    finished = len(journal.read_bytes().split(b"\n")) - 1 if journal.exists() else 0
+    place.snakemake("--unlock")
+    place.run()
+    metadata = read_metadata(journal.with_suffix(".parquet"))
+    assert metadata["resumed"] >= min(1, finished)
+    assert not list((place.folder / "results").rglob("*.journal"))
+
+
+def _wait_for_journal(folder: Path) -> Path:
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        for path in folder.rglob("*.journal"):
+            if path.stat().st_size:
+                return path
+        time.sleep(0.01)
+    raise AssertionError("no job began")
+
+
+@pytest.mark.slow
+def test_the_stored_configuration_and_metadata_say_how_a_result_came_about(
+    finished: Workplace,
+) -> None:
+    results = finished.folder / "results"
+    assert read_config(results / "config.json").runs["adafuse"].options == {"tau": 0.7}
+    metadata = read_metadata(results / "traces/qa/adafuse/0.parquet")
+    assert metadata["job"]["options"]["max_words"] == 3
+    assert {"adafuse", "torch", "transformers", "python", "engine"} <= metadata["versions"].keys()
+    assert set(metadata["git"]) == {"commit", "dirty"}
+    assert metadata["job"]["models"][0]["content"]
+    assert metadata["resumed"] == 0
+
+
+@pytest.mark.slow
+def test_every_step_has_its_log(finished: Workplace) -> None:
+    logs = {
+        path.relative_to(finished.folder / "results/logs").parts[0]
+        for path in (finished.folder / "results/logs").rglob("*.log")
+    }
+    assert logs >= {"prepare", "shard", "decode", "merge", "score", "compare.log"}
+
+
+@pytest.mark.slow
+def test_a_job_of_the_fork_server_decodes_what_a_process_of_its_own_decodes(
+    place: Workplace,
+) -> None:
+    shard = place.folder / "results/traces/qa/adafuse/0.parquet"
+    options = {
+        "config": "results/config.json",
+        "benchmark": "qa",
+        "run": "adafuse",
+        "shard": "0",
+        "rows": "results/benchmarks/qa/shards/0.jsonl",
+        "digest": read_metadata(shard)["digest"],
+        "out": "own.parquet",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    command = "from adafuse.cli.main import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [sys.executable, "-c", command, "step", "decode", *words],
+        cwd=place.folder, env=environment, check=True, capture_output=True,
+    )  # fmt: skip
+    own, served = read_rows(place.folder / "own.parquet"), read_rows(shard)
+    for row in (*own, *served):
+        del row["seconds"]
+    assert own == served

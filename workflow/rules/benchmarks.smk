@@ -1,0 +1,40 @@
+# Prompts with their answers for scoring, and prompts alone in shards for decoding. Both are made
+# from the source, which is ancient(): a job runs again when the digest of the rows that it takes
+# has changed, not when a file was touched. (A shard that took its rows from `prepare` would run
+# again with it, or, behind ancient(), not at all.)
+
+
+rule prepare:
+    input:
+        lambda wc: ancient(plan.source(wc.benchmark)),
+    output:
+        f"{results}/benchmarks/{{benchmark}}/rows.jsonl",
+    params:
+        config=plan.config_file,
+        digest=lambda wc: plan.prepared(wc.benchmark).digest(),
+    log:
+        f"{results}/logs/prepare/{{benchmark}}.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step prepare --config {params.config:q} --benchmark {wildcards.benchmark}"
+        " --out {output:q} 2> {log:q}"
+
+
+rule shard:
+    input:
+        lambda wc: ancient(plan.source(wc.benchmark)),
+    output:
+        f"{results}/benchmarks/{{benchmark}}/shards/{{shard}}.jsonl",
+    params:
+        config=plan.config_file,
+        digest=lambda wc: plan.shard_digest(wc.benchmark, int(wc.shard)),
+    log:
+        f"{results}/logs/shard/{{benchmark}}/{{shard}}.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step shard --config {params.config:q} --benchmark {wildcards.benchmark}"
+        " --shard {wildcards.shard} --out {output:q} 2> {log:q}"

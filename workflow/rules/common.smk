@@ -1,0 +1,37 @@
+# Wiring only: what the rules share. All logic is in the package `adafuse`.
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from adafuse.errors import UserError
+from adafuse.pipeline import forkclient
+from adafuse.pipeline.plan import Plan
+
+try:
+    plan = Plan.of(config)
+except UserError as error:
+    sys.exit(f"error: {error}")
+
+results = plan.config.results
+table = f"{results}/tables/main.csv"
+
+# The jobs use the `adafuse` of the environment that runs Snakemake, activated or not.
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PATH\"; ")
+
+
+wildcard_constraints:
+    benchmark="|".join(map(re.escape, plan.benchmarks)),
+    run="|".join(map(re.escape, plan.runs)),
+    shard=r"\d+",
+
+
+# The jobs read the checked configuration. It is no output of a rule: whatever depends on the file
+# would be judged by the file, not by the digest of what the job itself reads of it.
+# Short jobs on the CPUs of this machine share the import of torch; all others start on their own.
+onstart:
+    plan.store_config()
+    if workflow.local_exec and not plan.config.decode.gpu and sys.platform == "linux":
+        log = Path(results, "logs", "forkserver.log")
+        forkclient.start(plan.local_models, os.environ, log)
