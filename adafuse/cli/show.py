@@ -1,7 +1,7 @@
 """`adafuse show`: one example of a trace, round by round."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,7 +21,7 @@ def show(
     Example: adafuse show out.parquet --id X
     """
     from adafuse.traces.schema import result_from
-    from adafuse.traces.table import read_rows
+    from adafuse.traces.table import read_metadata, read_rows
 
     rows = {str(row["id"]): row for row in read_rows(trace)}
     if not rows:
@@ -30,14 +30,25 @@ def show(
     if unique not in rows:
         some = ", ".join(list(rows)[:5])
         raise UserError(f"no example {unique!r} in {trace}; it holds {len(rows)}, such as {some}")
-    _print(unique, result_from(rows[unique]))
+    _print(unique, result_from(rows[unique]), _models(read_metadata(trace)))
 
 
-def _print(unique: str, result: Result) -> None:
+def _models(metadata: dict[str, Any]) -> list[str]:
+    """Return the models of a trace, whether `generate` or the workflow wrote it."""
+    first = metadata.get("shards", [metadata])[0]
+    if "job" in first:
+        return [model["path"] for model in first["job"]["models"]]
+    return list(first.get("settings", {}).get("models", []))
+
+
+def _print(unique: str, result: Result, models: list[str]) -> None:
     console = Console()
     console.print(Text(f"example {unique}"), style="bold")
+    for number, model in enumerate(models):
+        console.print(Text(f"model {number}: {model}"))
     for number, taken in enumerate(result.rounds, 1):
-        console.print(_round_table(number, taken))
+        console.print(_heading(number, taken))
+        console.print(_round_table(taken))
     console.print(Text.assemble(("text: ", "bold"), _visible(result.text)))
     facts = f"stopped by {result.stop_reason} after {len(result.rounds)} rounds"
     costs = f"tokens {list(result.tokens)}, forwards {list(result.forwards)} per model"
@@ -46,12 +57,15 @@ def _print(unique: str, result: Result) -> None:
         console.print(Text(f"error: {result.error}", style="red"))
 
 
-def _round_table(number: int, taken: Round) -> Table:
-    title = f"round {number}: {taken.words} words"
-    if any(taken.margins):
-        margins = (" ".join(f"{value:.2f}" for value in values) for values in taken.margins)
-        title += "; margins " + " | ".join(margins)
-    table = Table(title=Text(title), title_justify="left")
+def _heading(number: int, taken: Round) -> Text:
+    margins = [" ".join(f"{value:.2f}" for value in values) for values in taken.margins]
+    words = "1 word" if taken.words == 1 else f"{taken.words} words"
+    read = f"; start-of-word margins {' | '.join(margins)}" if any(margins) else ""
+    return Text.assemble((f"\nround {number}", "bold"), f": {words}{read}")
+
+
+def _round_table(taken: Round) -> Table:
+    table = Table()
     for heading in ("", "candidate", "by"):
         table.add_column(heading)
     for model in range(len(taken.margins)):
