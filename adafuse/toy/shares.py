@@ -5,15 +5,18 @@ from collections.abc import Sequence
 
 from adafuse.toy.records import DEFAULT_PAIR, MODEL_NAMES
 
+HIDDEN = 0.08
+"""The share that neither model of the default pair knows."""
+
 
 def split(keys: Sequence[str], share: float, rng: random.Random) -> dict[str, frozenset[str]]:
     """The keys known to each model, ``share`` of them each.
 
-    The default pair takes the two ends of one shuffled list, so that with a share of at least
-    one half together they know everything; every other model draws its own part at random.
+    The default pair takes the two ends of one shuffled list, whose rest neither has heard of, so
+    that fusing them leaves something to be desired; every other model draws its part at random.
     """
     count = round(share * len(keys))
-    ends = rng.sample(list(keys), len(keys))
+    ends = rng.sample(list(keys), len(keys))[: round((1 - HIDDEN) * len(keys))]
     first, second = DEFAULT_PAIR
     known = {first: frozenset(ends[:count]), second: frozenset(ends[-count:])}
     for name in MODEL_NAMES:

@@ -6,12 +6,17 @@ from pathlib import Path
 import pytest
 
 import adafuse.toy
-from adafuse.toy import world
+from adafuse.toy import lexicon, world
 from adafuse.toy.records import DEFAULT_PAIR, FRAMES, MODEL_NAMES, framed_questions
 from adafuse.toy.train import Recipe
 
 BENCHMARKS = Path(adafuse.toy.__path__[0]) / "benchmarks"
 EVERYTHING = world.build_world()
+ALL_KEYS = {
+    "known_facts": {fact.key for fact in EVERYTHING.facts},
+    "known_triples": {triple.key for triple in EVERYTHING.triples},
+    "known_pairs": {word.key for group in lexicon.CLASSES for word in group},
+}
 
 
 def test_committed_benchmarks_equal_the_regenerated_ones(tmp_path: Path) -> None:
@@ -64,11 +69,11 @@ def test_math_answers_are_right() -> None:
 
 
 @pytest.mark.parametrize("area", ["known_facts", "known_triples", "known_pairs"])
-def test_the_default_pair_is_complementary(area: str) -> None:
+def test_the_default_pair_is_complementary_and_not_omniscient(area: str) -> None:
     known = getattr(EVERYTHING, area)
-    everything = frozenset().union(*known.values())
+    everything = ALL_KEYS[area]
     first, second = (known[name] for name in DEFAULT_PAIR)
-    assert first | second == everything
+    assert 0.9 <= len(first | second) / len(everything) < 0.95
     assert {len(part) for part in known.values()} == {len(first)}
     assert 0.6 <= len(first) / len(everything) <= 0.85
 
