@@ -54,7 +54,7 @@ def mcnemar_exact(wins: int, losses: int) -> float:
         ways = ways * (total - taken) // (taken + 1)
         tail += ways
     # Whole numbers up to the last division, so that no number of rows can underflow.
-    return min(1.0, 2 * tail / 2**total)
+    return min(1.0, 2 * tail / (1 << total))
 
 
 def newcombe(counts: PairedCounts) -> tuple[float, float]:
