@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SEED = 12345
 RESAMPLES = 1000
 _LOW, _HIGH = 0.025, 0.975
+_NOTHING = (0,) * 10  # four n-gram orders, matched and all, and two lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,13 @@ def bleu_counts(
 
     # effective_order does not enter the counts; without it sacrebleu warns about single sentences.
     metric = BLEU(tokenize=tokenize, effective_order=True)
-    rows = []
+    rows: list[tuple[int, ...]] = []
     for text, texts in zip(hypotheses, references, strict=True):
+        if drop_empty and not (text.strip() and any(each.strip() for each in texts)):
+            rows.append(_NOTHING)
+            continue
         score = metric.sentence_score(text, list(texts))
-        row = (*score.counts, *score.totals, score.sys_len, score.ref_len)
-        dropped = drop_empty and not (text.strip() and any(each.strip() for each in texts))
-        rows.append((0,) * len(row) if dropped else row)
+        rows.append((*score.counts, *score.totals, score.sys_len, score.ref_len))
     return np.array(rows, dtype=np.int64)
 
 

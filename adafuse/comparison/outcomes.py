@@ -4,11 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from adafuse.errors import UserError
 
-_TOKENIZERS = {"bleu": "13a", "spbleu": "flores101"}
+_TOKENIZERS = {"bleu_13a": "13a", "spbleu": "flores101"}
 _TOLERANCE = 1e-6
 
 
@@ -69,6 +68,19 @@ class Scored:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """What a stored score says; `signature` is sacrebleu's, empty where there is none."""
+
+    benchmark: str
+    run: str
+    protocol: str
+    n: int
+    metric: str
+    value: float
+    signature: str
+
+
 def read_scored(score: Path) -> Scored:
     """Read NAME.json and the NAME.outcomes.parquet beside it.
 
@@ -80,18 +92,18 @@ def read_scored(score: Path) -> Scored:
     summary = _read_summary(score)
     outcomes = score.with_suffix(".outcomes.parquet")
     rows = read_rows(outcomes, ["id", "value", "hypothesis", "references"])
-    if len(rows) != summary["n"]:
+    if len(rows) != summary.n:
         raise UserError(
-            f"{str(outcomes)!r} has {len(rows)} rows, but {str(score)!r} says n ="
-            f" {summary['n']}; score the run again"
+            f"{str(outcomes)!r} has {len(rows)} rows, but {str(score)!r} says n = {summary.n};"
+            " score the run again"
         )
     return Scored(
-        benchmark=summary["benchmark"],
-        run=summary["run"],
-        protocol=summary["protocol"],
-        metric=summary["metric"],
-        value=float(summary["value"]),
-        tokenize=_tokenizer(summary["metric"], summary.get("signature")),
+        benchmark=summary.benchmark,
+        run=summary.run,
+        protocol=summary.protocol,
+        metric=summary.metric,
+        value=summary.value,
+        tokenize=_tokenizer(summary.metric, summary.signature),
         ids=tuple(row["id"] for row in rows),
         values=tuple(row["value"] for row in rows),
         hypotheses=tuple(row["hypothesis"] or "" for row in rows),
@@ -99,23 +111,30 @@ def read_scored(score: Path) -> Scored:
     )
 
 
-def _read_summary(path: Path) -> dict[str, Any]:
+def _read_summary(path: Path) -> _Summary:
     try:
-        summary = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        stored = json.loads(path.read_bytes())
+        metric = stored["primary"]
+        return _Summary(
+            benchmark=stored["benchmark"],
+            run=stored["run"],
+            protocol=stored["protocol"],
+            n=stored["n"],
+            metric=metric,
+            value=float(stored["metrics"][metric]["value"]),
+            signature=stored["details"].get("signature", ""),
+        )
+    except KeyError as error:
+        raise UserError(f"{str(path)!r} is no score (no {error}); score the run again") from None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{str(path)!r} is no score ({error}); score the run again") from None
-    needed = ("benchmark", "run", "protocol", "metric", "n", "value")
-    found = summary if isinstance(summary, dict) else {}
-    if missing := [key for key in needed if key not in found]:
-        raise UserError(f"{str(path)!r} is no score (no {missing[0]!r}); score the run again")
-    return found
 
 
-def _tokenizer(metric: str, signature: str | None) -> str | None:
+def _tokenizer(metric: str, signature: str) -> str | None:
     """Return sacrebleu's tokenizer; None for an accuracy. A signature knows best."""
     if metric not in _TOKENIZERS:
         return None
-    fields = dict(field.partition(":")[::2] for field in (signature or "").split("|"))
+    fields = dict(field.partition(":")[::2] for field in signature.split("|"))
     return fields.get("tok") or _TOKENIZERS[metric]
 
 

@@ -49,7 +49,7 @@ def translation(
         "benchmark": "mt",
         "run": run,
         "protocol": "strict",
-        "metric": "bleu",
+        "metric": "bleu_13a",
         "value": value,
         "tokenize": "13a",
         "ids": tuple(f"r{number}" for number in range(len(texts))),
@@ -68,9 +68,16 @@ def store(tmp_path: Path) -> Callable[..., Path]:
         folder = tmp_path / "scores" / scored.protocol / scored.benchmark
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{scored.run}.json"
-        names = ("benchmark", "run", "protocol", "metric", "value")
-        summary = {name: getattr(scored, name) for name in names}
-        values = summary | {"n": len(scored.ids), "low": 0.0, "high": 100.0} | changes
+        estimate = {"value": scored.value, "low": 0.0, "high": 100.0}
+        values = {
+            "benchmark": scored.benchmark,
+            "run": scored.run,
+            "protocol": scored.protocol,
+            "n": len(scored.ids),
+            "metrics": {"other": estimate | {"value": 1.0}, scored.metric: estimate},
+            "primary": scored.metric,
+            "details": {},
+        } | changes
         path.write_text(json.dumps(values))
         columns = zip(scored.ids, scored.values, scored.hypotheses, scored.references, strict=True)
         rows = [

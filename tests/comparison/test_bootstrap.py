@@ -8,7 +8,13 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from adafuse.comparison.bootstrap import SEED, bleu_counts, paired_bootstrap, pooled_bleu
+from adafuse.comparison.bootstrap import (
+    SEED,
+    _p_value,
+    bleu_counts,
+    paired_bootstrap,
+    pooled_bleu,
+)
 
 WORDS = ["the", "a", "young", "old", "king", "carries", "sings", "cow", ",", ".", "on", "Monday"]
 
@@ -114,3 +120,13 @@ def test_published_drops_pairs_with_an_empty_side() -> None:
     dropped = pooled_bleu(bleu_counts(emptied, references, "13a", drop_empty=True))
     assert dropped == pytest.approx(kept, abs=1e-9)
     assert pooled_bleu(bleu_counts(emptied, references, "13a")) < kept
+
+
+def test_sacrebleu_s_p_is_below_5_percent_one_time_in_ten_between_equal_systems() -> None:
+    """What the table's legend says: the formula on differences of equal systems, normal ones."""
+    draw = np.random.default_rng(0)
+    below = 0
+    for observed in draw.normal(size=1000):
+        sizes = np.abs(draw.normal(observed, 1, 1000))
+        below += _p_value(sizes, abs(observed)) < 0.05
+    assert 0.08 <= below / 1000 <= 0.14

@@ -37,7 +37,7 @@ def test_the_csv_has_the_promised_columns_and_decimals() -> None:
 def test_the_markdown_has_a_section_per_benchmark_with_n_and_intervals() -> None:
     text = to_markdown(COMPARED, {})
     assert "## qa, strict scoring (exact\\_match, McNemar exact, n = 21)" in text
-    assert "## mt, strict scoring (bleu, paired bootstrap, n = 2)" in text
+    assert "## mt, strict scoring (bleu\\_13a, paired bootstrap, n = 2)" in text
     row = next(line for line in text.splitlines() if line.startswith("| bo\\|th | m\\_1 | member"))
     assert "| +90.5 [" in row and "] \\* | \\< 0.001 |" in row
     assert "+0.0 [+0.0, +0.0] | 1.000 | 1.000 |  |  |" in text

@@ -1,5 +1,7 @@
 """Reading scores with their outcomes."""
 
+from dataclasses import replace
+
 import pytest
 
 from adafuse.comparison.outcomes import read_scored
@@ -17,16 +19,19 @@ def test_what_was_stored_is_read(store) -> None:
 def test_the_tokenizer_comes_from_the_signature_or_the_metric(store) -> None:
     scored = translation("m", ["a b c d"], ["a b c d"])
     assert read_scored(store(scored)).tokenize == "13a"
-    assert read_scored(store(scored, metric="spbleu")).tokenize == "flores101"
-    signature = "nrefs:1|case:mixed|eff:no|tok:flores101|smooth:exp|version:2.6.0"
-    assert read_scored(store(scored, signature=signature)).tokenize == "flores101"
+    assert read_scored(store(replace(scored, metric="spbleu"))).tokenize == "flores101"
+    details = {"signature": "nrefs:1|case:mixed|eff:no|tok:flores101|smooth:exp|version:2.6.0"}
+    assert read_scored(store(scored, details=details)).tokenize == "flores101"
 
 
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"n": 4}, "has 3 rows, but .* says n = 4"),
-        ({"value": 50.0}, "score is 50.000000, but its outcomes give 66.666667"),
+        (
+            {"metrics": {"exact_match": {"value": 50}}},
+            "score is 50.000000, but its outcomes give 66.666667",
+        ),
     ],
 )
 def test_a_score_that_does_not_follow_from_its_rows_is_refused(store, changes, sentence) -> None:
@@ -52,8 +57,8 @@ def test_missing_and_broken_files_are_one_sentence(store, tmp_path) -> None:
     with pytest.raises(UserError, match=r"a.b.outcomes.parquet' does not exist"):
         read_scored(path)
     path.write_text('{"run": "a"}')
-    with pytest.raises(UserError, match="no 'benchmark'"):
+    with pytest.raises(UserError, match="no 'primary'"):
         read_scored(path)
     path.write_text("[]")
-    with pytest.raises(UserError, match="no 'benchmark'"):
+    with pytest.raises(UserError, match="is no score"):
         read_scored(path)
