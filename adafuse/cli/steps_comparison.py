@@ -36,13 +36,13 @@ def compare_runs_step(
 
 @app.command("words-per-round")
 def words_per_round_step(
-    traces: Annotated[list[Path], typer.Argument(help="Merged traces.")],
     csv: Annotated[Path, typer.Option(help="The CSV file to write.")],
+    traces: Annotated[list[Path] | None, typer.Argument(help="Merged traces.")] = None,
 ) -> None:
     """Count how many words the rounds of each run committed."""
     from adafuse.comparison.words_per_round import to_csv, words_per_round
     from adafuse.traces.atomic import write_text
 
-    shares = [share for trace in traces for share in words_per_round(trace)]
+    shares = [share for trace in traces or [] for share in words_per_round(trace)]
     write_text(csv, to_csv(shares))
-    logger.info("%d traces", len(traces))
+    logger.info("%d traces", len(traces or []))

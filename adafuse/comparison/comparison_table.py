@@ -17,11 +17,12 @@ is run minus other, in points, with its 95 % interval (accuracies: Newcombe 1998
 paired proportions; BLEU: middle of 1,000 paired resamples). A row without a usable text counts as
 wrong.
 
-p is two-sided: McNemar's exact test for accuracies, sacrebleu's paired bootstrap (seed 12345) for
-BLEU; p (Holm) is adjusted for all tests of its table. The p-value of sacrebleu's paired bootstrap
-is generous: two equally good systems fall below 0.05 about one time in ten. So a difference is
-marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0. "Only run right" and "only
-other right" count the rows on which the two disagree.
+p is that of McNemar's exact two-sided test for accuracies, of sacrebleu's paired bootstrap (seed
+12345) for BLEU; p (Holm) is adjusted for all tests of its table. The p-value of sacrebleu's paired
+bootstrap is generous: two equally good systems fall below 0.05 about one time in ten. So a
+difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0. The
+smallest p of the bootstrap is 1/1001, so that no BLEU difference can be marked in a table of more
+than 50 tests. "Only run right" and "only other right" count the rows on which the two disagree.
 """
 
 _HEAD = (

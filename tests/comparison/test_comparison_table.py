@@ -3,8 +3,10 @@
 import csv
 import io
 
-from adafuse.comparison.compare import compare_runs
+from adafuse.comparison.bootstrap import RESAMPLES
+from adafuse.comparison.compare import LEVEL, compare_runs
 from adafuse.comparison.comparison_table import to_csv, to_markdown
+from adafuse.comparison.holm import holm
 
 from .conftest import accuracy, translation
 
@@ -48,6 +50,11 @@ def test_the_mark_is_explained() -> None:
     assert "marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0" in " ".join(
         text.split()
     )
+
+
+def test_holm_can_mark_the_smallest_bootstrap_p_among_50_tests_and_no_more() -> None:
+    smallest = 1 / (RESAMPLES + 1)
+    assert holm([smallest] * 50)[0] < LEVEL < holm([smallest] * 51)[0]
 
 
 def test_rows_have_as_many_cells_as_the_head() -> None:

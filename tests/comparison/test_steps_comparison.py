@@ -51,6 +51,8 @@ def test_traces_become_the_table_of_words(tmp_path: Path) -> None:
     table = tmp_path / "words.csv"
     run("words-per-round", trace(tmp_path, row(1, 3)), "--csv", table)
     assert [each["rounds"] for each in csv.DictReader(table.open())] == ["1", "0", "1"]
+    run("words-per-round", "--csv", table)  # a configuration without ensembles
+    assert table.read_text().count("\n") == 1
 
 
 def test_the_commands_can_be_mounted_beside_the_other_steps() -> None:

@@ -33,7 +33,11 @@ rule compare_runs:
 
 rule words_per_round:
     input:
-        traces=expand(rules.merge.output, benchmark=plan.benchmarks, run=plan.runs),
+        traces=expand(
+            rules.merge.output,
+            benchmark=plan.benchmarks,
+            run=[name for name, run in plan.config.runs.items() if len(run.models) > 1],
+        ),
     output:
         csv=f"{results}/tables/words_per_round.csv",
     log:
