@@ -1,0 +1,49 @@
+# Paired tests of every ensemble against its models alone and the best baseline; words per round.
+
+
+rule compare_runs:
+    input:
+        scores=expand(
+            rules.score.output.score,
+            benchmark=plan.benchmarks,
+            protocol=plan.protocols,
+            run=plan.runs,
+        ),
+        outcomes=expand(
+            rules.score.output.outcomes,
+            benchmark=plan.benchmarks,
+            protocol=plan.protocols,
+            run=plan.runs,
+        ),
+    output:
+        csv=f"{results}/tables/comparison.csv",
+        markdown=f"{results}/tables/comparison.md",
+    params:
+        config=plan.config_file,
+        layout=lambda wc: plan.table_layout,
+    log:
+        f"{results}/logs/compare_runs.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step compare-runs {input.scores:q} --config {params.config:q}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} 2> {log:q}"
+
+
+rule words_per_round:
+    input:
+        traces=expand(
+            rules.merge.output,
+            benchmark=plan.benchmarks,
+            run=[name for name, run in plan.config.runs.items() if len(run.models) > 1],
+        ),
+    output:
+        csv=f"{results}/tables/words_per_round.csv",
+    log:
+        f"{results}/logs/words_per_round.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step words-per-round {input.traces:q} --csv {output.csv:q} 2> {log:q}"
