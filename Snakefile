@@ -28,3 +28,4 @@ rule all:
     localrule: True
     input:
         table,
+        audits,

@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from adafuse.cli.audit import audit
 from adafuse.cli.generate import generate
 from adafuse.cli.methods import methods
+from adafuse.cli.score import score
 from adafuse.cli.show import show
 from adafuse.cli.steps import app as steps
 from adafuse.errors import UserError
@@ -22,6 +24,8 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(show)
 app.command()(methods)
+app.command()(score)
+app.command()(audit)
 app.add_typer(steps, name="step")
 
 

@@ -96,17 +96,24 @@ def merge_step(
 def score_step(
     rows: Rows,
     trace: Annotated[Path, typer.Option(help="A merged trace.")],
-    metric: Annotated[str, typer.Option(help="exact_match, accuracy, bleu, ...")],
+    metric: Annotated[str, typer.Option(help="nq, squad, triviaqa, gsm8k, translation, ...")],
+    protocol: Annotated[str, typer.Option(help="strict or published.")],
     benchmark: Benchmark,
     run: Run,
     out: Out,
+    outcomes: Annotated[Path, typer.Option(help="Where each example's outcome goes (Parquet).")],
 ) -> None:
-    """Score a run on a benchmark."""
+    """Score a run on a benchmark under one protocol."""
+    from dataclasses import asdict
+
+    from adafuse.scoring.outcomes import write_outcomes
     from adafuse.scoring.score import score_trace, write_score
 
-    score = score_trace(rows, trace, metric, benchmark=benchmark, run=run)
-    write_score(out, score)
-    logger.info("%.2f [%.2f, %.2f], n = %d", score.value, score.low, score.high, score.n)
+    result = score_trace(rows, trace, metric, protocol, benchmark=benchmark, run=run)
+    write_outcomes(outcomes, result.outcomes, {"metric": metric, "score": asdict(result.score)})
+    write_score(out, result.score)
+    main = result.score.main
+    logger.info("%.2f [%.2f, %.2f], n = %d", main.value, main.low, main.high, result.score.n)
 
 
 @app.command("table")
@@ -115,19 +122,46 @@ def table_step(
     config: ConfigFile,
     csv: Annotated[Path, typer.Option(help="The CSV file to write.")],
     markdown: Annotated[Path, typer.Option(help="The Markdown file to write.")],
+    published_csv: Annotated[Path | None, typer.Option(help="With both protocols.")] = None,
 ) -> None:
-    """Build the main table from scores."""
+    """Build the main table from scores; the published protocol gets tables of its own."""
     from adafuse.pipeline.parse import read_config
     from adafuse.pipeline.report import main_table
     from adafuse.scoring.markdown import to_markdown
+    from adafuse.scoring.protocols import protocols_markdown
     from adafuse.scoring.score import read_score
     from adafuse.scoring.table import to_csv
+    from adafuse.scoring.tasks import PUBLISHED
     from adafuse.traces.atomic import write_text
 
-    table = main_table(read_config(config), [read_score(path) for path in scores])
+    settings, found = read_config(config), [read_score(path) for path in scores]
+    table = main_table(settings, found)
+    text = to_markdown(table)
+    if published_csv is not None:
+        published = main_table(settings, found, PUBLISHED)
+        write_text(published_csv, to_csv(published))
+        text = protocols_markdown(table, published)
     write_text(csv, to_csv(table))
-    write_text(markdown, to_markdown(table))
+    write_text(markdown, text)
     logger.info("%d runs on %d benchmarks", len(table.rows), len(table.benchmarks))
+
+
+@app.command("audit")
+def audit_step(
+    config: ConfigFile,
+    csv: Annotated[Path, typer.Option(help="The CSV file to write.")],
+    markdown: Annotated[Path, typer.Option(help="The Markdown file to write.")],
+) -> None:
+    """Count what only the published protocol accepts, over all stored outcomes."""
+    from adafuse.pipeline.audits import stored_audits
+    from adafuse.pipeline.parse import read_config
+    from adafuse.scoring.audit import audit_csv, audit_markdown
+    from adafuse.traces.atomic import write_text
+
+    audits = stored_audits(read_config(config))
+    write_text(csv, audit_csv(audits))
+    write_text(markdown, audit_markdown(audits))
+    logger.info("%d accepted by the published scorer only", sum(len(a.accepted) for a in audits))
 
 
 @app.command("report")

@@ -40,4 +40,6 @@ def _row(number: int, row: TableRow, best: list[set[int]]) -> list[str]:
 
 
 def _cell(cell: Score | None) -> str:
-    return "" if cell is None else f"{cell.value:.1f}\n{cell.low:.1f} to {cell.high:.1f}"
+    if cell is None:
+        return ""
+    return f"{cell.main.value:.1f}\n{cell.main.low:.1f} to {cell.main.high:.1f}"

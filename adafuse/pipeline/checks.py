@@ -8,7 +8,8 @@ from adafuse.errors import UserError, known
 from adafuse.methods import resolve
 from adafuse.methods.weights import check_weights
 from adafuse.pipeline.config import BenchmarkConfig, Config, ModelConfig, RunConfig
-from adafuse.scoring.metrics import metric_named
+from adafuse.scoring.spm import require_model
+from adafuse.scoring.tasks import STRICT, task_named
 
 _TABLE_COLUMNS = ("run", "method", "models", "macro_average")
 _CELL_ENDINGS = ("_low", "_high", "_n")
@@ -27,6 +28,7 @@ def check_config(config: Config) -> None:
         _check_benchmark(name, benchmark)
     for name, run in config.runs.items():
         _check_run(name, run, config)
+    _check_protocols(config)
 
 
 def _check_results(folder: Path) -> None:
@@ -68,10 +70,19 @@ def _check_benchmark(name: str, benchmark: BenchmarkConfig) -> None:
     if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
         raise UserError(f"benchmarks: {name!r} is also a column of the table; rename it")
     check_template(benchmark.prompt, f"benchmarks.{name}")
-    metric_named(benchmark.metric, f"benchmarks.{name}")
+    task_named(benchmark.metric, f"benchmarks.{name}")
     for file in (benchmark.source.file, benchmark.shots):
         if file is not None and not Path(file).is_file():
             raise UserError(f"benchmarks.{name}: file {file!r} does not exist; check its path")
+
+
+def _check_protocols(config: Config) -> None:
+    if config.protocols[0] != STRICT or len(set(config.protocols)) != len(config.protocols):
+        raise UserError(
+            f"protocols is {list(config.protocols)}; write [strict] or [strict, published]"
+        )
+    if any(benchmark.metric == "translation" for benchmark in config.benchmarks.values()):
+        require_model(config.spm_sha256)
 
 
 def _check_run(name: str, run: RunConfig, config: Config) -> None:

@@ -82,4 +82,8 @@ class Config(Section):
     models: Annotated[dict[Name, ModelConfig], Field(min_length=1)]
     benchmarks: Annotated[dict[Name, BenchmarkConfig], Field(min_length=1)]
     runs: Annotated[dict[Name, RunConfig], Field(min_length=1)]
+    protocols: Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)] = (
+        "strict",
+    )
+    spm_sha256: Text | None = None
     decode: DecodeConfig = DecodeConfig()

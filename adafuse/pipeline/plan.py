@@ -51,6 +51,11 @@ class Plan:
         return list(self.config.runs)
 
     @property
+    def protocols(self) -> list[str]:
+        """Scoring protocols, `strict` first."""
+        return list(self.config.protocols)
+
+    @property
     def local_models(self) -> list[str]:
         """Folders of the models that are on this machine."""
         paths = {model.path for model in self.config.models.values()}

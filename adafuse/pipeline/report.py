@@ -8,6 +8,7 @@ from adafuse.errors import UserError
 from adafuse.pipeline.config import Config
 from adafuse.scoring.score import Score, read_score
 from adafuse.scoring.table import Table, build_table
+from adafuse.scoring.tasks import PUBLISHED, STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +22,14 @@ class Output:
 def outputs(config: Config) -> list[Output]:
     """Return where the workflow writes what."""
     root = Path(config.results)
+    published = [
+        Output("published (CSV)", root / "tables" / "main_published.csv"),
+        Output("audit", root / "tables" / "audit.md"),
+    ]
     return [
         Output("table (CSV)", root / "tables" / "main.csv"),
         Output("table (Markdown)", root / "tables" / "main.md"),
+        *(published if PUBLISHED in config.protocols else []),
         Output("scores", root / "scores"),
         Output("traces", root / "traces"),
         Output("prepared benchmarks", root / "benchmarks"),
@@ -32,19 +38,20 @@ def outputs(config: Config) -> list[Output]:
     ]
 
 
-def main_table(config: Config, scores: Sequence[Score]) -> Table:
-    """Arrange scores in the order of the configuration."""
+def main_table(config: Config, scores: Sequence[Score], protocol: str = STRICT) -> Table:
+    """Arrange the scores of one protocol in the order of the configuration."""
     runs = {name: (run.method, run.models) for name, run in config.runs.items()}
-    return build_table(list(config.benchmarks), runs, scores, config.note)
+    chosen = [score for score in scores if score.protocol == protocol]
+    return build_table(list(config.benchmarks), runs, chosen, config.note)
 
 
 def stored_scores(config: Config) -> list[Score]:
-    """Read the scores that a configuration's results folder has.
+    """Read the strict scores that a configuration's results folder has.
 
     Raises:
         UserError: there are none.
     """
-    folder = Path(config.results) / "scores"
+    folder = Path(config.results) / "scores" / STRICT
     paths = [folder / name / f"{run}.json" for name in config.benchmarks for run in config.runs]
     found = [read_score(path) for path in paths if path.is_file()]
     if not found:

@@ -1,12 +1,25 @@
-"""95 % intervals: Wilson for shares, a seeded bootstrap for corpus scores."""
+"""95 % intervals: Wilson for shares, a seeded bootstrap for means and corpus scores."""
 
 import math
-import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _Z = 1.959963984540054
 RESAMPLES = 1000
 _SEED = 20240601
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A score in percent with both ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -24,8 +37,23 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return low, 1.0 if successes == trials else centre + half
 
 
+def share(right: Sequence[bool]) -> Estimate:
+    """Return the share of True in percent, with its Wilson interval."""
+    low, high = wilson(sum(right), len(right))
+    return Estimate(100 * sum(right) / len(right), 100 * low, 100 * high)
+
+
+def mean(values: Sequence[float]) -> Estimate:
+    """Return the mean of values in [0, 1] in percent, with its bootstrap interval."""
+    import numpy as np
+
+    column = 100 * np.asarray(values, dtype=np.float64)
+    low, high = bootstrap(len(column), lambda chosen: float(column[chosen].mean()))
+    return Estimate(float(column.mean()), low, high)
+
+
 def bootstrap(
-    count: int, statistic: Callable[[Sequence[int]], float], resamples: int = RESAMPLES
+    count: int, statistic: Callable[["np.ndarray"], float], resamples: int = RESAMPLES
 ) -> tuple[float, float]:
     """Return the percentile interval of a statistic of `count` examples.
 
@@ -34,15 +62,9 @@ def bootstrap(
         statistic: takes the indices of a resample, `count` of them drawn with replacement.
         resamples: how many are drawn; the draws are the same in every call.
     """
-    draw = random.Random(_SEED)
-    indices = range(count)
-    values = sorted(statistic(draw.choices(indices, k=count)) for _ in range(resamples))
-    return _quantile(values, 0.025), _quantile(values, 0.975)
+    import numpy as np
 
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Interpolate linearly between the two nearest of the sorted values."""
-    place = share * (len(values) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (values[above] - values[below]) * (place - below)
+    draw = np.random.default_rng(_SEED)
+    values = [statistic(draw.integers(0, count, count)) for _ in range(resamples)]
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)

@@ -7,20 +7,20 @@ from adafuse.scoring.table import Table, TableRow, best_rows, column_metric, col
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 
-LEGEND = (
-    "Scores in percent with their 95 % intervals (Wilson; bootstrap for BLEU), strict scoring. The"
+_LEGEND = (
+    "Scores in percent with their 95 % intervals (Wilson; bootstrap for BLEU), {} scoring. The"
     " macro average is the mean of a row's own cells. Best of each column in bold."
 )
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: Table, protocol: str = "strict") -> str:
     """Return the table with its note above and what it leaves out below."""
     head = ["run", "method", "models", *_headings(table), "macro average"]
     best = [best_rows(table, column) for column in (*range(len(table.benchmarks)), None)]
     body = [_row(number, row, best) for number, row in enumerate(table.rows)]
     rule = ["---"] * 3 + ["---:"] * (len(head) - 3)
     note = [f"**Note:** {escape(table.note)}\n"] if table.note else []
-    lines = [*note, _line(head), _line(rule), *body, "", LEGEND, *_remarks(table)]
+    lines = [*note, _line(head), _line(rule), *body, "", _LEGEND.format(protocol), *_remarks(table)]
     return "\n".join(lines) + "\n"
 
 
@@ -47,7 +47,9 @@ def _row(number: int, row: TableRow, best: list[set[int]]) -> str:
 
 
 def _cell(cell: Score | None) -> str:
-    return "" if cell is None else f"{cell.value:.1f} [{cell.low:.1f}, {cell.high:.1f}]"
+    if cell is None:
+        return ""
+    return f"{cell.main.value:.1f} [{cell.main.low:.1f}, {cell.main.high:.1f}]"
 
 
 def _bold(cell: str) -> str:
@@ -60,12 +62,22 @@ def _line(cells: list[str]) -> str:
 
 
 def _remarks(table: Table) -> list[str]:
-    """Say which scores count rows without a usable text."""
+    """Say which scores count rows without a usable text, and which rows are left out."""
     remarks = [
         f"- {escape(cell.run)} on {escape(cell.benchmark)}: {cell.missing} missing, {cell.empty}"
         f" empty, {cell.failed} failed, counted as wrong."
         for row in table.rows
         for cell in row.cells
         if cell is not None and (cell.missing or cell.empty or cell.failed)
+    ]
+    excluded = {
+        cell.benchmark: cell.excluded
+        for row in table.rows
+        for cell in row.cells
+        if cell is not None and cell.excluded
+    }
+    remarks += [
+        f"- {escape(name)}: {count} rows that are worked examples of the prompt are left out."
+        for name, count in excluded.items()
     ]
     return ["", *remarks] if remarks else []

@@ -22,7 +22,7 @@ class TableRow:
     @property
     def macro_average(self) -> float | None:
         """Mean of the row's own cells; None if one of them is missing."""
-        values = [cell.value for cell in self.cells if cell is not None]
+        values = [cell.main.value for cell in self.cells if cell is not None]
         return fmean(values) if values and len(values) == len(self.cells) else None
 
 
@@ -50,7 +50,8 @@ def build_table(
         note: printed above the table.
 
     Raises:
-        UserError: scores of one benchmark over different numbers of rows.
+        UserError: scores of one benchmark over different numbers of rows, scores of different
+            protocols, or BLEU with different SentencePiece models.
     """
     cells = {(score.run, score.benchmark): score for score in scores}
     rows = tuple(
@@ -58,6 +59,7 @@ def build_table(
         for run, (method, models) in runs.items()
     )
     table = Table(tuple(benchmarks), rows, note)
+    _refuse_mixtures(scores)
     for column, name in enumerate(benchmarks):
         if len(counts := _counts(table, column)) > 1:
             raise UserError(
@@ -65,6 +67,17 @@ def build_table(
                 " column; run the workflow again"
             )
     return table
+
+
+def _refuse_mixtures(scores: Sequence[Score]) -> None:
+    if len(protocols := {score.protocol for score in scores}) > 1:
+        raise UserError(f"scores of {' and '.join(sorted(protocols))} cannot stand in one table")
+    models = {str(score.details.get("spm_sha256", "")) for score in scores} - {""}
+    if len(models) > 1:
+        raise UserError(
+            "the scores were made with different SentencePiece models, sha256"
+            f" {' and '.join(sorted(models))}; put one of them in place and score again"
+        )
 
 
 def _counts(table: Table, column: int) -> set[int]:
@@ -79,18 +92,22 @@ def column_n(table: Table, column: int) -> int | None:
 def column_metric(table: Table, column: int) -> str:
     """Return the metric of a column; empty without scores."""
     cells = (row.cells[column] for row in table.rows)
-    return next((cell.metric for cell in cells if cell is not None), "")
+    return next((cell.primary for cell in cells if cell is not None), "")
 
 
 def best_rows(table: Table, column: int | None) -> set[int]:
     """Return the rows with the highest value of a column (None: the macro average), as printed."""
-    values = [
-        row.macro_average if column is None else cell.value if (cell := row.cells[column]) else None
-        for row in table.rows
-    ]
+    values = [_value(row, column) for row in table.rows]
     shown = [None if value is None else round(value, 1) for value in values]
     top = max((value for value in shown if value is not None), default=None)
     return {number for number, value in enumerate(shown) if value is not None and value == top}
+
+
+def _value(row: TableRow, column: int | None) -> float | None:
+    if column is None:
+        return row.macro_average
+    cell = row.cells[column]
+    return None if cell is None else cell.main.value
 
 
 def to_csv(table: Table) -> str:
@@ -113,7 +130,8 @@ def to_csv(table: Table) -> str:
 def _csv_cell(cell: Score | None) -> tuple[str, str, str, str]:
     if cell is None:
         return ("", "", "", "")
-    return (_decimal(cell.value), _decimal(cell.low), _decimal(cell.high), str(cell.n))
+    main = cell.main
+    return (_decimal(main.value), _decimal(main.low), _decimal(main.high), str(cell.n))
 
 
 def _decimal(value: float | None) -> str:

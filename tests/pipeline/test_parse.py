@@ -50,7 +50,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         (("runs", "both", "weights"), [1], "runs.both: 1 weights for 2 models; give one each"),
         (("runs", "both", "weights"), [0, 0], "runs.both: weights [0.0, 0.0] are all 0"),
         (("runs", "both", "weights"), [-1, 1], "greater than or equal to 0, not -1"),
-        ((*QA, "metric"), "rouge", "benchmarks.qa: unknown metric 'rouge'; known are: exact_match"),
+        ((*QA, "metric"), "rouge", "benchmarks.qa: unknown metric 'rouge'; known are: nq, squad"),
         ((*QA, "prompt"), "Answer:", "benchmarks.qa: prompt 'Answer:' holds {question} 0 times"),
         ((*QA, "source", "file"), "no.jsonl", "benchmarks.qa: file 'no.jsonl' does not exist"),
         ((*QA, "shots"), "no.txt", "benchmarks.qa: file 'no.txt' does not exist"),
@@ -62,6 +62,9 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         (("runs", "../up"), {"method": "single", "models": ["left"]}, "'../up' cannot name"),
         (("results",), "/dev/null/x", "results folder '/dev/null/x' cannot be written"),
         (("note",), 3, "config: note must be a valid string, not 3"),
+        (("protocols",), ["published"], "protocols is ['published']; write [strict] or"),
+        (("protocols",), ["strict", "strict"], "protocols is ['strict', 'strict']; write"),
+        (("protocols",), ["lenient"], "protocols.0 must be 'strict' or 'published', not 'lenient'"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence(

@@ -3,11 +3,13 @@
 import math
 from statistics import fmean
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from adafuse.scoring.intervals import bootstrap, wilson
+from adafuse.scoring.intervals import Estimate, bootstrap, mean, share, wilson
 
 
 def test_wilson_agrees_with_a_published_case() -> None:
@@ -43,3 +45,26 @@ def test_the_bootstrap_of_a_mean_is_near_its_normal_interval_and_always_the_same
 
 def test_the_bootstrap_of_a_constant_has_no_width() -> None:
     assert bootstrap(7, lambda chosen: 3.0) == (3.0, 3.0)
+
+
+@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_wilson_agrees_with_scipy(case: tuple[int, int]) -> None:
+    exact = stats.binomtest(*case).proportion_ci(method="wilson")
+    assert wilson(*case) == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
+def test_the_bootstrap_of_a_mean_agrees_with_scipy_on_the_same_draws() -> None:
+    values = np.random.default_rng(3).random(60)
+    other = stats.bootstrap(
+        (values,), np.mean, n_resamples=1000, method="percentile", vectorized=False,
+        rng=np.random.default_rng(20240601), batch=1,
+    )  # fmt: skip
+    ours = bootstrap(60, lambda chosen: float(values[chosen].mean()))
+    ends = other.confidence_interval
+    assert ours == pytest.approx((ends.low, ends.high), abs=1e-6)
+
+
+def test_shares_and_means_are_percent() -> None:
+    assert share([True, False, False, False]).value == 25
+    assert mean([1.0, 0.5, 0.0, 0.5]).value == 50
+    assert mean([1.0] * 5) == Estimate(100, 100, 100)

@@ -7,15 +7,21 @@ from statistics import fmean
 import pytest
 
 from adafuse.errors import UserError
+from adafuse.scoring.intervals import Estimate
 from adafuse.scoring.markdown import escape, to_markdown
+from adafuse.scoring.protocols import protocols_markdown
 from adafuse.scoring.score import Score
 from adafuse.scoring.table import Table, best_rows, build_table, to_csv
 
 
-def score(benchmark: str, run: str, value: float, n: int = 10, missing: int = 0) -> Score:
+def score(
+    benchmark: str, run: str, value: float, n: int = 10, missing: int = 0,
+    protocol: str = "strict", spm: str = "",
+) -> Score:  # fmt: skip
     return Score(
-        benchmark=benchmark, run=run, protocol="strict", metric="exact_match", n=n, value=value,
-        low=value - 5, high=value + 5, missing=missing, empty=0, failed=0,
+        benchmark=benchmark, run=run, protocol=protocol, n=n, excluded=0, missing=missing, empty=0,
+        failed=0, metrics={"exact_match": Estimate(value, value - 5, value + 5)},
+        primary="exact_match", details={"spm_sha256": spm} if spm else {},
     )  # fmt: skip
 
 
@@ -80,3 +86,24 @@ def test_names_cannot_become_markup() -> None:
 def test_scores_over_different_rows_cannot_share_a_column() -> None:
     with pytest.raises(UserError, match=r"'qa' cover \[10, 11\] rows"):
         table(FULL[0], score("qa", "both_1", 60, n=11))
+
+
+def test_protocols_cannot_share_a_table() -> None:
+    with pytest.raises(UserError, match="scores of published and strict cannot stand in one table"):
+        table(FULL[0], score("mt", "one", 60, protocol="published"))
+
+
+def test_bleu_with_different_sentencepiece_models_cannot_share_a_table() -> None:
+    table(score("qa", "one", 40), score("mt", "one", 60, spm="aa"))
+    with pytest.raises(UserError, match="different SentencePiece models, sha256 aa and bb"):
+        table(score("qa", "one", 40, spm="bb"), score("mt", "one", 60, spm="aa"))
+
+
+def test_both_protocols_stand_apart_with_their_difference_in_points() -> None:
+    lenient = table(*(score(s.benchmark, s.run, s.main.value + 7.5) for s in FULL), note="x")
+    text = protocols_markdown(table(*FULL, note="x"), lenient)
+    strict, published, difference = text.split("\n## ")
+    assert "strict scoring" in strict and "48.6" not in strict
+    assert "published scoring" in published and "| 48.6 [43.6, 53.6] |" in published
+    assert text.count("**Note:**") == 1
+    assert "| one | +7.5 | +7.5 | +7.5 |" in difference

@@ -90,7 +90,7 @@ def _config() -> dict[str, Any]:
     models = {name: {"path": f"models/{name}"} for name in ("mistral", "llama")}
     return {
         "models": models,
-        "benchmarks": {"qa": _benchmark("qa", "exact_match"), "mt": _benchmark("mt", "bleu")},
+        "benchmarks": {"qa": _benchmark("qa", "squad"), "mt": _benchmark("mt", "translation_13a")},
         "runs": {
             "llama": {"method": "single", "models": ["llama"]},
             "adafuse": {

@@ -109,7 +109,7 @@ def test_another_place_to_run_decodes_nothing(place: Workplace) -> None:
 def test_a_lost_trace_is_decoded_again_and_nothing_else(place: Workplace) -> None:
     for lost in ("traces/qa/adafuse/1.parquet", "traces/qa/adafuse.parquet"):
         (place.folder / "results" / lost).unlink()
-    for lost in ("scores/qa/adafuse.json", "tables/main.csv"):
+    for lost in ("scores/strict/qa/adafuse.json", "tables/main.csv"):
         (place.folder / "results" / lost).unlink()
     assert place.plan().decodes == {("qa", "adafuse", 1)}
 

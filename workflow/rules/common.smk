@@ -16,6 +16,7 @@ except UserError as error:
 
 results = plan.config.results
 table = f"{results}/tables/main.csv"
+audits = [f"{results}/tables/audit.csv"] if "published" in plan.protocols else []
 
 # The jobs use the `adafuse` of the environment that runs Snakemake, activated or not.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PATH\"; ")
@@ -25,6 +26,7 @@ wildcard_constraints:
     benchmark="|".join(map(re.escape, plan.benchmarks)),
     run="|".join(map(re.escape, plan.runs)),
     shard=r"\d+",
+    protocol="|".join(map(re.escape, plan.protocols)),
 
 
 # The jobs read the checked configuration. It is no output of a rule: whatever depends on the file

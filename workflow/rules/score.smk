@@ -1,4 +1,4 @@
-# Scores: one JSON file per benchmark and run.
+# Scores under each protocol: one JSON file per benchmark and run, and the outcome of each example.
 
 
 rule score:
@@ -6,14 +6,16 @@ rule score:
         rows=rules.prepare.output,
         trace=rules.merge.output,
     output:
-        f"{results}/scores/{{benchmark}}/{{run}}.json",
+        score=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.json",
+        outcomes=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.outcomes.parquet",
     params:
         metric=lambda wc: plan.config.benchmarks[wc.benchmark].metric,
     log:
-        f"{results}/logs/score/{{benchmark}}/{{run}}.log",
+        f"{results}/logs/score/{{protocol}}/{{benchmark}}/{{run}}.log",
     localrule: True
     conda:
         "../../environment.yml"
     shell:
         "adafuse step score --rows {input.rows:q} --trace {input.trace:q} --metric {params.metric}"
-        " --benchmark {wildcards.benchmark} --run {wildcards.run} --out {output:q} 2> {log:q}"
+        " --protocol {wildcards.protocol} --benchmark {wildcards.benchmark} --run {wildcards.run}"
+        " --out {output.score:q} --outcomes {output.outcomes:q} 2> {log:q}"

@@ -1,15 +1,23 @@
-# The comparison: every run on every benchmark in one table.
+# The comparison: every run on every benchmark in one table per protocol; what only `published`
+# accepts in another.
 
 
 rule compare:
     input:
-        scores=expand(rules.score.output, benchmark=plan.benchmarks, run=plan.runs),
+        scores=expand(
+            rules.score.output.score,
+            protocol=plan.protocols,
+            benchmark=plan.benchmarks,
+            run=plan.runs,
+        ),
     output:
         csv=table,
         markdown=f"{results}/tables/main.md",
+        published=[f"{results}/tables/main_published.csv"] if audits else [],
     params:
         config=plan.config_file,
         layout=lambda wc: plan.table_layout,
+        published=lambda wc, output: f"--published-csv '{output.published}'" if audits else "",
     log:
         f"{results}/logs/compare.log",
     localrule: True
@@ -17,4 +25,27 @@ rule compare:
         "../../environment.yml"
     shell:
         "adafuse step table {input.scores:q} --config {params.config:q} --csv {output.csv:q}"
+        " --markdown {output.markdown:q} {params.published} 2> {log:q}"
+
+
+rule audit:
+    input:
+        expand(
+            rules.score.output.outcomes,
+            protocol=plan.protocols,
+            benchmark=plan.benchmarks,
+            run=plan.runs,
+        ),
+    output:
+        csv=f"{results}/tables/audit.csv",
+        markdown=f"{results}/tables/audit.md",
+    params:
+        config=plan.config_file,
+    log:
+        f"{results}/logs/audit.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step audit --config {params.config:q} --csv {output.csv:q}"
         " --markdown {output.markdown:q} 2> {log:q}"

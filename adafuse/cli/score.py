@@ -1,0 +1,95 @@
+"""`adafuse score`: score a file of predictions, without any model."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from adafuse.cli.scored_files import read_scored
+from adafuse.scoring.exclusions import read_exclusions
+from adafuse.scoring.score import Evaluation, Score, evaluate
+from adafuse.scoring.spm import require_model
+from adafuse.scoring.tasks import PUBLISHED, STRICT, check_protocol
+from adafuse.traces.atomic import check_writable, write_text
+
+Benchmark = Annotated[
+    str, typer.Option(help="natural_questions, triviaqa, squad, gsm8k, flores_en_de, flores_de_en.")
+]
+Predictions = Annotated[
+    Path, typer.Option(help='JSON lines {"id" or "question", "text"}, or a Parquet trace.')
+]
+References = Annotated[Path, typer.Option(help='JSON lines {"question", "answer", "id"}.')]
+Metric = Annotated[
+    str | None, typer.Option(help="For a benchmark of another name: nq, squad, translation, ...")
+]
+
+
+def score(
+    benchmark: Benchmark,
+    predictions: Predictions,
+    references: References,
+    protocol: Annotated[str, typer.Option(help="strict or published.")] = STRICT,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write it here.")] = None,
+    exclude: Annotated[
+        Path | None, typer.Option(help="Rows that strict leaves out: an id or question a line.")
+    ] = None,
+    metric: Metric = None,
+    spm_sha256: Annotated[
+        str | None, typer.Option(help="The SentencePiece model must be this one.")
+    ] = None,
+    bertscore: Annotated[
+        str | None, typer.Option(help="Also BERTScore F1, for answers in this language (en, de).")
+    ] = None,
+) -> None:
+    """Score predictions against references; values are percent with 95 % intervals.
+
+    Example: adafuse score --benchmark gsm8k --predictions p.jsonl --references gsm8k.jsonl
+    """
+    check_protocol(protocol)
+    if json_file is not None:
+        check_writable(json_file)
+    files = read_scored(benchmark, predictions, references, metric)
+    if spm_sha256 is not None:
+        require_model(spm_sha256)
+    left_out = read_exclusions(exclude, files.rows) if exclude is not None else frozenset()
+    result = evaluate(
+        files.rows,
+        files.predictions,
+        files.metric,
+        protocol,
+        benchmark=benchmark,
+        run=predictions.stem,
+        exclude=left_out,
+    )
+    scored = result.score if bertscore is None else _with_bertscore(result, bertscore)
+    if json_file is not None:
+        write_text(json_file, json.dumps(asdict(scored), indent=2) + "\n")
+    _print(scored, kept=len(left_out) if protocol == PUBLISHED else 0)
+
+
+def _with_bertscore(result: Evaluation, language: str) -> Score:
+    from adafuse.scoring.bertscore import bertscore_f1
+
+    estimate = bertscore_f1(result.outcomes, language)
+    return replace(result.score, metrics={**result.score.metrics, "bertscore_f1": estimate})
+
+
+def _print(scored: Score, kept: int) -> None:
+    title = f"{scored.benchmark}, {scored.protocol}, n = {scored.n}"
+    if scored.excluded:
+        title += f" ({scored.excluded} worked examples left out)"
+    if kept:
+        title += f" (published keeps the {kept} rows to exclude)"
+    grid = Table("metric", "percent", "95 % interval", title=title, title_justify="left")
+    for name, value in scored.metrics.items():
+        grid.add_row(name, f"{value.value:.2f}", f"{value.low:.2f} to {value.high:.2f}")
+    console = Console(width=None if Console().is_terminal else 100)
+    console.print(grid)
+    counts = f"{scored.missing} missing, {scored.empty} empty, {scored.failed} failed"
+    console.print(f"{counts}: counted as wrong", highlight=False)
+    for name, detail in scored.details.items():
+        console.print(f"{name}: {detail}", highlight=False, soft_wrap=True, markup=False)
