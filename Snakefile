@@ -18,6 +18,7 @@ validate(config, "workflow/schemas/config.schema.json")
 
 
 include: "workflow/rules/benchmarks.smk"
+include: "workflow/rules/datasets.smk"
 include: "workflow/rules/decode.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/tables.smk"
@@ -28,3 +29,4 @@ rule all:
     localrule: True
     input:
         table,
+        rules.datasets.output,

@@ -24,6 +24,7 @@ def outputs(config: Config) -> list[Output]:
     return [
         Output("table (CSV)", root / "tables" / "main.csv"),
         Output("table (Markdown)", root / "tables" / "main.md"),
+        Output("dataset statistics", root / "tables" / "datasets.md"),
         Output("scores", root / "scores"),
         Output("traces", root / "traces"),
         Output("prepared benchmarks", root / "benchmarks"),
