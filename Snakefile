@@ -18,9 +18,11 @@ validate(config, "workflow/schemas/config.schema.json")
 
 
 include: "workflow/rules/benchmarks.smk"
+include: "workflow/rules/datasets.smk"
 include: "workflow/rules/decode.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/comparison.smk"
 
 
 rule all:
@@ -29,3 +31,6 @@ rule all:
     input:
         table,
         audits,
+        rules.datasets.output,
+        rules.compare_runs.output,
+        rules.words_per_round.output,

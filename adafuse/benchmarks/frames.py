@@ -1,47 +1,44 @@
-"""The text around a question: worked examples first, then the frame of the task."""
+"""Whole prompts: instruction and worked examples first, then the frame of the task.
+
+`published` keeps the text of the examples' file as it is and adds a blank line, so that after a
+file that ends in a newline three newlines stand before the question, and examples may be laid out
+otherwise than the question. `strict` lays out examples and question alike.
+"""
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Literal
 
-from adafuse.errors import UserError
+from adafuse.benchmarks.shots import Example, Shots
+from adafuse.benchmarks.template import fill
 
-SLOT = "{question}"
+Style = Literal["strict", "published"]
+
+_BLANK_LINE = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`shots` is the text of the worked examples, `template` holds `{question}` once."""
+    """`head` is the text before the template, `template` holds `{question}` once."""
 
-    shots: str
+    head: str
     template: str
 
     def prompt(self, question: str) -> str:
-        """Return the whole prompt for a question; braces elsewhere in the template are kept."""
-        return self.shots + self.template.replace(SLOT, question)
+        """Return the whole prompt for a question."""
+        return self.head + fill(self.template, question)
 
 
-def check_template(template: str, owner: str) -> None:
-    """Refuse a template in which the question has no place, or more than one.
-
-    Raises:
-        UserError: `{question}` does not occur exactly once.
-    """
-    if (count := template.count(SLOT)) != 1:
-        raise UserError(
-            f"{owner}: prompt {template!r} holds {SLOT} {count} times; write it exactly once"
-        )
+def make_frame(template: str, shots: Shots | None, style: Style) -> Frame:
+    """Put together what stands around every question of a benchmark."""
+    if shots is None:
+        return Frame("", template)
+    if style == "published":
+        return Frame(shots.text + _BLANK_LINE, template)
+    blocks = [shots.instruction, *(_solved(template, each) for each in shots.examples)]
+    return Frame("".join(block + _BLANK_LINE for block in blocks if block), template)
 
 
-def read_shots(path: Path) -> str:
-    """Read worked examples.
-
-    The newlines that end the file are dropped: what stands between the examples and the question
-    is the template's business, and a final newline in an editor should not change a prompt.
-
-    Raises:
-        UserError: the file cannot be read as UTF-8 text.
-    """
-    try:
-        return path.read_bytes().decode().rstrip("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"shots file {str(path)!r} cannot be read: {error}") from None
+def _solved(template: str, example: Example) -> str:
+    """Return an example in the frame of the question, a space before an answer on the same line."""
+    asked = fill(template, example.question)
+    return asked + ("" if asked[-1].isspace() else " ") + example.answer

@@ -7,21 +7,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from adafuse.benchmarks.frames import Frame
-from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.benchmarks.rows import Row, Rows
 from adafuse.benchmarks.shards import ShardRow, shard_of
+from adafuse.benchmarks.shots import question_key
 from adafuse.errors import UserError
 from adafuse.traces.atomic import write_text
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRow:
-    """A row as scoring sees it."""
+    """A row as scoring sees it.
+
+    `shot` rows are worked examples of the prompt, to be left out of a strict score.
+    """
 
     id: str
     shard: int
     prompt: str
     prompt_sha256: str
     answers: tuple[str, ...]
+    shot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,31 +48,40 @@ class Prepared:
         """Return a digest of everything that is written of this benchmark."""
         total = hashlib.sha256()
         for row in self.rows:
-            part = [row.id, row.shard, row.prompt_sha256, *row.answers]
+            part = [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers]
             total.update(json.dumps(part).encode() + b"\n")
         return total.hexdigest()[:32]
 
 
-def prepare(file: Path, frame: Frame, *, limit: int | None, shards: int) -> Prepared:
-    """Read, frame and deal the first `limit` rows of a source file.
+def prepare(
+    source: Rows, frame: Frame, *, shards: int, owner: str, shots: frozenset[str] = frozenset()
+) -> Prepared:
+    """Frame the rows of a source, deal them to shards and mark those that are worked examples.
+
+    Args:
+        source: the rows.
+        frame: what stands around each question.
+        shards: how many.
+        owner: names the benchmark in errors.
+        shots: keys of the questions to mark; see `question_key`.
 
     Raises:
-        UserError: a bad row, or a shard that gets none.
+        UserError: a shard that gets no rows.
     """
-    source = read_rows(file, limit)
-    rows = tuple(_prepared(row, frame, shards) for row in source.rows)
+    rows = tuple(_prepared(row, frame, shards, shots) for row in source.rows)
     empty = shards - len({row.shard for row in rows})
     if empty:
         raise UserError(
-            f"{file}: {len(rows)} rows leave {empty} of {shards} shards empty; use fewer shards"
+            f"{owner}: {len(rows)} rows leave {empty} of {shards} shards empty; use fewer shards"
         )
     return Prepared(rows, source.duplicates)
 
 
-def _prepared(row: Row, frame: Frame, shards: int) -> PreparedRow:
+def _prepared(row: Row, frame: Frame, shards: int, shots: frozenset[str]) -> PreparedRow:
     prompt = frame.prompt(row.question)
     digest = hashlib.sha256(prompt.encode()).hexdigest()
-    return PreparedRow(row.id, shard_of(row.id, shards), prompt, digest, row.answers)
+    shot = bool(shots) and question_key(row.question) in shots
+    return PreparedRow(row.id, shard_of(row.id, shards), prompt, digest, row.answers, shot)
 
 
 def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:

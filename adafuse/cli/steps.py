@@ -11,9 +11,12 @@ from typing import Annotated
 
 import typer
 
+from adafuse.cli.steps_comparison import app as comparison
+
 logger = logging.getLogger(__name__)
 
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
+app.add_typer(comparison)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="As the workflow stored it.")]
 Benchmark = Annotated[str, typer.Option(help="A benchmark of the configuration.")]
@@ -32,16 +35,28 @@ def _log() -> None:
     logging.getLogger("adafuse").setLevel(logging.INFO)
 
 
+@app.command("fetch")
+def fetch_step(
+    source: Annotated[str, typer.Option(help="A `source` section as JSON.")], out: Out
+) -> None:
+    """Load a dataset and write its rows; planning does it once for each dataset."""
+    from adafuse.pipeline.fetching import fetch_source
+
+    logger.info("%d rows", fetch_source(source, out))
+
+
 @app.command("prepare")
 def prepare_step(config: ConfigFile, benchmark: Benchmark, out: Out) -> None:
     """Read a benchmark and put every question into its frame."""
     from adafuse.benchmarks.prepare import write_prepared
     from adafuse.pipeline.parse import read_config
-    from adafuse.pipeline.plan import prepare_benchmark
+    from adafuse.pipeline.tasks import prepare_benchmark
 
     prepared = prepare_benchmark(read_config(config), benchmark)
     write_prepared(out, prepared.rows)
-    logger.info("%d rows, %d with a repeated id", len(prepared.rows), prepared.duplicates)
+    shots = sum(row.shot for row in prepared.rows)
+    found = (len(prepared.rows), prepared.duplicates, shots)
+    logger.info("%d rows, %d with a repeated id, %d worked examples of the prompt", *found)
 
 
 @app.command("shard")
@@ -49,7 +64,7 @@ def shard_step(config: ConfigFile, benchmark: Benchmark, shard: Shard, out: Out)
     """Take the rows of one shard out of a benchmark."""
     from adafuse.benchmarks.shards import write_shard
     from adafuse.pipeline.parse import read_config
-    from adafuse.pipeline.plan import prepare_benchmark
+    from adafuse.pipeline.tasks import prepare_benchmark
 
     chosen = prepare_benchmark(read_config(config), benchmark).shard(shard)
     write_shard(out, chosen)
@@ -162,6 +177,24 @@ def audit_step(
     write_text(csv, audit_csv(audits))
     write_text(markdown, audit_markdown(audits))
     logger.info("%d accepted by the published scorer only", sum(len(a.accepted) for a in audits))
+
+
+@app.command("datasets")
+def datasets_step(
+    config: ConfigFile,
+    csv: Annotated[Path, typer.Option(help="The CSV file to write.")],
+    markdown: Annotated[Path, typer.Option(help="The Markdown file to write.")],
+) -> None:
+    """Describe the benchmarks: rows, lengths, repetitions, beside the paper's figures."""
+    from adafuse.benchmarks.describe_table import to_csv, to_markdown
+    from adafuse.pipeline.parse import read_config
+    from adafuse.pipeline.tasks import describe_benchmarks
+    from adafuse.traces.atomic import write_text
+
+    lines = describe_benchmarks(read_config(config))
+    write_text(csv, to_csv(lines))
+    write_text(markdown, to_markdown(lines))
+    logger.info("%d benchmarks", len(lines))
 
 
 @app.command("report")

@@ -3,16 +3,13 @@
 import os
 from pathlib import Path
 
-from adafuse.benchmarks.frames import check_template
 from adafuse.errors import UserError, known
 from adafuse.methods import resolve
 from adafuse.methods.weights import check_weights
-from adafuse.pipeline.config import BenchmarkConfig, Config, ModelConfig, RunConfig
+from adafuse.pipeline.check_benchmark import check_benchmark
+from adafuse.pipeline.config import Config, ModelConfig, RunConfig
 from adafuse.scoring.spm import require_model
-from adafuse.scoring.tasks import STRICT, task_named
-
-_TABLE_COLUMNS = ("run", "method", "models", "macro_average")
-_CELL_ENDINGS = ("_low", "_high", "_n")
+from adafuse.scoring.tasks import STRICT
 
 
 def check_config(config: Config) -> None:
@@ -25,7 +22,7 @@ def check_config(config: Config) -> None:
     for name, model in config.models.items():
         _check_model(name, model)
     for name, benchmark in config.benchmarks.items():
-        _check_benchmark(name, benchmark)
+        check_benchmark(name, benchmark)
     for name, run in config.runs.items():
         _check_run(name, run, config)
     _check_protocols(config)
@@ -64,16 +61,6 @@ def _check_model(name: str, model: ModelConfig) -> None:
             f"models.{name}: {model.path!r} is not a folder; give a model folder or a hub id"
             " org/name"
         )
-
-
-def _check_benchmark(name: str, benchmark: BenchmarkConfig) -> None:
-    if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
-        raise UserError(f"benchmarks: {name!r} is also a column of the table; rename it")
-    check_template(benchmark.prompt, f"benchmarks.{name}")
-    task_named(benchmark.metric, f"benchmarks.{name}")
-    for file in (benchmark.source.file, benchmark.shots):
-        if file is not None and not Path(file).is_file():
-            raise UserError(f"benchmarks.{name}: file {file!r} does not exist; check its path")
 
 
 def _check_protocols(config: Config) -> None:

@@ -6,15 +6,25 @@ is wrong into one sentence, `adafuse.pipeline.checks` holds what no single field
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 Name = Annotated[str, Field(pattern=SAFE_NAME)]
 Text = Annotated[str, Field(min_length=1, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
+Number = Annotated[int, Field(ge=0, strict=True)]
+Figure = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def _as_text(identifier: object) -> object:
+    whole = isinstance(identifier, int) and not isinstance(identifier, bool)
+    return str(identifier) if whole else identifier
+
+
+Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 
 
 class Section(BaseModel):
@@ -32,10 +42,47 @@ class ModelConfig(Section):
     device: Text | None = None
 
 
+class FieldsConfig(Section):
+    """Where a record of the source holds what; see `adafuse.benchmarks.fields.Fields`."""
+
+    question: Text = "question"
+    answer: Text = "answer"
+    id: Text | None = None
+    final_after: Text | None = None
+
+
 class SourceConfig(Section):
-    """Where the rows of a benchmark come from."""
+    """Where the rows of a benchmark come from: a file, or a split of a dataset."""
+
+    file: Text | None = None
+    dataset: Text | None = None
+    config: Text | None = None
+    answer_config: Text | None = None
+    split: Text | None = None
+    revision: Text | None = None
+    fields: FieldsConfig = FieldsConfig()
+
+
+class ShotsConfig(Section):
+    """A file with an instruction and worked examples, of which the first `count` are used."""
 
     file: Text
+    count: Number | None = None
+
+
+class SampleConfig(Section):
+    """A part of the rows that a seed decides."""
+
+    size: Count
+    seed: Number = 0
+
+
+class PaperConfig(Section):
+    """What the paper's appendix C says of the benchmark, to be shown beside our figures."""
+
+    rows: Count | None = None
+    question_chars: Figure | None = None
+    answer_chars: Figure | None = None
 
 
 class BenchmarkConfig(Section):
@@ -43,12 +90,18 @@ class BenchmarkConfig(Section):
 
     source: SourceConfig
     prompt: Text
-    shots: Text | None = None
+    shots: ShotsConfig | None = None
+    frame: Literal["strict", "published"] = "strict"
+    exclude_shots: Flag = True
     stop: tuple[Text, ...] = ()
     max_new_tokens: Count
     metric: Text
     limit: Count | None = None
+    sample: SampleConfig | None = None
+    ids: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
+    ids_file: Text | None = None
     shards: Count = 1
+    paper: PaperConfig = PaperConfig()
 
 
 class RunConfig(Section):

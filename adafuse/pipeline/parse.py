@@ -7,25 +7,12 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from adafuse.errors import UserError
 from adafuse.pipeline.checks import check_config
-from adafuse.pipeline.config import (
-    BenchmarkConfig,
-    Config,
-    DecodeConfig,
-    ModelConfig,
-    RunConfig,
-    Section,
-    SourceConfig,
-)
-
-_NAMED: dict[str, type[Section]] = {
-    "models": ModelConfig,
-    "benchmarks": BenchmarkConfig,
-    "runs": RunConfig,
-}
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.sentences import sentence
+from adafuse.pipeline.uses import with_used_files
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:
@@ -61,40 +48,11 @@ def read_config(path: Path) -> Config:
 
 def _typed(values: Mapping[str, Any]) -> Config:
     try:
-        return Config.model_validate(dict(values))
+        return Config.model_validate(with_used_files(values))
     except ValidationError as error:
-        raise UserError(_sentence(error.errors()[0])) from None
+        raise UserError(sentence(error.errors()[0])) from None
 
 
 def to_json(config: Config) -> str:
     """Return the resolved configuration, every default filled in."""
     return json.dumps(config.model_dump(mode="json"), ensure_ascii=False, indent=2)
-
-
-def _sentence(error: ErrorDetails) -> str:
-    *above, last = (str(part) for part in error["loc"] or ("config",))
-    where = ".".join(above) or "the config"
-    match error["type"]:
-        case "extra_forbidden":
-            known = ", ".join(_section(above).model_fields)
-            return f"unknown key {last!r} in {where}; known are: {known}"
-        case "missing":
-            return f"{where} has no {last!r}; add it"
-        case "string_pattern_mismatch":
-            return (
-                f"{'.'.join(above[:-1])}: {above[-1]!r} cannot name a file; use letters, digits,"
-                " _, - and . (not first)"
-            )
-    reason = error["msg"].removeprefix("Input ").replace("should", "must")
-    return f"config: {'.'.join([*above, last])} {reason}, not {error['input']!r}"
-
-
-def _section(path: list[str]) -> type[Section]:
-    match path:
-        case [kind, _] if kind in _NAMED:
-            return _NAMED[kind]
-        case ["benchmarks", _, "source"]:
-            return SourceConfig
-        case ["decode"]:
-            return DecodeConfig
-    return Config

@@ -1,17 +1,19 @@
 """What the workflow plans from: the shards of each benchmark and the digest of each job."""
 
+import hashlib
 import json
 from collections.abc import Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from adafuse.benchmarks.frames import Frame, read_shots
-from adafuse.benchmarks.prepare import Prepared, prepare
+from adafuse.benchmarks.prepare import Prepared
 from adafuse.benchmarks.shards import shard_digest
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config, to_json
+from adafuse.pipeline.sources import source_file
+from adafuse.pipeline.tasks import prepare_benchmark
 from adafuse.traces.atomic import write_text
 
 
@@ -76,6 +78,15 @@ class Plan:
         runs = {name: [run.method, run.models] for name, run in self.config.runs.items()}
         return json.dumps({"note": self.config.note, "runs": runs})
 
+    @cached_property
+    def datasets_layout(self) -> str:
+        """What the table of dataset statistics shows: each benchmark's rows and paper's figures."""
+        tasks = self.config.benchmarks.items()
+        parts = [
+            [name, self.prepared(name).digest(), task.paper.model_dump()] for name, task in tasks
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
     def shards(self, benchmark: str) -> list[int]:
         """Return the shard numbers of a benchmark."""
         return list(range(self.config.benchmarks[benchmark].shards))
@@ -83,7 +94,9 @@ class Plan:
     def source(self, benchmark: str) -> list[str]:
         """Return the files that a benchmark is made from."""
         task = self.config.benchmarks[benchmark]
-        return [task.source.file, *([task.shots] if task.shots else [])]
+        shots = [task.shots.file] if task.shots else []
+        ids = [task.ids_file] if task.ids_file else []
+        return [str(source_file(self.config, benchmark)), *shots, *ids]
 
     def prepared(self, benchmark: str) -> Prepared:
         """Return a benchmark's rows."""
@@ -103,11 +116,3 @@ class Plan:
 
     def _digest_of_shard(self, benchmark: str, shard: int) -> str:
         return shard_digest(self.prepared(benchmark).shard(shard))
-
-
-def prepare_benchmark(config: Config, benchmark: str) -> Prepared:
-    """Read, frame and deal the rows of a benchmark as its configuration says."""
-    task = config.benchmarks[benchmark]
-    shots = read_shots(Path(task.shots)) if task.shots else ""
-    frame = Frame(shots, task.prompt)
-    return prepare(Path(task.source.file), frame, limit=task.limit, shards=task.shards)

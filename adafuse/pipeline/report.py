@@ -30,6 +30,7 @@ def outputs(config: Config) -> list[Output]:
         Output("table (CSV)", root / "tables" / "main.csv"),
         Output("table (Markdown)", root / "tables" / "main.md"),
         *(published if PUBLISHED in config.protocols else []),
+        Output("dataset statistics", root / "tables" / "datasets.md"),
         Output("scores", root / "scores"),
         Output("traces", root / "traces"),
         Output("prepared benchmarks", root / "benchmarks"),

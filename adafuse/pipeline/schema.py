@@ -13,6 +13,7 @@ def schema_text() -> str:
     schema = Config.model_json_schema()
     for kind in ("models", "benchmarks", "runs"):
         _close(schema["properties"][kind])
+    _allow_use(schema["$defs"])
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(_without_defaults(draft | schema), indent=2) + "\n"
 
@@ -21,6 +22,15 @@ def _close(named: dict[str, Any]) -> None:
     """Refuse names that do not fit the pattern, which pydantic leaves open."""
     assert list(named.get("patternProperties", {})) == [SAFE_NAME]
     named["additionalProperties"] = False
+
+
+def _allow_use(sections: dict[str, Any]) -> None:
+    """Let a benchmark be a file with changes; what is missing is found after both are joined."""
+    benchmark = sections["BenchmarkConfig"]
+    benchmark["properties"]["use"] = {"minLength": 1, "title": "Use", "type": "string"}
+    benchmark["anyOf"] = [{"required": ["use"]}, {"required": benchmark.pop("required")}]
+    for partial in ("ShotsConfig", "SampleConfig"):
+        del sections[partial]["required"]
 
 
 def _without_defaults(value: Any) -> Any:

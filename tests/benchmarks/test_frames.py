@@ -1,19 +1,24 @@
 """Prompts."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.benchmarks.frames import Frame, check_template, read_shots
+from adafuse.benchmarks.frames import Frame, make_frame
+from adafuse.benchmarks.shots import Example, Shots
+from adafuse.benchmarks.template import check_template
 from adafuse.errors import UserError
+
+QA = "Question: {question}\nAnswer:"
+STEPS = "Question: {question}\nThink aloud\n"
+TEXT = "Be brief.\n\nQuestion: how many?\nAnswer: two\n"
+SHOTS = Shots(TEXT, "Be brief.", (Example("how many?", "two"),))
 
 
 @given(st.text(), st.text())
-def test_the_question_stands_in_its_place_unchanged(shots: str, question: str) -> None:
-    prompt = Frame(shots, "\n\\boxed{} {question}\nAnswer:").prompt(question)
-    assert prompt == shots + "\n\\boxed{} " + question + "\nAnswer:"
+def test_the_question_stands_in_its_place_unchanged(head: str, question: str) -> None:
+    prompt = Frame(head, "\n\\boxed{} {question}\nAnswer:").prompt(question)
+    assert prompt == head + "\n\\boxed{} " + question + "\nAnswer:"
 
 
 @pytest.mark.parametrize("template", ["Answer:", "{question} {question}", "{Question}"])
@@ -22,14 +27,29 @@ def test_a_template_has_exactly_one_place_for_the_question(template: str) -> Non
         check_template(template, "benchmarks.qa")
 
 
-def test_newlines_at_the_end_of_the_shots_do_not_change_the_prompt(tmp_path: Path) -> None:
-    path = tmp_path / "shots.txt"
-    for ending in ("", "\n", "\n\n"):
-        path.write_text(f"Question: x\nAnswer: y{ending}")
-        assert read_shots(path) == "Question: x\nAnswer: y"
+def test_without_shots_the_prompt_is_the_template() -> None:
+    assert make_frame(QA, None, "strict") == make_frame(QA, None, "published") == Frame("", QA)
 
 
-def test_shots_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "shots.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(UserError, match="shots file"):
-        read_shots(tmp_path / "shots.txt")
+def test_published_keeps_the_file_and_adds_a_blank_line() -> None:
+    prompt = make_frame(QA, SHOTS, "published").prompt("why?")
+    assert prompt == TEXT + "\n\nQuestion: why?\nAnswer:"
+    assert "two\n\n\nQuestion: why?" in prompt
+
+
+def test_strict_lays_out_examples_as_the_question() -> None:
+    assert make_frame(QA, SHOTS, "strict").prompt("why?") == (
+        "Be brief.\n\nQuestion: how many?\nAnswer: two\n\nQuestion: why?\nAnswer:"
+    )
+
+
+def test_an_answer_on_a_line_of_its_own_gets_no_space() -> None:
+    prompt = make_frame(STEPS, SHOTS, "strict").prompt("why?")
+    assert prompt.startswith("Be brief.\n\nQuestion: how many?\nThink aloud\ntwo\n\nQuestion: why?")
+
+
+def test_an_instruction_alone_and_examples_alone_leave_no_gap() -> None:
+    alone = Shots("Be brief.\n", "Be brief.", ())
+    assert make_frame(QA, alone, "strict").prompt("x") == "Be brief.\n\nQuestion: x\nAnswer:"
+    bare = Shots("", "", SHOTS.examples)
+    assert make_frame(QA, bare, "strict").prompt("x").startswith("Question: how many?")

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from adafuse.benchmarks.frames import Frame
 from adafuse.benchmarks.prepare import Prepared, prepare, read_prepared, write_prepared
+from adafuse.benchmarks.rows import read_rows
 from adafuse.benchmarks.shards import read_shard, shard_digest, shard_of, write_shard
+from adafuse.benchmarks.shots import question_key
 from adafuse.errors import UserError
 
 FRAME = Frame("", "Question: {question}\nAnswer:")
@@ -22,7 +24,7 @@ def rows_file(folder: Path, rows: dict[str, tuple[str, str]]) -> Path:
 
 
 def prepared(folder: Path, rows: dict[str, tuple[str, str]], shards: int = 3) -> Prepared:
-    return prepare(rows_file(folder, rows), FRAME, limit=None, shards=shards)
+    return prepare(read_rows(rows_file(folder, rows)), FRAME, shards=shards, owner="benchmarks.qa")
 
 
 def digests(value: Prepared, shards: int = 3) -> list[str]:
@@ -85,3 +87,16 @@ def test_rows_are_read_back_as_written(tmp_path: Path) -> None:
 def test_a_shard_file_holds_no_answers(tmp_path: Path) -> None:
     write_shard(tmp_path / "shard.jsonl", prepared(tmp_path, ROWS).shard(0))
     assert "answer 1" not in (tmp_path / "shard.jsonl").read_text()
+
+
+def test_worked_examples_are_marked_and_decoded_all_the_same(tmp_path: Path) -> None:
+    rows = read_rows(rows_file(tmp_path, ROWS))
+    keys = frozenset({question_key("Question 7?")})
+    marked = prepare(rows, FRAME, shards=3, owner="qa", shots=keys)
+    plain = prepared(tmp_path, ROWS)
+    assert [row.id for row in marked.rows if row.shot] == ["row-7"]
+    assert not any(row.shot for row in plain.rows)
+    assert digests(marked) == digests(plain)
+    assert marked.digest() != plain.digest()
+    write_prepared(tmp_path / "rows.jsonl", marked.rows)
+    assert read_prepared(tmp_path / "rows.jsonl") == marked.rows

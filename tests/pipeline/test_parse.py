@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from adafuse.errors import UserError
 from adafuse.pipeline.config import Config
@@ -53,7 +52,24 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         ((*QA, "metric"), "rouge", "benchmarks.qa: unknown metric 'rouge'; known are: nq, squad"),
         ((*QA, "prompt"), "Answer:", "benchmarks.qa: prompt 'Answer:' holds {question} 0 times"),
         ((*QA, "source", "file"), "no.jsonl", "benchmarks.qa: file 'no.jsonl' does not exist"),
-        ((*QA, "shots"), "no.txt", "benchmarks.qa: file 'no.txt' does not exist"),
+        ((*QA, "shots"), {"file": "no.txt"}, "benchmarks.qa: file 'no.txt' does not exist"),
+        ((*QA, "shots"), {"count": 1}, "benchmarks.qa.shots has no 'file'; add it"),
+        ((*QA, "shots"), {"file": "x", "n": 1}, "key 'n' in benchmarks.qa.shots; known are: file"),
+        ((*QA, "source", "fields"), {"q": "x"}, "'q' in benchmarks.qa.source.fields; known are: q"),
+        ((*QA, "frame"), "loose", "benchmarks.qa.frame must be 'strict' or 'published', not 'lo"),
+        ((*QA, "sample"), {"size": 20}, "benchmarks.qa: sample.size 20 is more than its 12 rows"),
+        ((*QA, "ids"), ["r1", 5], "benchmarks.qa: no row has the id '5'; correct `ids`"),
+        ((*QA, "ids"), [], "benchmarks.qa.ids "),
+        ((*QA, "ids"), [1.5], "benchmarks.qa.ids.0 must be a valid string, not 1.5"),
+        ((*QA, "ids_file"), "no.txt", "benchmarks.qa: file 'no.txt' does not exist"),
+        ((*QA, "source"), {}, "benchmarks.qa.source needs a `file` or a `dataset`, one of them"),
+        ((*QA, "source", "dataset"), "a/b", "benchmarks.qa.source needs a `file` or a `dataset`"),
+        ((*QA, "source", "split"), "test", "benchmarks.qa.source: split is for a dataset"),
+        ((*QA, "source"), {"dataset": "a/b"}, "benchmarks.qa.source has no 'split'; add it"),
+        ((*QA, "source"), {"dataset": "./b", "split": "test"}, "'./b' is not a folder; give a"),
+        ((*QA, "source"), {"dataset": "a/b", "split": "test"}, "hub dataset 'a/b' has no revision"),
+        ((*QA, "source"), {"dataset": "a/b", "split": "test", "revision": "main"}, "is no commit"),
+        ((*QA, "source"), {"dataset": "a/b", "split": "t", "answer_config": "d"}, "name fields.id"),
         ((*QA, "shards"), 50, "shards empty; use fewer shards"),
         (("models", "left", "path"), "./none", "models.left: './none' is not a folder"),
         (("models", "left", "path"), "a/b/c", "models.left: 'a/b/c' is not a folder"),
@@ -123,9 +139,11 @@ def test_nothing_is_written_while_planning(values: dict[str, Any], tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["toy", "smoke"])
-def test_the_configurations_of_the_project_are_of_the_right_form(name: str) -> None:
-    text = (ROOT / f"config/{name}.yaml").read_text()
-    config = Config.model_validate(yaml.safe_load(text))
+def test_the_configurations_of_the_project_are_of_the_right_form(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    config = read_config(ROOT / f"config/{name}.yaml")
     assert {"mistral", "llama", "adafuse", "fixed_3"} <= config.runs.keys()
 
 

@@ -20,7 +20,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     for model in config["models"].values():
         model["path"] = str(ROOT / model["path"])
     for benchmark in config["benchmarks"].values():
-        benchmark["source"]["file"] = str(ROOT / benchmark["source"]["file"])
+        benchmark["use"] = str(ROOT / benchmark["use"])
     place = Workplace(tmp_path_factory.mktemp("demo"))
     (place.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     place.run()
@@ -59,3 +59,10 @@ def test_intervals_hold_their_values(table: dict[str, dict[str, str]]) -> None:
 
 def test_running_it_again_does_nothing(demo: Workplace) -> None:
     assert not demo.plan().jobs
+
+
+def test_the_statistics_of_the_benchmarks_stand_beside_the_table(demo: Workplace) -> None:
+    with Path(demo.folder, "results/tables/datasets.csv").open() as file:
+        lines = {row["benchmark"]: row for row in csv.DictReader(file)}
+    assert list(lines) == ["toy_qa", "toy_math", "toy_en_de", "toy_de_en"]
+    assert all(float(line["question_chars"]) > 10 for line in lines.values())

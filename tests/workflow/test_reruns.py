@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from adafuse.benchmarks.shards import shard_of
 from adafuse.traces.table import read_rows
@@ -37,7 +38,9 @@ def test_an_edited_row_runs_its_shard_of_each_run_and_what_depends_on_it(place: 
     place.write_rows("qa", rows)
     plan = place.plan()
     assert plan.decodes == one_shard_of_each_run(rows[4]["id"])
-    assert plan.jobs == Counter(prepare=1, shard=1, decode=2, merge=2, score=2, compare=1, all=1)
+    assert plan.jobs == Counter(
+        prepare=1, shard=1, decode=2, merge=2, score=2, compare=1, datasets=1, all=1
+    )
     place.run()
     assert place.plan().jobs == Counter()
     trace = read_rows(place.folder / "results/traces/qa/adafuse.parquet", ["id"])
@@ -67,7 +70,7 @@ def test_a_corrected_answer_is_scored_without_decoding(place: Workplace) -> None
     rows = place.rows("qa")
     rows[0]["answer"] = ["another answer"]
     place.write_rows("qa", rows)
-    assert place.plan().jobs == Counter(prepare=1, score=2, compare=1, all=1)
+    assert place.plan().jobs == Counter(prepare=1, score=2, compare=1, datasets=1, all=1)
 
 
 def test_another_tau_runs_the_adafuse_runs_only(place: Workplace) -> None:
@@ -131,3 +134,54 @@ def test_the_table_has_a_row_per_run_and_the_columns_of_each_benchmark(
     assert list(rows[0]) == ["run", "method", "models", *cells, "macro_average"]
     assert [row["run"] for row in rows] == ["llama", "adafuse"]
     assert {row["qa_n"] for row in rows} == {"9"}
+
+
+SHOTS = "Be brief.\n\nQuestion: Who sings?\nAnswer: Ada\n"
+
+
+def with_shots(place: Workplace) -> None:
+    (place.folder / "shots.txt").write_text(SHOTS)
+    place.configure(lambda config: config["benchmarks"]["qa"].update(shots={"file": "shots.txt"}))
+
+
+def test_shots_are_part_of_every_prompt_of_their_benchmark(place: Workplace) -> None:
+    with_shots(place)
+    plan = place.plan()
+    assert {(name, run) for name, run, _ in plan.decodes} == {("qa", run) for run in RUNS}
+    assert plan.jobs["decode"] == SHARDS * len(RUNS)
+
+
+def test_another_frame_or_another_example_decodes_its_benchmark_again(place: Workplace) -> None:
+    with_shots(place)
+    place.run()
+    assert place.plan().jobs == Counter()
+    place.configure(lambda config: config["benchmarks"]["qa"].update(frame="published"))
+    assert place.plan().jobs["decode"] == SHARDS * len(RUNS)
+    place.configure(lambda config: config["benchmarks"]["qa"].update(frame="strict"))
+    (place.folder / "shots.txt").write_text(SHOTS.rstrip() + "\n\n")
+    assert place.plan().jobs == Counter(), "strict does not see newlines at the end of the file"
+    (place.folder / "shots.txt").write_text(SHOTS.replace("Ada", "Bo"))
+    assert {name for name, _, _ in place.plan().decodes} == {"qa"}
+
+
+def test_keeping_worked_examples_in_the_score_decodes_nothing(place: Workplace) -> None:
+    with_shots(place)
+    rows = place.rows("qa")
+    rows[4]["question"] = "Who sings"
+    place.write_rows("qa", rows)
+    place.run()
+    place.configure(lambda config: config["benchmarks"]["qa"].update(exclude_shots=False))
+    plan = place.plan()
+    assert not plan.decodes
+    assert plan.jobs["prepare"] == 1 and plan.jobs["score"] == len(RUNS)
+
+
+def test_a_benchmark_moved_to_a_file_of_its_own_runs_nothing(place: Workplace) -> None:
+    task = place.config()["benchmarks"]["qa"]
+    (place.folder / "tasks").mkdir()
+    task["source"]["file"] = "../qa.jsonl"
+    shards = task.pop("shards")
+    (place.folder / "tasks/qa.yaml").write_text(yaml.safe_dump(task))
+    used = {"use": "tasks/qa.yaml", "shards": shards}
+    place.configure(lambda config: config["benchmarks"].update(qa=used))
+    assert place.plan().jobs == Counter()

@@ -1,0 +1,185 @@
+"""Files of worked examples."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adafuse.benchmarks.frames import make_frame
+from adafuse.benchmarks.rows import read_rows
+from adafuse.benchmarks.shots import Example, question_key, read_shots
+from adafuse.errors import UserError
+from tests.conftest import SHARED
+
+ROOT = Path(__file__).parents[2]
+QA = "Question: {question}\nAnswer:"
+STEPS = "Question: {question}\nLet's think step by step\n"
+PLAIN = """Answer briefly.  \nNo more.
+
+Question: how deep is the well
+Answer: nine feet
+
+Question: who dug it
+Answer: Ada and
+her brother
+"""
+OWN_LINES = """Copy the answer.
+
+Examples:
+
+Question:
+The well is nine feet deep. How deep is it?
+Answer:
+nine feet
+
+Question:
+Ada dug it.
+Who did?
+Answer:
+Ada
+"""
+CHAINS = """Question: 2 wells of 9 feet?
+Let's think step by step
+2 * 9 = 18 feet.
+
+The answer is \\boxed{18}
+
+
+Question: and 3?
+Let's think step by step
+3 * 9 = 27
+The answer is \\boxed{27}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "shots.txt").write_bytes(text.encode())
+    return folder / "shots.txt"
+
+
+def test_instruction_and_examples_are_told_apart(tmp_path: Path) -> None:
+    shots = read_shots(write(tmp_path, PLAIN), QA)
+    assert shots.instruction == "Answer briefly.  \nNo more."
+    assert shots.examples == (
+        Example("how deep is the well", "nine feet"),
+        Example("who dug it", "Ada and\nher brother"),
+    )
+    assert shots.text == PLAIN
+
+
+def test_questions_and_answers_on_lines_of_their_own_are_read(tmp_path: Path) -> None:
+    shots = read_shots(write(tmp_path, OWN_LINES), QA)
+    assert shots.instruction == "Copy the answer.\n\nExamples:"
+    assert shots.examples[1] == Example("Ada dug it.\nWho did?", "Ada")
+    strict = make_frame(QA, shots, "strict").prompt("x")
+    assert "Question: Ada dug it.\nWho did?\nAnswer: Ada\n\nQuestion: x\nAnswer:" in strict
+    published = make_frame(QA, shots, "published").prompt("x")
+    assert published == OWN_LINES + "\n\nQuestion: x\nAnswer:"
+
+
+def test_chains_of_thought_keep_their_lines(tmp_path: Path) -> None:
+    shots = read_shots(write(tmp_path, CHAINS), STEPS)
+    assert shots.instruction == ""
+    assert shots.examples[0].answer == "2 * 9 = 18 feet.\n\nThe answer is \\boxed{18}"
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
+def test_fewer_shots_end_as_the_file_ends(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path, PLAIN.rstrip("\n") + ending)
+    one = read_shots(path, QA, 1)
+    assert one.text == PLAIN.split("\n\nQuestion: who")[0] + ending
+    assert len(one.examples) == 1
+    none = read_shots(path, QA, 0)
+    assert none.text == "Answer briefly.  \nNo more." + ending
+    assert none.examples == ()
+
+
+def test_newlines_at_the_end_of_the_file_matter_to_published_alone(tmp_path: Path) -> None:
+    prompts = {"strict": set(), "published": set()}
+    for ending in ("", "\n", "\n\n"):
+        shots = read_shots(write(tmp_path, PLAIN.rstrip("\n") + ending), QA)
+        for style, found in prompts.items():
+            found.add(make_frame(QA, shots, style).prompt("x"))
+    assert {style: len(found) for style, found in prompts.items()} == {"strict": 1, "published": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "template", "count", "sentence"),
+    [
+        (PLAIN, QA, 3, "holds 2 examples, not 3; lower shots.count"),
+        ("Question: a\nB: c\n", QA, None, "example 1 is not a question, then 'Answer:'"),
+        ("Question:\nAnswer: c\n", QA, None, "example 1 is not a question"),
+        ("Question: a\nAnswer:\n", QA, None, "example 1 is not a question"),
+        (PLAIN, "{question}\nAnswer:", None, "no words before and after {question}"),
+        (PLAIN, "Question: {question}", None, "no words before and after {question}"),
+    ],
+)
+def test_a_file_of_another_form_is_one_sentence(
+    tmp_path: Path, text: str, template: str, count: int | None, sentence: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        read_shots(write(tmp_path, text), template, count)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_shots_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "shots.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="shots file"):
+        read_shots(tmp_path / "shots.txt", QA)
+
+
+def test_a_question_is_known_again_whatever_its_spaces_case_and_punctuation() -> None:
+    assert question_key("A well.\nWho dug it") == question_key("a well.  Who dug it?")
+    assert question_key("who dug it") != question_key("who dug in")
+
+
+REAL = (
+    ("natural_questions", "nq_open_test3610.jsonl", "nq_prompt.txt", QA, 5, []),
+    ("triviaqa", "triviaqa_wikipedia_test6000.jsonl", "triviaqa_prompt.txt", QA, 5,
+     [1903, 1914, 1931, 1935, 1981]),
+    ("squad", "squad_2500.jsonl", "squad_prompt.txt", QA, 5, [0, 6, 11, 92, 132]),
+    ("gsm8k", "gsm8k_test1319_cleaned.jsonl", "gsm8k_prompt.txt", STEPS, 4, []),
+    ("flores", "flores_eng2deu_qa.devtest.jsonl", "flores_en2deu_prompt.txt", QA, 0, []),
+    ("flores", "flores_deu2eng_qa.devtest.jsonl", "flores_deu2en_prompt.txt", QA, 0, []),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("folder", "rows", "shots", "template", "count", "found"), REAL)
+def test_the_published_files_are_read_and_their_examples_found_among_the_rows(
+    folder: str, rows: str, shots: str, template: str, count: int, found: list[int]
+) -> None:
+    place = SHARED / "benchmarks" / folder
+    if not place.is_dir():
+        pytest.skip(f"the real benchmarks are not at {place}")
+    read = read_shots(place / shots, template)
+    assert len(read.examples) == count
+    keys = read.questions()
+    questions = [row.question for row in read_rows(place / rows).rows]
+    assert [n for n, each in enumerate(questions) if question_key(each) in keys] == found
+    text = (place / shots).read_bytes().decode()
+    prompt = make_frame(template, read, "published").prompt("x")
+    assert prompt == text + "\n\n" + template.replace("{question}", "x")
+    gap = 3 if text.endswith("\n") else 2
+    assert prompt.removesuffix(template.replace("{question}", "x")).endswith("\n" * gap)
+    strict = make_frame(template, read, "strict").prompt("x")
+    assert "\n\n\nQuestion:" not in strict.removeprefix(read.instruction)
+    assert strict.count("\n\nQuestion: ") + strict.startswith("Question: ") == count + 1
+
+
+def test_our_own_examples_are_of_the_published_form_and_from_no_benchmark() -> None:
+    folder = ROOT / "config/benchmarks/shots"
+    counts = {}
+    keys: set[str] = set()
+    for path in sorted(folder.glob("*.txt")):
+        shots = read_shots(path, STEPS if path.stem == "gsm8k" else QA)
+        counts[path.stem] = len(shots.examples)
+        keys |= shots.questions()
+    assert counts == {
+        "flores_de_en": 0, "flores_en_de": 0, "gsm8k": 4,
+        "natural_questions": 5, "squad": 5, "triviaqa": 5,
+    }  # fmt: skip
+    for path in (SHARED / "benchmarks").glob("*/*.jsonl"):
+        lines = path.read_bytes().split(b"\n")
+        questions = {question_key(json.loads(line)["question"]) for line in lines if line}
+        assert not keys & questions

@@ -1,0 +1,20 @@
+# What the benchmarks consist of, beside the figures of the paper's appendix C.
+
+
+rule datasets:
+    input:
+        lambda wc: ancient([path for name in plan.benchmarks for path in plan.source(name)]),
+    output:
+        csv=f"{results}/tables/datasets.csv",
+        markdown=f"{results}/tables/datasets.md",
+    params:
+        config=plan.config_file,
+        layout=lambda wc: plan.datasets_layout,
+    log:
+        f"{results}/logs/datasets.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step datasets --config {params.config:q} --csv {output.csv:q}"
+        " --markdown {output.markdown:q} 2> {log:q}"
