@@ -140,6 +140,8 @@ def table_step(
     published_csv: Annotated[Path | None, typer.Option(help="With both protocols.")] = None,
 ) -> None:
     """Build the main table from scores; the published protocol gets tables of its own."""
+    from adafuse.comparison.published import read_published
+    from adafuse.comparison.published_markdown import published_section
     from adafuse.pipeline.parse import read_config
     from adafuse.pipeline.report import main_table
     from adafuse.scoring.markdown import to_markdown
@@ -156,6 +158,9 @@ def table_step(
         published = main_table(settings, found, PUBLISHED)
         write_text(published_csv, to_csv(published))
         text = protocols_markdown(table, published)
+    if settings.published_numbers is not None:
+        numbers = read_published(Path(settings.published_numbers))
+        text += "\n" + published_section(numbers, table.benchmarks, settings.protocols[-1])
     write_text(csv, to_csv(table))
     write_text(markdown, text)
     logger.info("%d runs on %d benchmarks", len(table.rows), len(table.benchmarks))

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from adafuse.comparison.published import read_published
 from adafuse.errors import UserError, known
 from adafuse.methods import resolve
 from adafuse.methods.weights import check_weights
@@ -26,6 +27,8 @@ def check_config(config: Config) -> None:
     for name, run in config.runs.items():
         _check_run(name, run, config)
     _check_protocols(config)
+    if config.published_numbers is not None:
+        read_published(Path(config.published_numbers))
 
 
 def _check_results(folder: Path) -> None:

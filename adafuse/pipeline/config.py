@@ -139,4 +139,5 @@ class Config(Section):
         "strict",
     )
     spm_sha256: Text | None = None
+    published_numbers: Text | None = None
     decode: DecodeConfig = DecodeConfig()

@@ -10,6 +10,7 @@ from typing import Any
 from adafuse.benchmarks.prepare import Prepared
 from adafuse.benchmarks.shards import shard_digest
 from adafuse.pipeline.config import Config
+from adafuse.pipeline.identity import file_digest
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config, to_json
 from adafuse.pipeline.sources import source_file
@@ -76,7 +77,9 @@ class Plan:
     def table_layout(self) -> str:
         """What the table shows besides scores: its note, and each run's method and models."""
         runs = {name: [run.method, run.models] for name, run in self.config.runs.items()}
-        return json.dumps({"note": self.config.note, "runs": runs})
+        numbers = self.config.published_numbers
+        paper = file_digest(Path(numbers)) if numbers else None
+        return json.dumps({"note": self.config.note, "paper": paper, "runs": runs})
 
     @cached_property
     def datasets_layout(self) -> str:

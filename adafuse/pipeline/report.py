@@ -30,6 +30,8 @@ def outputs(config: Config) -> list[Output]:
         Output("table (CSV)", root / "tables" / "main.csv"),
         Output("table (Markdown)", root / "tables" / "main.md"),
         *(published if PUBLISHED in config.protocols else []),
+        Output("comparison", root / "tables" / "comparison.md"),
+        Output("words per round", root / "tables" / "words_per_round.csv"),
         Output("dataset statistics", root / "tables" / "datasets.md"),
         Output("scores", root / "scores"),
         Output("traces", root / "traces"),

@@ -130,7 +130,10 @@ def score_trace(
 
     predictions = read_rows(trace, ["id", "text", "stop_reason"])
     rows = read_prepared(rows_file)
-    return evaluate(rows, predictions, metric, protocol, benchmark=benchmark, run=run)
+    shots = {row.id for row in rows if row.shot}
+    return evaluate(
+        rows, predictions, metric, protocol, benchmark=benchmark, run=run, exclude=shots
+    )
 
 
 def _refuse_strangers(
