@@ -84,10 +84,11 @@ def _print(scored: Score, kept: int) -> None:
         title += f" ({scored.excluded} worked examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
-    grid = Table("metric", "percent", "95 % interval", title=title, title_justify="left")
+    grid = Table("metric", "percent", "95 % interval")
     for name, value in scored.metrics.items():
         grid.add_row(name, f"{value.value:.2f}", f"{value.low:.2f} to {value.high:.2f}")
     console = Console(width=None if Console().is_terminal else 100)
+    console.print(title, highlight=False, soft_wrap=True, markup=False)
     console.print(grid)
     counts = f"{scored.missing} missing, {scored.empty} empty, {scored.failed} failed"
     console.print(f"{counts}: counted as wrong", highlight=False)
