@@ -103,8 +103,6 @@ def test_the_sentence_goes_to_stderr_with_status_2(files: Path) -> None:
 def test_the_audit_lists_what_only_published_accepts(files: Path) -> None:
     done = adafuse("audit", "--csv", "audit.csv")
     assert done.exit_code == 0, done.exception
-    assert "| containment | a | not Paris | the city of Paris |" in done.stdout.replace(
-        "| Paris |", "| the city of Paris |"
-    )
+    assert "| containment | a | not Paris | Paris |" in done.stdout
     assert "strict 33.33, published 66.67, +33.33 points" in done.stdout
     assert Path("audit.csv").read_text().count("\n") == 2

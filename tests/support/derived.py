@@ -48,7 +48,7 @@ RULES: dict[str, tuple[str, Rule]] = {
     "one": ("'1': wrong, bar coincidence.", lambda gold, other: "1"),
     "empty": ("Nothing: wrong.", lambda gold, other: ""),
     "negated": (
-        "'not ' before it: wrong, except for the number behind it.",
+        "'not ' before it: wrong, but a number still counts.",
         lambda g, o: f"not {g}",
     ),
     "unknown": ("'I do not know.': wrong.", lambda gold, other: "I do not know."),
