@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from adafuse.cli.scored_files import read_scored
 from adafuse.scoring.exclusions import read_exclusions
@@ -79,6 +77,9 @@ def _with_bertscore(result: Evaluation, language: str) -> Score:
 
 
 def _print(scored: Score, kept: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     title = f"{scored.benchmark}, {scored.protocol}, n = {scored.n}"
     if scored.excluded:
         title += f" ({scored.excluded} worked examples left out)"
