@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from adafuse.cli.scored_files import read_scored
 from adafuse.scoring.exclusions import read_exclusions
@@ -79,15 +77,19 @@ def _with_bertscore(result: Evaluation, language: str) -> Score:
 
 
 def _print(scored: Score, kept: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     title = f"{scored.benchmark}, {scored.protocol}, n = {scored.n}"
     if scored.excluded:
         title += f" ({scored.excluded} worked examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
-    grid = Table("metric", "percent", "95 % interval", title=title, title_justify="left")
+    grid = Table("metric", "percent", "95 % interval")
     for name, value in scored.metrics.items():
         grid.add_row(name, f"{value.value:.2f}", f"{value.low:.2f} to {value.high:.2f}")
     console = Console(width=None if Console().is_terminal else 100)
+    console.print(title, highlight=False, soft_wrap=True, markup=False)
     console.print(grid)
     counts = f"{scored.missing} missing, {scored.empty} empty, {scored.failed} failed"
     console.print(f"{counts}: counted as wrong", highlight=False)

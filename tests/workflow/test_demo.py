@@ -57,6 +57,27 @@ def test_intervals_hold_their_values(table: dict[str, dict[str, str]]) -> None:
             assert int(row[f"{name}_n"]) >= 60
 
 
+def test_the_published_protocol_has_tables_of_its_own_and_an_audit(demo: Workplace) -> None:
+    tables = demo.folder / "results/tables"
+    columns = {}
+    for name in ("main.csv", "main_published.csv"):
+        with (tables / name).open() as file:
+            columns[name] = list(csv.DictReader(file))
+    strict, published = columns.values()
+    assert [row["run"] for row in strict] == [row["run"] for row in published]
+    assert strict[0].keys() == published[0].keys()
+    assert all(
+        float(b["toy_qa"]) >= float(a["toy_qa"]) for a, b in zip(strict, published, strict=True)
+    )
+    text = (tables / "main.md").read_text()
+    assert text.index("strict scoring") < text.index("## Published scorer")
+    assert "## Published minus strict, in points" in text
+    with (tables / "audit.csv").open() as file:
+        audits = list(csv.DictReader(file))
+    assert len(audits) == 4 * len(strict)
+    assert (tables / "audit.md").read_text().startswith("# What only the published scorer")
+
+
 def test_running_it_again_does_nothing(demo: Workplace) -> None:
     assert not demo.plan().jobs
 

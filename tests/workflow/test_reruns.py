@@ -85,6 +85,19 @@ def test_naming_a_default_runs_no_decoding(place: Workplace) -> None:
     assert place.plan().jobs == Counter()
 
 
+def test_asking_for_the_published_protocol_scores_without_decoding(place: Workplace) -> None:
+    place.configure(lambda config: config.update(protocols=["strict", "published"]))
+    assert place.plan().jobs == Counter(score=4, compare=1, audit=1, all=1)
+    place.run()
+    assert place.plan().jobs == Counter()
+    results = place.folder / "results"
+    assert "## Published scorer" in (results / "tables/main.md").read_text()
+    assert (results / "tables/main_published.csv").exists()
+    outcomes = read_rows(results / "scores/published/qa/adafuse.outcomes.parquet")
+    assert set(outcomes[0]) == {"id", "value", "hypothesis", "references"}
+    assert len(outcomes) == 9
+
+
 def test_changed_weights_of_a_model_run_the_runs_that_use_it(place: Workplace) -> None:
     weights = place.folder / "models/mistral/model.safetensors"
     data = bytearray(weights.read_bytes())

@@ -1,0 +1,108 @@
+"""`adafuse score` and `adafuse audit` as a person uses them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from adafuse.cli.main import app
+
+ROWS = [
+    {"id": "a", "question": "Where?", "answer": ["Paris", "the city of Paris"]},
+    {"id": "b", "question": "When?", "answer": "1999"},
+    {"question": "Why?", "answer": "because"},
+]
+PREDICTIONS = [{"id": "a", "text": "not Paris"}, {"question": "Why?", "text": "Because."}]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with refs.jsonl and preds.jsonl, in which the commands run."""
+    monkeypatch.chdir(tmp_path)
+    for name, rows in (("refs", ROWS), ("preds", PREDICTIONS)):
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def adafuse(command: str, *options: str, benchmark: str = "natural_questions") -> Result:
+    given = ["--benchmark", benchmark, "--predictions", "preds.jsonl", "--references", "refs.jsonl"]
+    return CliRunner().invoke(app, [command, *given, *options])
+
+
+def test_the_json_holds_metrics_with_intervals_and_what_counts_as_wrong(files: Path) -> None:
+    done = adafuse("score", "--json", "out/score.json")
+    assert done.exit_code == 0, done.exception
+    score = json.loads(Path("out/score.json").read_text())
+    assert (score["benchmark"], score["protocol"]) == ("natural_questions", "strict")
+    assert (score["n"], score["missing"], score["failed"]) == (3, 1, 0)
+    assert score["metrics"]["exact_match"]["value"] == pytest.approx(100 / 3)
+    assert score["metrics"].keys() == {"exact_match", "f1"}
+    assert all(each.keys() == {"value", "low", "high"} for each in score["metrics"].values())
+    assert "n = 3" in done.stdout and "33.33" in done.stdout and "1 missing" in done.stdout
+
+
+def test_published_is_asked_for_by_name(files: Path) -> None:
+    assert "66.67" in adafuse("score", "--protocol", "published").stdout
+
+
+def test_worked_examples_are_left_out_and_said_so_beside_n(files: Path) -> None:
+    Path("shots.txt").write_text("a\n")
+    done = adafuse("score", "--exclude", "shots.txt")
+    assert "n = 2 (1 worked examples left out)" in done.stdout
+    done = adafuse("score", "--exclude", "shots.txt", "--protocol", "published")
+    assert "n = 3 (published keeps the 1 rows to exclude)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "benchmark", "sentence"),
+    [
+        (["--protocol", "lax"], "squad", "unknown protocol 'lax'; known are: strict, published"),
+        ([], "nope", "unknown benchmark 'nope'; known are: natural_questions, triviaqa, squad"),
+        (["--metric", "rouge"], "mine", "--metric: unknown metric 'rouge'"),
+        ([], "gsm8k", "the gold answer 'Paris' of row 'a' has no number"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    files: Path, options: list[str], benchmark: str, sentence: str
+) -> None:
+    assert sentence in str(adafuse("score", *options, benchmark=benchmark).exception)
+
+
+def test_a_benchmark_of_another_name_says_its_metric(files: Path) -> None:
+    assert adafuse("score", "--metric", "squad", benchmark="mine").exit_code == 0
+
+
+def test_the_sentence_goes_to_stderr_with_status_2(files: Path) -> None:
+    """Also through the environment variable, where the SentencePiece model is absent."""
+    options = ["--predictions", "preds.jsonl", "--references", "refs.jsonl"]
+    code = (
+        "from sacrebleu.tokenizers import tokenizer_spm as spm\n"
+        "def refuse(url, path): raise OSError('no network')\n"
+        "spm.download_file = refuse\n"
+        "from adafuse.cli.main import main; main()"
+    )
+    environment = {
+        **os.environ,
+        "SACREBLEU": str(files),
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code, "score", "--benchmark", "flores_en_de", *options],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: spBLEU needs the SentencePiece model")
+    assert str(files / "models/sacrebleu_tokenizer_spm.model") in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_audit_lists_what_only_published_accepts(files: Path) -> None:
+    done = adafuse("audit", "--csv", "audit.csv")
+    assert done.exit_code == 0, done.exception
+    assert "| containment | a | not Paris | Paris |" in done.stdout
+    assert "strict 33.33, published 66.67, +33.33 points" in done.stdout
+    assert Path("audit.csv").read_text().count("\n") == 2
