@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from adafuse.errors import UserError
-from adafuse.pipeline import sources
+from adafuse.pipeline import identity, sources
 from adafuse.pipeline.parse import parse_config
 from adafuse.pipeline.plan import Plan
 from adafuse.pipeline.sources import source_file
@@ -60,6 +60,7 @@ def test_other_content_or_fields_are_fetched_again(
     config = parse_config(from_dataset)
     first = source_file(config, "qa")
     write(tmp_path / "data", "b")
+    identity._folder_digest.cache_clear()  # a folder is read once per process
     second = source_file(config, "qa")
     assert first != second
     assert benchmark_rows(config, "qa").rows[0].answers == ("b0",)
@@ -78,13 +79,13 @@ def test_a_dataset_that_cannot_be_loaded_is_one_sentence(from_dataset: dict[str,
 def test_a_hub_dataset_out_of_reach_is_one_sentence(from_dataset: dict[str, Any]) -> None:
     source = {"dataset": "org/name", "split": "test", "revision": "0" * 40}
     from_dataset["benchmarks"]["qa"]["source"] = source
-    with pytest.raises(UserError, match="cannot be loaded .* set HF_HUB_OFFLINE=1"):
+    with pytest.raises(UserError, match=r"cannot be loaded .* set HF_HUB_OFFLINE=1"):
         Plan.of(from_dataset)
 
 
 def test_a_revision_is_for_the_hub_alone(from_dataset: dict[str, Any]) -> None:
     from_dataset["benchmarks"]["qa"]["source"]["revision"] = "0" * 40
-    with pytest.raises(UserError, match="is for hub datasets, but .* is a folder; remove it"):
+    with pytest.raises(UserError, match=r"is for hub datasets, but .* is a folder; remove it"):
         parse_config(from_dataset)
 
 
