@@ -57,6 +57,8 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path: Path) -> None:
     found = joined(tmp_path, {}, task)
     assert found["source"]["file"] == str(tmp_path.parent / "rows.jsonl")
     assert found["ids_file"] == str(tmp_path / "ids.txt")
+    task["source"] = {"dataset": "./copy", "file": None}
+    assert joined(tmp_path, {}, task)["source"]["dataset"] == str(tmp_path / "copy")
 
 
 def test_the_stored_configuration_holds_the_merged_values(
