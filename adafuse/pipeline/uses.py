@@ -72,12 +72,13 @@ def _located(values: dict[str, Any], folder: str) -> dict[str, Any]:
 
     located = dict(values)
     for section in ("source", "shots"):
-        if isinstance(inner := values.get(section), dict):
-            located[section] = inner | {key: place(inner[key]) for key in ("file",) if key in inner}
-    dataset = values.get("source", {}).get("dataset", "")
-    if dataset.startswith("."):
-        located["source"]["dataset"] = place(dataset)
-    if "ids_file" in values:
+        inner = values.get(section)
+        if isinstance(inner, dict) and inner.get("file"):
+            located[section] = {**inner, "file": place(inner["file"])}
+    source = located.get("source") or {}
+    if str(source.get("dataset")).startswith("."):
+        located["source"] = {**source, "dataset": place(source["dataset"])}
+    if values.get("ids_file"):
         located["ids_file"] = place(values["ids_file"])
     return located
 

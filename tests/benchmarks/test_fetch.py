@@ -1,0 +1,144 @@
+"""Datasets in the hub's layout, made here; the hub itself is out of reach of the tests."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adafuse.benchmarks.fetch import DatasetSource, fetch
+from adafuse.benchmarks.fields import Fields
+from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.errors import UserError
+
+
+def dataset(folder: Path, split: str, **configs: list[dict[str, Any]]) -> str:
+    """Write a dataset card and a Parquet file per configuration."""
+    card = "---\nconfigs:\n"
+    for config, records in configs.items():
+        (folder / config).mkdir(parents=True)
+        file = f"{config}/{split}-00000-of-00001.parquet"
+        pq.write_table(pa.Table.from_pylist(records), folder / file)
+        card += f"- config_name: {config}\n  data_files:\n  - split: {split}\n"
+        card += f"    path: {config}/{split}-*\n"
+    (folder / "README.md").write_text(f"{card}---\n# A data set\n")
+    return str(folder)
+
+
+def fetched(source: DatasetSource, tmp_path: Path) -> tuple[Row, ...]:
+    fetch(source, tmp_path / "out" / "source.jsonl")
+    return read_rows(tmp_path / "out" / "source.jsonl").rows
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+
+
+def test_lists_of_answers_and_hashed_ids_as_in_nq_open(tmp_path: Path) -> None:
+    answers = ["14\u00a0December", "zero\u200bwidth"]
+    records = [{"question": "when was it", "answer": answers}]
+    source = DatasetSource(
+        dataset(tmp_path / "nq", "validation", default=records), "validation", Fields()
+    )
+    (row,) = fetched(source, tmp_path)
+    assert row.answers == tuple(answers)
+    assert len(row.id) == 16
+
+
+def test_nested_answers_as_in_triviaqa(tmp_path: Path) -> None:
+    answer = {"aliases": ["Ada", "A. L."], "value": "Ada"}
+    records = [{"question": "who?", "question_id": "tc_1", "answer": answer}]
+    place = dataset(tmp_path / "tqa", "validation", rc=records)
+    fields = Fields(answer="answer.aliases", id="question_id")
+    source = DatasetSource(place, "validation", fields, config="rc")
+    assert fetched(source, tmp_path) == (Row("tc_1", "who?", ("Ada", "A. L.")),)
+
+
+def test_a_framed_question_as_in_squad(tmp_path: Path) -> None:
+    answers = {"text": ["Ada", "Ada"], "answer_start": [0, 0]}
+    records = [{"id": "s1", "context": "Ada {dug} it.", "question": "Who?", "answers": answers}]
+    place = dataset(tmp_path / "squad", "validation", plain_text=records)
+    fields = Fields(question="{context}\n{question}", answer="answers.text", id="id")
+    source = DatasetSource(place, "validation", fields, config="plain_text")
+    assert fetched(source, tmp_path) == (Row("s1", "Ada {dug} it.\nWho?", ("Ada", "Ada")),)
+
+
+def test_a_final_number_as_in_gsm8k(tmp_path: Path) -> None:
+    answer = "She has 2*600 = <<2*600=1200>>1200 eggs.\n#### 1,200"
+    place = dataset(tmp_path / "gsm", "test", main=[{"question": "eggs?", "answer": answer}])
+    source = DatasetSource(place, "test", Fields(final_after="####"), config="main")
+    (row,) = fetched(source, tmp_path)
+    assert row.answers == ("She has 2*600 = 1200 eggs.\nTherefore, the answer is 1,200",)
+
+
+def flores(tmp_path: Path, german: list[dict[str, Any]]) -> DatasetSource:
+    english = [{"id": 1, "sentence": "Good day."}, {"id": 2, "sentence": "Thank you."}]
+    place = dataset(tmp_path / "flores", "devtest", eng_Latn=english, deu_Latn=german)
+    fields = Fields(question="sentence", answer="sentence", id="id")
+    return DatasetSource(place, "devtest", fields, config="eng_Latn", answer_config="deu_Latn")
+
+
+def test_two_languages_are_joined_by_id_as_in_flores(tmp_path: Path) -> None:
+    german = [{"id": 2, "sentence": "Danke."}, {"id": 1, "sentence": "Guten Tag."}]
+    assert fetched(flores(tmp_path, german), tmp_path) == (
+        Row("1", "Good day.", ("Guten Tag.",)),
+        Row("2", "Thank you.", ("Danke.",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [([1], "row 1 (counted from 0): configuration 'deu_Latn' has no row '2'"),
+     ([1, 1], "row 1 (counted from 0): id '1' occurs twice")],
+)  # fmt: skip
+def test_languages_that_do_not_fit_are_one_sentence(
+    tmp_path: Path, ids: list[int], sentence: str
+) -> None:
+    german = [{"id": number, "sentence": "Danke."} for number in ids]
+    with pytest.raises(UserError) as error:
+        fetched(flores(tmp_path, german), tmp_path)
+    assert sentence in str(error.value)
+
+
+def test_a_bad_row_is_named_by_its_number_and_nothing_is_written(tmp_path: Path) -> None:
+    records = [{"question": "a", "answer": "x"}, {"question": "b", "answer": ""}]
+    place = dataset(tmp_path / "d", "test", default=records)
+    with pytest.raises(UserError, match=r"row 1 \(counted from 0\): answer is empty"):
+        fetched(DatasetSource(place, "test", Fields()), tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "split", "reason"),
+    [("none", "test", "'none' not found"), ("main", "dev", 'Unknown split "dev"')],
+)
+def test_a_configuration_or_split_that_is_not_there_is_one_sentence(
+    tmp_path: Path, config: str, split: str, reason: str
+) -> None:
+    place = dataset(tmp_path / "d", "test", main=[{"question": "a", "answer": "x"}])
+    with pytest.raises(UserError) as error:
+        fetched(DatasetSource(place, split, Fields(), config=config), tmp_path)
+    assert reason in str(error.value) and "check its config, its split" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_dataset_out_of_reach_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        fetched(DatasetSource("org/name", "test", Fields(), revision="0" * 40), tmp_path)
+    said = str(error.value)
+    assert "'org/name' (split test, revision 000" in said
+    assert "cannot be loaded" in said and "\n" not in said
+    for advice in ("network", "HF_HUB_OFFLINE=1", "local `file`"):
+        assert advice in said
+
+
+def test_what_is_written_are_rows_of_the_published_form(tmp_path: Path) -> None:
+    place = dataset(tmp_path / "d", "test", main=[{"question": "\u00e4", "answer": "x"}])
+    fetch(DatasetSource(place, "test", Fields()), tmp_path / "rows.jsonl")
+    written = json.loads((tmp_path / "rows.jsonl").read_text())
+    assert written.keys() == {"id", "question", "answer"}

@@ -1,0 +1,116 @@
+"""Records of other forms than the published one, and other kinds of files."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adafuse.benchmarks.fields import PLAIN, Fields, Row, row_of
+from adafuse.benchmarks.rows import read_rows
+from adafuse.errors import UserError
+from adafuse.scoring.numbers import final_number
+from tests.conftest import SHARED
+
+ROWS = [
+    {"id": "a", "question": "q1", "answer": ["x", "no\u00a0break"]},
+    {"id": "b", "question": "q2", "answer": ["zero\u200bwidth"]},
+]
+
+
+def test_lines_lists_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "lines.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (tmp_path / "list.json").write_text(json.dumps(ROWS, indent=1))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "r.parquet")
+    read = [read_rows(tmp_path / name) for name in ("r.jsonl", "lines.json", "list.json")]
+    assert read[0].rows[0] == Row("a", "q1", ("x", "no\u00a0break"))
+    assert read[0].rows[1].answers == ("zero\u200bwidth",)
+    assert read[0] == read[1] == read[2] == read_rows(tmp_path / "r.parquet")
+
+
+@pytest.mark.parametrize("name", ["bad.parquet", "bad.json"])
+def test_a_bad_row_without_lines_is_named_by_its_number(tmp_path: Path, name: str) -> None:
+    rows = [{"question": "q", "answer": "a"}, {"question": " ", "answer": "a"}]
+    if name.endswith("json"):
+        (tmp_path / name).write_text(json.dumps(rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+    with pytest.raises(UserError, match=rf"{name}, row 1 \(counted from 0\): question is empty"):
+        read_rows(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        ("x.parquet", b"no parquet", "cannot be read"),
+        ("none.parquet", None, "cannot be read"),
+        ("x.json", b"[1, ", "is no JSON"),
+        ("x.json", b"[1]", "row 0 (counted from 0) is no JSON object"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_sentence(
+    tmp_path: Path, name: str, data: bytes | None, sentence: str
+) -> None:
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(UserError) as error:
+        read_rows(tmp_path / name)
+    assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        (Fields(question="text"), "f has no 'text'; add it"),
+        (Fields(question="{context} {question}"), "f has no 'context'; add it"),
+        (Fields(answer="answers.txt"), "f has no 'answers.txt'; add it"),
+        (Fields(answer="question.text"), "f has no 'question.text'; add it"),
+        (Fields(id="key"), "f has no 'key'; add it"),
+        (Fields(answer="number"), "f: number is 3; it must be a string"),
+        (Fields(final_after="####"), "f: answer 'a' has nothing after '####'"),
+    ],
+)
+def test_a_missing_or_wrong_field_is_named_as_it_was_asked_for(
+    fields: Fields, sentence: str
+) -> None:
+    record = {"question": "q", "answer": "a", "answers": [{"text": "b"}], "number": 3}
+    with pytest.raises(UserError) as error:
+        row_of(record, fields, "f")
+    assert sentence in str(error.value)
+
+
+def test_a_path_goes_into_each_element_of_a_list() -> None:
+    record = {"question": "q", "answers": [{"text": "a"}, {"text": "b"}]}
+    assert row_of(record, Fields(answer="answers.text"), "f").answers == ("a", "b")
+
+
+def test_the_id_is_the_same_for_the_same_question_from_any_source() -> None:
+    row = row_of({"question": "q", "answer": "a"}, PLAIN, "f")
+    assert row == row_of({"text": "q", "answer": "a"}, Fields(question="text"), "g")
+
+
+def test_the_official_gsm8k_file_gives_the_final_numbers_of_the_published_one() -> None:
+    folder = SHARED / "benchmarks"
+    if not folder.is_dir():
+        pytest.skip(f"the real benchmarks are not at {folder}")
+    official = read_rows(
+        folder / "reference/gsm8k_official_test.jsonl", fields=Fields(final_after="####")
+    ).rows
+    published = read_rows(folder / "gsm8k/gsm8k_test1319_cleaned.jsonl").rows
+    assert len(official) == len(published) == 1319
+    for ours, theirs in zip(official, published, strict=True):
+        assert ours.id == theirs.id
+        assert final_number(ours.answers[0]) == final_number(theirs.answers[0])
+
+
+def test_no_break_spaces_and_zero_width_characters_of_the_nq_rows_are_kept() -> None:
+    path = SHARED / "benchmarks/natural_questions/nq_open_test3610.jsonl"
+    if not path.is_file():
+        pytest.skip(f"the real benchmarks are not at {path}")
+    rows = read_rows(path).rows
+    lines = path.read_bytes().split(b"\n")
+    assert [row.answers for row in rows] == [tuple(json.loads(x)["answer"]) for x in lines if x]
+    assert sum("\u00a0" in answer for row in rows for answer in row.answers) == 142
+    assert sum(row.question.count("\u200b") for row in rows) == 6
