@@ -29,16 +29,17 @@ class Accepted:
 class Audit:
     """Both protocols on the rows that both score; `strict` and `published` count right answers.
 
-    In translation nothing is right or wrong: `accepted` holds the pairs that `published` drops.
+    In translation nothing is right or wrong, so they are None: `accepted` holds the pairs that
+    `published` drops.
     """
 
     benchmark: str
     run: str
     n: int
-    strict: int
-    published: int
+    strict: int | None
+    published: int | None
     accepted: tuple[Accepted, ...]
-    only_strict: int
+    only_strict: int | None
 
     @property
     def rules(self) -> Counter[str]:
@@ -61,7 +62,7 @@ def audit(
         dropped = tuple(
             Accepted(a.id, "dropped", a.text, a.answers) for a, _ in pairs if not a.text.strip()
         )
-        return Audit(benchmark, run, len(pairs), 0, 0, dropped, 0)
+        return Audit(benchmark, run, len(pairs), None, None, dropped, None)
     accepted = tuple(_accepted(b, metric) for a, b in pairs if b.value > a.value)
     return Audit(
         benchmark,
@@ -89,16 +90,18 @@ def audit_csv(audits: Sequence[Audit]) -> str:
     return text.getvalue()
 
 
-def _counts(each: Audit) -> list[str | int]:
+def _counts(each: Audit) -> list[str]:
     numbers = [each.n, each.strict, each.published, len(each.accepted), each.only_strict]
-    return [each.benchmark, each.run, *numbers, *(each.rules[rule] for rule in RULES)]
+    rules = [each.rules[rule] for rule in RULES]
+    cells = ("" if number is None else str(number) for number in [*numbers, *rules])
+    return [each.benchmark, each.run, *cells]
 
 
 def audit_markdown(audits: Sequence[Audit]) -> str:
     """Return counts and a few examples of each rule as Markdown."""
     head = [*(name.replace("_", " ") for name in _COLUMNS), *RULES]
     rule = ["---"] * 2 + ["---:"] * (len(head) - 2)
-    table = [_line(map(escape, map(str, _counts(each)))) for each in audits]
+    table = [_line(map(escape, _counts(each))) for each in audits]
     legend = (
         "Right answers under each protocol on the same rows, and by which published rule those"
         " were accepted that strict refuses; `dropped` counts empty translations, which published"
@@ -115,7 +118,7 @@ def _examples(each: Audit) -> list[str]:
         return []
     title = f"## {escape(each.run)} on {escape(each.benchmark)}"
     rows = [
-        _line([one.rule, escape(one.id), escape(one.text[:80]), escape(one.answers[0][-80:])])
+        _line([one.rule, escape(one.id), escape(one.text[-80:]), escape(one.answers[0][-80:])])
         for one in shown
     ]
     return ["", title, "", _line(["rule", "id", "prediction", "gold"]), _line(["---"] * 4), *rows]
