@@ -48,39 +48,29 @@ def generate(
 
     Example: adafuse generate --model A --model B --prompts in.jsonl --out out.parquet --stop "\n"
     """
-    given = {
-        "tau": tau,
-        "max_words": max_words,
-        "branching": branching,
-        "fusion": fusion,
-        "words": words,
-        "width": width,
-        "beam_tokens": beam_tokens,
-        "max_word_tokens": max_word_tokens,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
-    stops = [string.replace("\\n", "\n") for string in stop or []]
-    settings = {
-        "max_new_tokens": max_new_tokens,
-        "max_rounds": max_rounds,
-        "stop": stops,
-        "batch_size": batch_size,
-        "engine": engine,
-    }
+    options = _given(
+        tau=tau, max_words=max_words, branching=branching, fusion=fusion, words=words, width=width,
+        beam_tokens=beam_tokens, max_word_tokens=max_word_tokens,
+    )  # fmt: skip
+    settings = _given(
+        max_new_tokens=max_new_tokens, max_rounds=max_rounds, batch_size=batch_size, engine=engine,
+        stop=[string.replace("\\n", "\n") for string in stop or []],
+    )  # fmt: skip
     resolve(method, options).check_models(len(model))
     parse(Settings, settings, "generate")
     rows = read_prompts(prompts)
     check_writable(out)
-    loading = {
-        "weights": weight,
-        "revisions": revision,
-        "device": device or "auto",
-        "dtype": dtype,
-        "chat": chat,
-    }
+    loading = _given(
+        weights=weight, revisions=revision, device=device or "auto", dtype=dtype, chat=chat
+    )
     decoding = {"method": method, **options, **settings}
     results = _decode(model, rows, loading, decoding)
     _write(out, rows, results, {"models": model, **loading, **decoding})
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Keep the values that were given: a method refuses options that it does not have."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _decode(

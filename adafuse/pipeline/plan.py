@@ -76,10 +76,14 @@ class Plan:
     @cached_property
     def table_layout(self) -> str:
         """What the table shows besides scores: its note, and each run's method and models."""
-        runs = {name: [run.method, run.models] for name, run in self.config.runs.items()}
         numbers = self.config.published_numbers
         paper = file_digest(Path(numbers)) if numbers else None
-        return json.dumps({"note": self.config.note, "paper": paper, "runs": runs})
+        return json.dumps({"note": self.config.note, "paper": paper, "runs": self.runs_layout})
+
+    @cached_property
+    def runs_layout(self) -> str:
+        """What a comparison of runs knows of them: their methods and models."""
+        return json.dumps({name: [r.method, r.models] for name, r in self.config.runs.items()})
 
     @cached_property
     def datasets_layout(self) -> str:

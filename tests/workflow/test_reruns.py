@@ -39,8 +39,9 @@ def test_an_edited_row_runs_its_shard_of_each_run_and_what_depends_on_it(place: 
     plan = place.plan()
     assert plan.decodes == one_shard_of_each_run(rows[4]["id"])
     assert plan.jobs == Counter(
-        prepare=1, shard=1, decode=2, merge=2, score=2, compare=1, datasets=1, all=1
-    )
+        prepare=1, shard=1, decode=2, merge=2, score=2, compare=1, compare_runs=1,
+        words_per_round=1, datasets=1, all=1,
+    )  # fmt: skip
     place.run()
     assert place.plan().jobs == Counter()
     trace = read_rows(place.folder / "results/traces/qa/adafuse.parquet", ["id"])
@@ -70,14 +71,18 @@ def test_a_corrected_answer_is_scored_without_decoding(place: Workplace) -> None
     rows = place.rows("qa")
     rows[0]["answer"] = ["another answer"]
     place.write_rows("qa", rows)
-    assert place.plan().jobs == Counter(prepare=1, score=2, compare=1, datasets=1, all=1)
+    assert place.plan().jobs == Counter(
+        prepare=1, score=2, compare=1, compare_runs=1, datasets=1, all=1
+    )
 
 
 def test_another_tau_runs_the_adafuse_runs_only(place: Workplace) -> None:
     place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.2))
     plan = place.plan()
     assert {run for _, run, _ in plan.decodes} == {"adafuse"}
-    assert plan.jobs == Counter(decode=6, merge=2, score=2, compare=1, all=1)
+    assert plan.jobs == Counter(
+        decode=6, merge=2, score=2, compare=1, compare_runs=1, words_per_round=1, all=1
+    )
 
 
 def test_naming_a_default_runs_no_decoding(place: Workplace) -> None:
@@ -87,7 +92,7 @@ def test_naming_a_default_runs_no_decoding(place: Workplace) -> None:
 
 def test_asking_for_the_published_protocol_scores_without_decoding(place: Workplace) -> None:
     place.configure(lambda config: config.update(protocols=["strict", "published"]))
-    assert place.plan().jobs == Counter(score=4, compare=1, audit=1, all=1)
+    assert place.plan().jobs == Counter(score=4, compare=1, compare_runs=1, audit=1, all=1)
     place.run()
     assert place.plan().jobs == Counter()
     results = place.folder / "results"

@@ -20,7 +20,7 @@ rule compare_runs:
         markdown=f"{results}/tables/comparison.md",
     params:
         config=plan.config_file,
-        layout=lambda wc: plan.table_layout,
+        layout=lambda wc: plan.runs_layout,
     log:
         f"{results}/logs/compare_runs.log",
     localrule: True
