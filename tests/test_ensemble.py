@@ -65,7 +65,7 @@ def test_numbers_that_are_not_finite_end_the_example_and_name_the_model(tmp_path
     ensemble = Ensemble.from_pretrained(paths, device="cpu")
     with torch.no_grad():
         ensemble.models[1].network.lm_head.weight.fill_(float("nan"))
-    for engine in ("reference",):
+    for engine in ("tree", "reference"):
         results = ensemble.generate(PROMPTS, max_new_tokens=8, engine=engine)
         for result in results:
             assert result.stop_reason == "error"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from adafuse.errors import UserError
@@ -54,13 +54,8 @@ class Scored:
                 f" {min(strangers)!r} is on one side only; score all runs again"
             )
         order = [place[name] for name in ids]
-        return Scored(
-            benchmark=self.benchmark,
-            run=self.run,
-            protocol=self.protocol,
-            metric=self.metric,
-            value=self.value,
-            tokenize=self.tokenize,
+        return replace(
+            self,
             ids=tuple(ids),
             values=tuple(self.values[index] for index in order),
             hypotheses=tuple(self.hypotheses[index] for index in order),

@@ -109,19 +109,6 @@ def evaluate(
     return Evaluation(score, judgement.outcomes)
 
 
-def score_rows(
-    rows: Sequence[Answered],
-    predictions: Iterable[Mapping[str, Any]],
-    metric: str,
-    protocol: str = STRICT,
-    *,
-    benchmark: str,
-    run: str,
-) -> Score:
-    """Return only the score of `evaluate`."""
-    return evaluate(rows, predictions, metric, protocol, benchmark=benchmark, run=run).score
-
-
 def score_trace(
     rows_file: Path, trace: Path, metric: str, protocol: str, *, benchmark: str, run: str
 ) -> Evaluation:

@@ -7,10 +7,15 @@ import pytest
 from adafuse.benchmarks.prepare import PreparedRow
 from adafuse.errors import UserError
 from adafuse.scoring.outcomes import read_outcomes, write_outcomes
-from adafuse.scoring.score import evaluate, read_score, score_rows, write_score
+from adafuse.scoring.score import Score, evaluate, read_score, write_score
 from adafuse.scoring.tasks import PROTOCOLS, TASKS, task_named
 
 OFFLINE = [name for name in TASKS if name != "translation"]
+
+
+def score_rows(*given, **names) -> Score:
+    """The score alone, without what became of each example."""
+    return evaluate(*given, **names).score
 
 
 def row(name: str, *answers: str) -> PreparedRow:
