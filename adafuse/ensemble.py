@@ -114,6 +114,7 @@ class Run:
     def stream(self, prompts: Sequence[str]) -> Iterator[tuple[int, Result]]:
         """Decode all prompts; what cannot run is refused before the first one."""
         self.method.check_models(len(self.ensemble.models))
+        self.method.prepare(self.ensemble.models)
         return self._outcomes(prompts, self._engines())
 
     def _outcomes(
@@ -122,8 +123,8 @@ class Run:
         alive: dict[int, Example] = {}
 
         def program(index: int) -> Program[None]:
-            alive[index] = Example(self.ensemble.weights, self.settings)
-            return self._decode(alive[index], prompts[index], engines)
+            alive[index] = Example(self.ensemble.weights, self.settings, prompts[index])
+            return self._decode(alive[index], engines)
 
         jobs = ((index, partial(program, index)) for index in range(len(prompts)))
         for outcome in Scheduler[None](self.settings.batch_size).run(jobs):
@@ -136,10 +137,10 @@ class Run:
             for model in self.ensemble.models
         ]
 
-    def _decode(self, example: Example, prompt: str, engines: list[Engine]) -> Program[None]:
+    def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
         try:
             for engine in engines:
-                example.sequences.append(engine.open(_prompt_ids(engine, prompt)))
+                example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
             yield from self.method.decode(example)
         finally:
             for sequence in example.sequences:

@@ -7,6 +7,15 @@ StopReason = Literal["eos", "stop", "length", "error"]
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What one model wrote on its own for a prompt, and the seconds that it took."""
+
+    text: str
+    stop_reason: StopReason
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One span of the pool of a round.
 

@@ -56,6 +56,11 @@ class Node:
         self.next: NextToken | None = None
         self.slot: int | None = None
 
+    @property
+    def engine(self) -> "Engine":
+        """The engine that fills in this node."""
+        return self.sequence.engine
+
     def child(self, token: int) -> "Node":
         """Return the node of `token` under this one, making it if it is new.
 

@@ -1,17 +1,36 @@
 """Decoding methods as coroutines over one example.
 
-A program yields the nodes whose next-token distribution it needs and goes on when an engine has
-filled them in; it knows nothing of batches. Programs compose with `yield from` and `gather`.
+A program yields requests, most of them nodes whose next-token distribution it needs, and goes on
+when their engines have filled them in; it knows nothing of batches. Programs compose with
+`yield from` and `gather`.
 """
 
-from collections.abc import Generator, Iterable
-from typing import TypeVar
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from adafuse.engine.node import Node
 
 T = TypeVar("T")
 
-Program = Generator[list[Node], None, T]
+
+class Evaluator(Protocol):
+    """Whatever fills in requests of one kind, those of many examples at a time."""
+
+    def evaluate(self, requests: Iterable[Any], /) -> None:
+        """Fill in all requests."""
+        ...
+
+
+class Request(Protocol):
+    """Something that a program waits for, such as a node without a distribution."""
+
+    @property
+    def engine(self) -> Evaluator:
+        """What fills it in."""
+        ...
+
+
+Program = Generator[Sequence[Request], None, T]
 
 
 def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
@@ -19,7 +38,7 @@ def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
 
     Returns their results in the order given.
     """
-    waiting: dict[int, tuple[Program[T], list[Node]]] = {}
+    waiting: dict[int, tuple[Program[T], Sequence[Request]]] = {}
     results: dict[int, T] = {}
 
     def advance(index: int, program: Program[T]) -> None:
@@ -32,7 +51,7 @@ def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
     for index, program in enumerate(programs):
         advance(index, program)
     while waiting:
-        yield [node for _, nodes in waiting.values() for node in nodes]
+        yield [request for _, requests in waiting.values() for request in requests]
         for index, (program, _) in list(waiting.items()):
             advance(index, program)
     return [results[index] for index in sorted(results)]

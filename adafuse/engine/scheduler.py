@@ -3,13 +3,11 @@
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from adafuse.engine.node import Node
-from adafuse.engine.program import Program
-from adafuse.engine.protocol import Engine
+from adafuse.engine.program import Evaluator, Program, Request
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -28,7 +26,7 @@ class _Live(Generic[T]):
     index: int
     program: Program[T]
     started: float
-    waiting: list[Node] = field(default_factory=list)
+    waiting: Sequence[Request] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +68,12 @@ class Scheduler(Generic[T]):
             yield from self._advance(live)
 
     def _evaluate(self) -> None:
-        requests: dict[Engine, list[Node]] = {}
+        wanted: dict[Evaluator, list[Request]] = {}
         for live in self._live:
-            for node in live.waiting:
-                requests.setdefault(node.sequence.engine, []).append(node)
-        for engine, nodes in requests.items():
-            engine.evaluate(nodes)
+            for request in live.waiting:
+                wanted.setdefault(request.engine, []).append(request)
+        for engine, requests in wanted.items():
+            engine.evaluate(requests)
 
     def _advance(self, live: _Live[T]) -> Iterator[Outcome[T]]:
         """Resume one example up to its next request; yield its outcome if there is none."""

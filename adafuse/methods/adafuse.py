@@ -7,6 +7,7 @@ from pydantic import Field
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program, evaluated, gather
 from adafuse.methods.example import Example
+from adafuse.methods.fusion import FUSIONS
 from adafuse.methods.method import Method
 from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
@@ -40,7 +41,7 @@ class AdaFuse(Method[AdaFuseOptions]):
         def propose(sequence: Sequence) -> Program[Proposal]:
             return self._propose(sequence, rules)
 
-        return fuse_rounds(example, propose, self.options.fusion)
+        return fuse_rounds(example, propose, FUSIONS[self.options.fusion])
 
     def _propose(self, sequence: Sequence, rules: WordRules) -> Program[Proposal]:
         span = Span(sequence.root)

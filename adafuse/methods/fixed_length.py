@@ -3,6 +3,7 @@
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program
 from adafuse.methods.example import Example
+from adafuse.methods.fusion import FUSIONS
 from adafuse.methods.method import Method
 from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
@@ -34,4 +35,4 @@ class FixedLength(Method[FixedLengthOptions]):
                     break
             return Proposal([span])
 
-        return fuse_rounds(example, propose, self.options.fusion)
+        return fuse_rounds(example, propose, FUSIONS[self.options.fusion])

@@ -1,12 +1,16 @@
 """What a decoding method is."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from adafuse.engine.program import Program
 from adafuse.errors import UserError
 from adafuse.methods.example import Example
 from adafuse.methods.options import MethodOptions
+
+if TYPE_CHECKING:
+    from adafuse.models.language_model import LanguageModel
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 
@@ -15,12 +19,14 @@ class Method(ABC, Generic[OptionsT]):
     """A method with its options; `decode` is a coroutine over one example.
 
     `name` is what users write, `Options` the type of its options. `models` is the count of models
-    it needs (fewest, most; None: any number).
+    it needs (fewest, most; None: any number). One that `reads_answers` starts from what each model
+    wrote on its own, and has the models write that where nobody gives it.
     """
 
     name: ClassVar[str]
     Options: ClassVar[type[MethodOptions]]
     models: ClassVar[tuple[int, int | None]] = (1, None)
+    reads_answers: ClassVar[bool] = False
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
@@ -33,6 +39,13 @@ class Method(ABC, Generic[OptionsT]):
     @abstractmethod
     def decode(self, example: Example) -> Program[None]:
         """Decode `example` until it has a stop reason."""
+
+    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+        """Check the loaded models and make what all examples share, before the first of them.
+
+        Raises:
+            UserError: the method cannot run on these models.
+        """
 
     def check_models(self, count: int) -> None:
         """Refuse a number of models that the method cannot run.

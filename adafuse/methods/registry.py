@@ -1,6 +1,11 @@
-"""All decoding methods by name. A new method is one file and one line here."""
+"""All decoding methods by name. A new method is one file and one line here.
+
+A package of somebody else adds its methods as entry points of the group `adafuse.methods`, a
+script with `register`.
+"""
 
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 from typing import Any
 
 from adafuse.errors import UserError, known
@@ -11,9 +16,29 @@ from adafuse.methods.method import Method
 from adafuse.methods.options import parse
 from adafuse.methods.single import Single
 
-METHODS: dict[str, type[Method[Any]]] = {
-    method.name: method for method in (Single, AdaFuse, FixedLength, BeamScaling)
-}
+METHODS: dict[str, type[Method[Any]]] = {}
+
+
+def register(method: type[Method[Any]]) -> type[Method[Any]]:
+    """Add a method under its name; usable as a decorator.
+
+    Raises:
+        UserError: another method has that name.
+    """
+    if METHODS.setdefault(method.name, method) is not method:
+        raise UserError(f"there are two methods {method.name!r}; rename one of them")
+    return method
+
+
+for _method in (
+    Single,
+    AdaFuse,
+    FixedLength,
+    BeamScaling,
+):
+    register(_method)
+for _entry in entry_points(group="adafuse.methods"):
+    register(_entry.load())
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> Method[Any]:

@@ -7,6 +7,7 @@ from adafuse.engine.node import ContextFullError
 from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.engine.program import Program, gather
 from adafuse.methods.example import Example
+from adafuse.methods.fusion import FusionFunction
 from adafuse.methods.pool import grow_foreign, pool
 from adafuse.methods.word import Span
 
@@ -22,7 +23,7 @@ class Proposal:
 Propose = Callable[[TokenSequence], Program[Proposal]]
 
 
-def fuse_rounds(example: Example, propose: Propose, fusion: str) -> Program[None]:
+def fuse_rounds(example: Example, propose: Propose, fuse: FusionFunction) -> Program[None]:
     """Propose, score and commit until the example stops.
 
     A pool of one entry was written by every model, so its scores are known without a forward.
@@ -32,6 +33,6 @@ def fuse_rounds(example: Example, propose: Propose, fusion: str) -> Program[None
             proposals = yield from gather(propose(sequence) for sequence in example.sequences)
             entries = pool(proposal.spans for proposal in proposals)
             yield from grow_foreign(entries, example.sequences)
-            example.commit(entries, fusion, tuple(proposal.margins for proposal in proposals))
+            example.commit(entries, fuse, tuple(proposal.margins for proposal in proposals))
     except ContextFullError:
         example.reason = "length"

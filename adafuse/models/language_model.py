@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -9,6 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adafuse.models.prompts import prompt_ids
 from adafuse.text.added import Anchor, anchor
 from adafuse.text.foreign import SpanEncoder
+from adafuse.text.surfaces import Surfaces
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +40,11 @@ class LanguageModel:
     def __post_init__(self) -> None:
         object.__setattr__(self, "encode_span", SpanEncoder(self.tokenizer, self.name))
         object.__setattr__(self, "vocabulary", len(self.tokenizer))
+
+    @cached_property
+    def surfaces(self) -> Surfaces:
+        """The bytes of each token; refused where a tokenizer has none (token-level methods)."""
+        return Surfaces.read(self.tokenizer, self.name)
 
     @property
     def device(self) -> "torch.device":

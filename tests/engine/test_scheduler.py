@@ -16,7 +16,7 @@ class RecordingEngine:
 def program(engine, name, turns, fails=False):
     """A program of `turns` requests."""
     for turn in range(turns):
-        yield [SimpleNamespace(name=f"{name}{turn}", sequence=SimpleNamespace(engine=engine))]
+        yield [SimpleNamespace(name=f"{name}{turn}", engine=engine)]
     if fails:
         raise RuntimeError(f"{name} broke")
     return name

@@ -1,0 +1,80 @@
+"""The loop of methods that fuse next-token distributions: one token, or byte, per round."""
+
+import codecs
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from adafuse.engine.node import ContextFullError
+from adafuse.engine.program import Program
+from adafuse.methods.example import Example
+from adafuse.methods.strand import Strand
+from adafuse.records import Candidate, Round
+
+TRACED = 5
+"""A trace keeps this many of the best entries of each round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the vocabularies' union: some bytes, or END (`ends`, no bytes).
+
+    `nll[k]` is -log p_k(entry) under model k as the method normalises it, `fused` the negative
+    logarithm of what the method maximises; `proposers` are the models among whose likeliest tokens
+    it is.
+    """
+
+    surface: bytes
+    ends: bool
+    proposers: tuple[int, ...]
+    nll: tuple[float, ...]
+    fused: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The entries of a round, the chosen one first, and each model's margin where it was read."""
+
+    entries: Sequence[Entry]
+    margins: tuple[tuple[float, ...], ...]
+
+
+Choose = Callable[[Sequence[Strand]], Program[Choice]]
+
+
+def fuse_tokens(example: Example, choose: Choose) -> Program[None]:
+    """Choose an entry and write its bytes in every model until the example stops.
+
+    A character whose bytes come one by one is added to the text when it is whole.
+    """
+    strands = [Strand(sequence) for sequence in example.sequences]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    try:
+        while example.reason is None:
+            choice = yield from choose(strands)
+            chosen = choice.entries[0]
+            if not chosen.ends:
+                for strand in strands:
+                    strand.extend(chosen.surface)
+            text = decoder.decode(chosen.surface, final=chosen.ends)
+            example.rounds.append(_round(choice, _begun_words(example.text, text)))
+            longest = max(strand.generated for strand in strands)
+            example.append(text, chosen.ends, longest)
+    except ContextFullError:
+        example.reason = "length"
+    for strand in strands:
+        strand.finish()
+
+
+def _round(choice: Choice, words: int) -> Round:
+    candidates = [
+        Candidate(e.surface.decode(errors="replace"), e.ends, e.proposers, e.nll, e.fused)
+        for e in choice.entries[:TRACED]
+    ]
+    return Round(tuple(candidates), 0, words, choice.margins)
+
+
+def _begun_words(before: str, text: str) -> int:
+    """Count the words that begin in `text` when it follows `before`."""
+    inside = bool(before) and not before[-1].isspace()
+    continued = inside and bool(text) and not text[0].isspace()
+    return len(text.split()) - continued
