@@ -86,7 +86,12 @@ class PaperConfig(Section):
 
 
 class BenchmarkConfig(Section):
-    """A task: its rows, the text around each question, when an answer ends, how it is scored."""
+    """A task: its rows, the text around each question, when an answer ends, how it is scored.
+
+    `development` names the benchmark whose scores choose between models for this one. A `timed`
+    benchmark is decoded with nothing else running on the machine; `batch_size` goes before that of
+    `decode`.
+    """
 
     source: SourceConfig
     prompt: Text
@@ -101,6 +106,9 @@ class BenchmarkConfig(Section):
     ids: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
     ids_file: Text | None = None
     shards: Count = 1
+    development: Text | None = None
+    batch_size: Count | None = None
+    timed: Flag = False
     paper: PaperConfig = PaperConfig()
 
 
@@ -112,6 +120,29 @@ class RunConfig(Section):
     weights: tuple[Weight, ...] | None = None
     options: dict[str, Any] = {}
     max_rounds: Count | None = None
+
+
+class MainConfig(Section):
+    """What the main table and the comparisons show; all runs on all benchmarks by default."""
+
+    runs: tuple[Text, ...] | None = None
+    benchmarks: tuple[Text, ...] | None = None
+
+
+class ExperimentConfig(Section):
+    """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them.
+
+    `kind` is what is measured: scores of the runs; a sweep of scores over an option's values
+    (`options`: the runs' names for it); seconds per example; words per round; or scores with paired
+    tests between all the runs. `published` maps runs to rows of Table 1 in the paper's numbers.
+    """
+
+    title: Text
+    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired"]
+    benchmarks: Annotated[tuple[Text, ...], Field(min_length=1)]
+    runs: Annotated[tuple[Text, ...], Field(min_length=1)]
+    options: tuple[Text, ...] = ()
+    published: dict[str, Text] = {}
 
 
 class DecodeConfig(Section):
@@ -135,9 +166,24 @@ class Config(Section):
     models: Annotated[dict[Name, ModelConfig], Field(min_length=1)]
     benchmarks: Annotated[dict[Name, BenchmarkConfig], Field(min_length=1)]
     runs: Annotated[dict[Name, RunConfig], Field(min_length=1)]
+    main: MainConfig = MainConfig()
+    experiments: dict[Name, ExperimentConfig] = {}
+    targets: Annotated[tuple[Literal["tables", "experiments"], ...], Field(min_length=1)] = (
+        "tables",
+    )
     protocols: Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)] = (
         "strict",
     )
     spm_sha256: Text | None = None
     published_numbers: Text | None = None
     decode: DecodeConfig = DecodeConfig()
+
+    @property
+    def main_runs(self) -> list[str]:
+        """Runs of the main table."""
+        return list(self.runs if self.main.runs is None else self.main.runs)
+
+    @property
+    def main_benchmarks(self) -> list[str]:
+        """Benchmarks of the main table."""
+        return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
