@@ -1,0 +1,84 @@
+"""A method of somebody else's package: the one that docs/methods.md shows."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.methods import METHODS
+from adafuse.methods.registry import register
+from tests.conftest import toy_path
+
+ROOT = Path(__file__).parents[2]
+CODE = re.search(
+    r"```python\n(.*?)```", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.DOTALL
+)[1]
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A folder on the path that holds the package as pip would install it."""
+    (tmp_path / "elsewhere.py").write_text(CODE)
+    info = tmp_path / "elsewhere-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[adafuse.methods]\nminimax = elsewhere:Minimax\n")
+    return tmp_path
+
+
+@pytest.fixture
+def minimax(package):
+    """The class, in the registry of this process."""
+    spec = importlib.util.spec_from_file_location("elsewhere", package / "elsewhere.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    register(module.Minimax)
+    yield module.Minimax
+    del METHODS["minimax"]
+
+
+def test_an_installed_package_adds_a_method_to_the_command_line(package):
+    (package / "in.jsonl").write_text('{"id": "X", "prompt": "Question: who\\nAnswer:"}\n')
+    models = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
+    files = ["--prompts", "in.jsonl", "--out", "out.parquet", "--max-new-tokens", "6"]
+    chosen = ["--method", "minimax", "--option", "max_word_tokens=4"]
+    code = "from adafuse.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "generate", *models, *files, *chosen],
+        cwd=package,
+        env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    from adafuse.traces.table import read_metadata, read_rows
+
+    assert read_metadata(package / "out.parquet")["settings"]["method"] == "minimax"
+    assert json.dumps(read_rows(package / "out.parquet")[0]["rounds"])
+
+
+def test_a_registered_method_decodes_and_both_engines_agree(minimax, pair):
+    prompts = ["Question: who founded Orrin?\nAnswer:", "Question: 3 plus 4\n"]
+    settings = {"method": "minimax", "max_new_tokens": 8}
+    tree = pair.generate(prompts, **settings)
+    plain = pair.generate(prompts, engine="reference", batch_size=1, **settings)
+    assert [r.text for r in tree] == [r.text for r in plain]
+    for result in tree:
+        for taken in result.rounds:
+            fused = [max(candidate.nll) for candidate in taken.candidates]
+            assert fused[taken.selected] == min(fused)
+
+
+def test_two_methods_of_one_name_are_refused(minimax):
+    class Other(minimax):
+        pass
+
+    with pytest.raises(UserError, match="there are two methods 'minimax'; rename one"):
+        register(Other)
+    assert register(minimax) is minimax
