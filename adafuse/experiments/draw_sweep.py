@@ -1,0 +1,107 @@
+"""Scores over an option as lines: a panel per benchmark and protocol, a line per series."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from adafuse.experiments.points import SweepPoint
+from adafuse.experiments.style import (
+    COLOURS,
+    FAINT,
+    MARKERS,
+    broken,
+    counted,
+    new_figure,
+    panels,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_CAPTION = "Bands and bars: 95 % intervals (Wilson; bootstrap for BLEU)."
+_COLUMNS, _HEIGHT = 3, 2.1
+_FEW = 12
+"""Integer values up to this many get a tick each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """How a series is drawn."""
+
+    colour: str
+    marker: str
+
+
+def draw_sweep(title: str, points: Sequence[SweepPoint]) -> "Figure":
+    """Draw every series with its intervals; a legend names them if there are several."""
+    cells = list(dict.fromkeys((point.protocol, point.benchmark) for point in points))
+    series = list(dict.fromkeys(point.series for point in points))
+    lines = {
+        name: _Line(COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
+        for number, name in enumerate(series)
+    }
+    columns = min(_COLUMNS, len({benchmark for _, benchmark in cells}))
+    figure = new_figure(-(-len(cells) // columns) * _HEIGHT + 0.3, title, _CAPTION)
+    for axes, cell in zip(panels(figure, len(cells), columns), cells, strict=True):
+        chosen = [point for point in points if (point.protocol, point.benchmark) == cell]
+        _draw_panel(axes, chosen, lines)
+    if len(series) > 1:
+        _draw_legend(figure, lines)
+    return figure
+
+
+def _draw_panel(axes: "Axes", points: Sequence[SweepPoint], lines: Mapping[str, _Line]) -> None:
+    first = points[0]
+    for name, line in lines.items():
+        mine = sorted((each for each in points if each.series == name), key=lambda each: each.x)
+        _draw_series(axes, mine, line)
+    axes.set_title(
+        f"{broken(first.benchmark, 34)}\n{first.protocol} scoring, {counted(first.n)}", loc="left"
+    )
+    axes.set_xlabel(_axis(points))
+    axes.set_ylabel("score in percent")
+    axes.grid(color=FAINT, linewidth=0.6)
+    _set_ticks(axes, [point.x for point in points])
+
+
+def _draw_series(axes: "Axes", points: Sequence[SweepPoint], line: _Line) -> None:
+    x, y = [point.x for point in points], [point.value for point in points]
+    low, high = [point.low for point in points], [point.high for point in points]
+    if len(points) > 1:
+        axes.fill_between(x, low, high, color=line.colour, alpha=0.15, linewidth=0)
+    else:
+        axes.vlines(x, low, high, color=line.colour, linewidth=1.1)
+    axes.plot(x, y, color=line.colour, marker=line.marker, markersize=4, linewidth=1.3)
+
+
+def _axis(points: Sequence[SweepPoint]) -> str:
+    """Name the option; where methods have different ones, say whose is which."""
+    owners = dict.fromkeys((point.option, point.method) for point in points)
+    options = list(dict.fromkeys(option for option, _ in owners))
+    if len(options) == 1:
+        return options[0]
+    return "\n".join(f"{option} ({method})" for option, method in owners)
+
+
+def _set_ticks(axes: "Axes", values: Sequence[float]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    distinct = sorted(set(values))
+    if not all(isinstance(value, int) for value in distinct):
+        return
+    if len(distinct) <= _FEW:
+        axes.set_xticks(distinct)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def _draw_legend(figure: "Figure", lines: Mapping[str, _Line]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=line.colour, marker=line.marker, markersize=4, label=name)
+        for name, line in lines.items()
+    ]
+    longest = max(map(len, lines))
+    figure.legend(handles=handles, loc="outside upper left", ncols=max(1, 96 // (longest + 8)))
