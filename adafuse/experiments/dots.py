@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from adafuse.experiments.style import (
     FAINT,
     GREY,
     WIDTH,
+    balanced,
     broken,
+    few_ticks,
     label_right,
     new_figure,
     panels,
@@ -16,10 +19,11 @@ from adafuse.experiments.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_NARROWEST, _WIDEST_LABEL = 1.3, 30
+_NARROWEST, _WIDEST_LABEL = 1.3, 24
 _LAYER = 0.24
 
 
@@ -56,7 +60,11 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Dots:
-    """Everything that a dot plot shows; `zero` asks for a line at 0."""
+    """Everything that a dot plot shows.
+
+    `zero` asks for a line at 0. No axis covers less than `span`, so that differences that mean
+    nothing do not look large.
+    """
 
     title: str
     caption: str
@@ -65,6 +73,7 @@ class Dots:
     layers: tuple[Layer, ...]
     panels: tuple[Panel, ...]
     zero: bool = False
+    span: float = 0.0
 
 
 def spread(count: int) -> list[float]:
@@ -76,33 +85,41 @@ def draw_dots(dots: Dots) -> "Figure":
     """Draw the panels side by side, as many as fit; only the first of a row has labels."""
     labels = [broken(row, _WIDEST_LABEL) for row in dots.rows]
     columns = fitting(len(dots.panels), text_width(labels))
-    deep = max(label.count("\n") + 1 for label in labels)
-    heights = len({layer.place for layer in dots.layers})
-    row_height = max(0.15 * deep, 0.1 + 0.085 * heights)
-    lines = -(-len(dots.panels) // columns)
-    figure = new_figure(lines * (0.85 + row_height * len(labels)) + 0.3, dots.title, dots.caption)
-    for number, axes in enumerate(panels(figure, len(dots.panels), columns)):
+    body = -(-len(dots.panels) // columns) * (0.9 + _row_height(dots.layers, labels) * len(labels))
+    figure = new_figure(body, dots.title, dots.caption, _legend(dots.layers))
+    for number, axes in enumerate(panels(figure, range(len(dots.panels)), columns)):
         _draw_panel(axes, dots, dots.panels[number], columns)
         axes.set_yticks(range(len(labels)), labels if number % columns == 0 else [""] * len(labels))
-    draw_legend(figure, dots.layers)
     return figure
 
 
 def fitting(count: int, label_width: float) -> int:
     """Return how many of `count` panels stand side by side, beside labels of some inches."""
-    return max(1, min(count, int((WIDTH - label_width - 0.2) / _NARROWEST)))
+    return balanced(count, max(1, int((WIDTH - label_width - 0.2) / _NARROWEST)))
 
 
-def draw_legend(figure: "Figure", layers: Sequence[Layer]) -> None:
-    """Explain the layers above the panels, if there is more than one."""
+def _row_height(layers: Sequence[Layer], labels: Sequence[str]) -> float:
+    """Return inches in which neither the layers nor the lines of neighbouring labels collide."""
+    lines = [label.count("\n") + 1 for label in labels]
+    crowded = max((one + next_one for one, next_one in pairwise(lines)), default=lines[0])
+    return max(0.1 + 0.085 * len({layer.place for layer in layers}), 0.08 * crowded)
+
+
+def _legend(layers: Sequence[Layer]) -> "list[Artist]":
     from matplotlib.lines import Line2D
 
-    if len(layers) > 1:
-        handles = [
-            Line2D([], [], color=each.colour, marker=each.marker, linestyle="", label=each.label)
-            for each in layers
-        ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    return [
+        Line2D(
+            [],
+            [],
+            color=layer.colour,
+            marker=layer.marker,
+            markersize=4,
+            linestyle="",
+            label=layer.label,
+        )
+        for layer in layers
+    ]
 
 
 def _draw_panel(axes: "Axes", dots: Dots, panel: Panel, columns: int) -> None:
@@ -113,9 +130,12 @@ def _draw_panel(axes: "Axes", dots: Dots, panel: Panel, columns: int) -> None:
     axes.set_xlabel(dots.unit)
     axes.grid(color=FAINT, linewidth=0.6)
     axes.tick_params(axis="y", length=0)
-    axes.locator_params(axis="x", nbins=4 if columns > 2 else 7)
+    few_ticks(axes.xaxis, 5 if columns > 2 else 8)
     if dots.zero:
         axes.axvline(0, color=GREY, linewidth=1, zorder=1)
+    low, high = axes.get_xlim()
+    if (lacking := dots.span - (high - low)) > 0:
+        axes.set_xlim(low - lacking / 2, high + lacking / 2)
     if panel.right:
         label_right(axes, panel.right)
 

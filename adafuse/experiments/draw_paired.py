@@ -39,7 +39,7 @@ def draw_paired(title: str, points: Sequence[DifferencePoint]) -> "Figure":
 
 
 def _pair(point: DifferencePoint) -> str:
-    return f"{point.label} \N{MINUS SIGN} {point.against_label}"
+    return f"{point.label}\n\N{MINUS SIGN} {point.against_label}"
 
 
 def _panel(

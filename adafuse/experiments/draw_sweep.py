@@ -9,13 +9,16 @@ from adafuse.experiments.style import (
     COLOURS,
     FAINT,
     MARKERS,
+    balanced,
     broken,
     counted,
+    few_ticks,
     new_figure,
     panels,
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -35,19 +38,25 @@ class _Line:
 
 def draw_sweep(title: str, points: Sequence[SweepPoint]) -> "Figure":
     """Draw every series with its intervals; a legend names them if there are several."""
-    cells = list(dict.fromkeys((point.protocol, point.benchmark) for point in points))
+    protocols = list(dict.fromkeys(point.protocol for point in points))
+    benchmarks = list(dict.fromkeys(point.benchmark for point in points))
     series = list(dict.fromkeys(point.series for point in points))
     lines = {
         name: _Line(COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
         for number, name in enumerate(series)
     }
-    columns = min(_COLUMNS, len({benchmark for _, benchmark in cells}))
-    figure = new_figure(-(-len(cells) // columns) * _HEIGHT + 0.3, title, _CAPTION)
-    for axes, cell in zip(panels(figure, len(cells), columns), cells, strict=True):
+    columns = balanced(len(benchmarks), _COLUMNS)
+    deep = -(-len(benchmarks) // columns)
+    figure = new_figure(len(protocols) * deep * _HEIGHT, title, _CAPTION, _legend(lines))
+    # Each protocol begins a row of its own.
+    places = {
+        (protocol, benchmark): block * deep * columns + number
+        for block, protocol in enumerate(protocols)
+        for number, benchmark in enumerate(benchmarks)
+    }
+    for axes, cell in zip(panels(figure, list(places.values()), columns), places, strict=True):
         chosen = [point for point in points if (point.protocol, point.benchmark) == cell]
         _draw_panel(axes, chosen, lines)
-    if len(series) > 1:
-        _draw_legend(figure, lines)
     return figure
 
 
@@ -62,6 +71,7 @@ def _draw_panel(axes: "Axes", points: Sequence[SweepPoint], lines: Mapping[str, 
     axes.set_xlabel(_axis(points))
     axes.set_ylabel("score in percent")
     axes.grid(color=FAINT, linewidth=0.6)
+    few_ticks(axes.yaxis, 6)
     _set_ticks(axes, [point.x for point in points])
 
 
@@ -85,23 +95,24 @@ def _axis(points: Sequence[SweepPoint]) -> str:
 
 
 def _set_ticks(axes: "Axes", values: Sequence[float]) -> None:
+    """Whole numbers get a tick each while they are few; none gets one in between."""
     from matplotlib.ticker import MaxNLocator
 
     distinct = sorted(set(values))
     if not all(isinstance(value, int) for value in distinct):
-        return
-    if len(distinct) <= _FEW:
+        few_ticks(axes.xaxis, 6)
+    elif len(distinct) <= _FEW:
         axes.set_xticks(distinct)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def _draw_legend(figure: "Figure", lines: Mapping[str, _Line]) -> None:
+def _legend(lines: Mapping[str, _Line]) -> "list[Artist]":
+    """A single series needs none."""
     from matplotlib.lines import Line2D
 
-    handles = [
+    handles: list[Artist] = [
         Line2D([], [], color=line.colour, marker=line.marker, markersize=4, label=name)
         for name, line in lines.items()
     ]
-    longest = max(map(len, lines))
-    figure.legend(handles=handles, loc="outside upper left", ncols=max(1, 96 // (longest + 8)))
+    return handles if len(handles) > 1 else []

@@ -2,13 +2,16 @@
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 WIDTH = 7.2
@@ -28,6 +31,12 @@ PROTOCOL_COLOURS = {"strict": BLUE, "published": VERMILLION}
 
 _CHARACTER = 0.068
 """Inches that a character of `FONT` points takes on average, a little generous."""
+
+_MARGIN = 0.08
+_TITLE_LINE, _LEGEND_LINE, _CAPTION_LINE = 0.18, 0.2, 0.135
+"""Inches."""
+_TITLE, _CAPTION = 82, 116
+"""Characters in a line."""
 
 _SETTINGS: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that layouts are the same everywhere
@@ -66,24 +75,48 @@ def text_width(texts: Sequence[str]) -> float:
     return _CHARACTER * max((len(line) for text in texts for line in text.split("\n")), default=0)
 
 
-def new_figure(height: float, title: str, caption: str) -> "Figure":
-    """Return an empty figure of `WIDTH` by `height` inches with a title and a caption below."""
+def new_figure(body: float, title: str, caption: str, legend: "Sequence[Artist]" = ()) -> "Figure":
+    """Return a figure of `WIDTH` with room for `body` inches of panels.
+
+    Args:
+        body: height of the panels.
+        title: stands at the top.
+        caption: stands below the panels.
+        legend: labelled artists, explained between title and panels.
+    """
     from matplotlib.figure import Figure
 
-    lines = textwrap.wrap(caption, math.floor((WIDTH - 0.2) / 0.0585))
-    figure = Figure(figsize=(WIDTH, height + 0.14 * len(lines) + 0.25), layout="constrained")
-    figure.suptitle("\n".join(textwrap.wrap(title, 88)), x=0.01, ha="left", weight="bold")
-    figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=FONT, color=GREY)
+    title, caption = textwrap.fill(title, _TITLE), textwrap.fill(caption, _CAPTION)
+    columns = _legend_columns([str(artist.get_label()) for artist in legend])
+    head = _MARGIN + _TITLE_LINE * (title.count("\n") + 1)
+    top = head + _LEGEND_LINE * math.ceil(len(legend) / columns) + _MARGIN
+    bottom = 2 * _MARGIN + _CAPTION_LINE * (caption.count("\n") + 1)
+    height = top + body + bottom
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    area = (0, bottom / height, 1, body / height)
+    figure.get_layout_engine().set(rect=area)  # type: ignore[union-attr, call-arg]
+    left = _MARGIN / WIDTH
+    figure.suptitle(title, x=left, y=1 - _MARGIN / height, ha="left", va="top", weight="bold")
+    figure.text(left, _MARGIN / height, caption, va="bottom", color=GREY)
+    if legend:
+        place = (0, 1 - head / height)
+        figure.legend(handles=list(legend), ncols=columns, loc="upper left", bbox_to_anchor=place)
     return figure
 
 
-def panels(figure: "Figure", count: int, columns: int) -> list["Axes"]:
-    """Return `count` axes in rows of `columns`; places that are left over stay empty."""
-    rows = math.ceil(count / columns)
-    grid = figure.add_gridspec(rows, columns)
-    return [
-        figure.add_subplot(grid[number // columns, number % columns]) for number in range(count)
-    ]
+def _legend_columns(labels: Sequence[str]) -> int:
+    return max(1, int(WIDTH / (text_width(labels) + 0.55)))
+
+
+def balanced(count: int, most: int) -> int:
+    """Return in how many columns, at most `most`, `count` panels fill their rows evenly."""
+    return math.ceil(count / math.ceil(count / most))
+
+
+def panels(figure: "Figure", places: Sequence[int], columns: int) -> "list[Axes]":
+    """Return axes at places that are counted row by row, `columns` to a row."""
+    grid = figure.add_gridspec(max(places) // columns + 1, columns)
+    return [figure.add_subplot(grid[place // columns, place % columns]) for place in places]
 
 
 def label_right(axes: "Axes", labels: Sequence[str]) -> None:
@@ -95,16 +128,24 @@ def label_right(axes: "Axes", labels: Sequence[str]) -> None:
 
 
 def broken(name: str, width: int) -> str:
-    """Break a name that is longer than `width` characters behind `_`, `-`, `+` or a blank."""
-    spaced = name
-    for mark in "_-+":
-        spaced = spaced.replace(mark, f"{mark}\u200b")
+    """Break the lines of a label that are longer than `width` behind `_`, `-`, `+` or a blank."""
+    return "\n".join(_broken_line(line, width) for line in name.split("\n"))
+
+
+def _broken_line(line: str, width: int) -> str:
     lines = [""]
-    for part in spaced.replace(" ", " \u200b").split("\u200b"):
+    for part in re.findall(r"[^_+ -]*[_+ -]|[^_+ -]+", line):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(each.rstrip() for each in lines)
+
+
+def few_ticks(axis: "Axis", count: int) -> None:
+    """Put at most `count` intervals of round numbers on an axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(count, steps=[1, 2, 5, 10]))
 
 
 def counted(n: int) -> str:
