@@ -60,4 +60,4 @@ def _panel(
         )
         for point in chosen
     )
-    return Panel(panel_title(benchmark, {point.protocol: point.n for point in chosen}), marks)
+    return Panel(panel_title(chosen), marks)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from adafuse.experiments.dots import Dots, Layer, Mark, Panel, draw_dots, spread
-from adafuse.experiments.points import MACRO_AVERAGE, ScorePoint
+from adafuse.experiments.points import MACRO_AVERAGE, DifferencePoint, ScorePoint
 from adafuse.experiments.style import BLACK, PROTOCOL_COLOURS, broken, counted
 
 if TYPE_CHECKING:
@@ -57,14 +57,17 @@ def protocol_layers(protocols: Sequence[str]) -> dict[str, Layer]:
     }
 
 
-def panel_title(benchmark: str, sizes: Mapping[str, int | None]) -> str:
-    """Return a benchmark's name and its number of rows, by protocol where they differ."""
-    name = broken(benchmark, 20)
-    if len(set(sizes.values())) > 1:
-        each = [f"{counted(n)} ({protocol})" for protocol, n in sizes.items() if n is not None]
-        return "\n".join([name, *each])
-    n = next(iter(sizes.values()))
-    return name if n is None else f"{name}\n{counted(n)}"
+def panel_title(points: Sequence[ScorePoint | DifferencePoint]) -> str:
+    """Return benchmark, metric and number of rows of a panel's points, which share all but n."""
+    name = broken(points[0].benchmark, 20)
+    sizes = {point.protocol: point.n for point in points if point.n is not None}
+    if not sizes:
+        return name
+    metric = points[0].metric.replace("_", " ")
+    if len(set(sizes.values())) == 1:
+        return f"{name}\n{metric}, {counted(next(iter(sizes.values())))}"
+    each = [f"{counted(n)} ({protocol})" for protocol, n in sizes.items()]
+    return "\n".join([f"{name}, {metric}", *each])
 
 
 def remarks(points: Sequence[ScorePoint]) -> str:
@@ -79,9 +82,8 @@ def _panel(
     benchmark: str, points: Sequence[ScorePoint], rows: Sequence[str], layers: Mapping[str, Layer]
 ) -> Panel:
     chosen = [point for point in points if point.benchmark == benchmark]
-    sizes = {point.protocol: point.n for point in chosen}
     marks = [mark for point in chosen for mark in _marks(point, rows.index(point.label), layers)]
-    return Panel(panel_title(benchmark, sizes), tuple(marks))
+    return Panel(panel_title(chosen), tuple(marks))
 
 
 def _marks(point: ScorePoint, row: int, layers: Mapping[str, Layer]) -> list[Mark]:

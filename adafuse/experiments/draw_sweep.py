@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CAPTION = "Bands and bars: 95 % intervals (Wilson; bootstrap for BLEU)."
-_COLUMNS, _HEIGHT = 3, 2.1
+_COLUMNS, _HEIGHT, _WIDEST_LABEL = 3, 2.1, 90
 _FEW = 12
 """Integer values up to this many get a tick each."""
 
@@ -65,9 +65,8 @@ def _draw_panel(axes: "Axes", points: Sequence[SweepPoint], lines: Mapping[str, 
     for name, line in lines.items():
         mine = sorted((each for each in points if each.series == name), key=lambda each: each.x)
         _draw_series(axes, mine, line)
-    axes.set_title(
-        f"{broken(first.benchmark, 34)}\n{first.protocol} scoring, {counted(first.n)}", loc="left"
-    )
+    name = broken(f"{first.benchmark}, {first.metric.replace('_', ' ')}", 34)
+    axes.set_title(f"{name}\n{first.protocol} scoring, {counted(first.n)}", loc="left")
     axes.set_xlabel(_axis(points))
     axes.set_ylabel("score in percent")
     axes.grid(color=FAINT, linewidth=0.6)
@@ -112,7 +111,14 @@ def _legend(lines: Mapping[str, _Line]) -> "list[Artist]":
     from matplotlib.lines import Line2D
 
     handles: list[Artist] = [
-        Line2D([], [], color=line.colour, marker=line.marker, markersize=4, label=name)
+        Line2D(
+            [],
+            [],
+            color=line.colour,
+            marker=line.marker,
+            markersize=4,
+            label=broken(name, _WIDEST_LABEL),
+        )
         for name, line in lines.items()
     ]
     return handles if len(handles) > 1 else []

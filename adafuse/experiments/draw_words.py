@@ -92,4 +92,4 @@ def _ink(shade: str) -> str:
     from matplotlib.colors import to_rgb
 
     red, green, blue = to_rgb(shade)
-    return BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.55 else "#FFFFFF"
+    return BLACK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#FFFFFF"

@@ -87,9 +87,11 @@ def new_figure(body: float, title: str, caption: str, legend: "Sequence[Artist]"
     from matplotlib.figure import Figure
 
     title, caption = textwrap.fill(title, _TITLE), textwrap.fill(caption, _CAPTION)
-    columns = _legend_columns([str(artist.get_label()) for artist in legend])
+    labels = [str(artist.get_label()) for artist in legend]
+    columns = max(1, int(WIDTH / (text_width(labels) + 0.55)))
+    lines = max((label.count("\n") + 1 for label in labels), default=0)
     head = _MARGIN + _TITLE_LINE * (title.count("\n") + 1)
-    top = head + _LEGEND_LINE * math.ceil(len(legend) / columns) + _MARGIN
+    top = head + _LEGEND_LINE * lines * math.ceil(len(legend) / columns) + _MARGIN
     bottom = 2 * _MARGIN + _CAPTION_LINE * (caption.count("\n") + 1)
     height = top + body + bottom
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -102,10 +104,6 @@ def new_figure(body: float, title: str, caption: str, legend: "Sequence[Artist]"
         place = (0, 1 - head / height)
         figure.legend(handles=list(legend), ncols=columns, loc="upper left", bbox_to_anchor=place)
     return figure
-
-
-def _legend_columns(labels: Sequence[str]) -> int:
-    return max(1, int(WIDTH / (text_width(labels) + 0.55)))
 
 
 def balanced(count: int, most: int) -> int:
