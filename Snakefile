@@ -20,17 +20,17 @@ validate(config, "workflow/schemas/config.schema.json")
 include: "workflow/rules/benchmarks.smk"
 include: "workflow/rules/datasets.smk"
 include: "workflow/rules/decode.smk"
+include: "workflow/rules/choose.smk"
 include: "workflow/rules/score.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/comparison.smk"
+include: "workflow/rules/experiments.smk"
+include: "workflow/rules/targets.smk"
 
 
 rule all:
     default_target: True
     localrule: True
     input:
-        table,
-        audits,
-        rules.datasets.output,
-        rules.compare_runs.output,
-        rules.words_per_round.output,
+        tables,
+        experiments if "experiments" in plan.config.targets else [],

@@ -18,7 +18,7 @@ from adafuse.methods.options import parse
 from adafuse.methods.weights import check_weights
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models, sources
-from adafuse.records import Result
+from adafuse.records import Answer, Result
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Ensemble:
         stop: Sequence[str] = (),
         batch_size: int = 8,
         engine: str = "tree",
+        answers: Sequence[Sequence[Answer]] | None = None,
         **method_options: Any,
     ) -> Iterator[tuple[int, Result]]:
         """Continue prompts, yielding (index, result) as they end.
@@ -85,6 +86,8 @@ class Ensemble:
             stop: strings that end a text; it is cut before them.
             batch_size: how many examples are decoded at a time.
             engine: "tree", or "reference" to check it.
+            answers: what each model wrote on its own, per prompt, for a method that starts from
+                that; it is decoded where it is not given.
 
         Raises:
             UserError: an unknown or impossible setting. What goes wrong in one example ends that
@@ -100,7 +103,7 @@ class Ensemble:
             "engine": engine,
         }
         run = Run(self, resolve(method, method_options), parse(Settings, given, "generate"))
-        return run.stream(prompts)
+        return run.stream(prompts, answers)
 
 
 @dataclass(frozen=True)
@@ -111,19 +114,26 @@ class Run:
     method: Method[Any]
     settings: Settings
 
-    def stream(self, prompts: Sequence[str]) -> Iterator[tuple[int, Result]]:
+    def stream(
+        self, prompts: Sequence[str], answers: Sequence[Sequence[Answer]] | None = None
+    ) -> Iterator[tuple[int, Result]]:
         """Decode all prompts; what cannot run is refused before the first one."""
         self.method.check_models(len(self.ensemble.models))
         self.method.prepare(self.ensemble.models)
-        return self._outcomes(prompts, self._engines())
+        return self._outcomes(prompts, answers, self._engines())
 
     def _outcomes(
-        self, prompts: Sequence[str], engines: list[Engine]
+        self,
+        prompts: Sequence[str],
+        answers: Sequence[Sequence[Answer]] | None,
+        engines: list[Engine],
     ) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}
 
         def program(index: int) -> Program[None]:
-            alive[index] = Example(self.ensemble.weights, self.settings, prompts[index])
+            given = None if answers is None else tuple(answers[index])
+            weights = self.ensemble.weights
+            alive[index] = Example(weights, self.settings, prompts[index], given)
             return self._decode(alive[index], engines)
 
         jobs = ((index, partial(program, index)) for index in range(len(prompts)))
@@ -171,7 +181,7 @@ def _result(example: Example, outcome: Outcome[None]) -> Result:
         tokens=tuple(sequence.generated for sequence in example.sequences) + unopened,
         prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
         forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
-        seconds=outcome.seconds,
+        seconds=outcome.seconds + sum(answer.seconds for answer in example.answers or ()),
         error=failure.error if isinstance(failure, Failure) else example.error,
         traceback=failure.traceback if isinstance(failure, Failure) else None,
     )

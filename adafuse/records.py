@@ -52,8 +52,9 @@ class Result:
 
     `tokens`, `prompt_tokens` and `forwards` have one entry per model: ids held for the generated
     text, ids of the prompt, and forward passes the example took part in. `seconds` is the wall
-    time from admission to the end; at batch sizes above 1 examples share that time. `error` is a
-    sentence and `traceback` where it came from; both are None unless `stop_reason` is "error".
+    time from admission to the end, and that of the answers it started from; at batch sizes above 1
+    examples share that time. `error` is a sentence and `traceback` where it came from; both are
+    None unless `stop_reason` is "error".
     """
 
     text: str

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from tqdm import tqdm
 
+from adafuse.cli.method_options import with_options
 from adafuse.cli.prompts import Prompt, read_prompts
 from adafuse.methods import resolve
 from adafuse.methods.limits import Settings
@@ -29,10 +30,9 @@ def generate(
     max_words: Annotated[int | None, typer.Option(help="M, the most words a round.")] = None,
     branching: Annotated[int | None, typer.Option(help="B, alternatives where unsure.")] = None,
     fusion: Annotated[str | None, typer.Option(help="mean_nll, mixture or most_confident.")] = None,
-    words: Annotated[int | None, typer.Option(help="Words a round (fixed_length).")] = None,
-    width: Annotated[int | None, typer.Option(help="Beams (beam_scaling).")] = None,
-    beam_tokens: Annotated[int | None, typer.Option(help="Tokens a beam (beam_scaling).")] = None,
-    max_word_tokens: Annotated[int | None, typer.Option(help="Cap for one word.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(help="Any option of the method as NAME=VALUE; repeatable.")
+    ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Generated ids of some model.")] = 256,
     max_rounds: Annotated[int | None, typer.Option(help="Rounds; no limit by default.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Cut before it; repeatable.")] = None,
@@ -48,10 +48,8 @@ def generate(
 
     Example: adafuse generate --model A --model B --prompts in.jsonl --out out.parquet --stop "\n"
     """
-    options = _given(
-        tau=tau, max_words=max_words, branching=branching, fusion=fusion, words=words, width=width,
-        beam_tokens=beam_tokens, max_word_tokens=max_word_tokens,
-    )  # fmt: skip
+    named = _given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
+    options = with_options(named, option or [])
     settings = _given(
         max_new_tokens=max_new_tokens, max_rounds=max_rounds, batch_size=batch_size, engine=engine,
         stop=[string.replace("\\n", "\n") for string in stop or []],

@@ -82,6 +82,9 @@ def decode_step(
     rows: Rows,
     digest: Annotated[str, typer.Option(help="What the plan expects of this job.")],
     out: Out,
+    answers: Annotated[
+        list[Path] | None, typer.Option(help="The shard's trace of each model alone.")
+    ] = None,
 ) -> None:
     """Decode a shard with a run; an interrupted job goes on where it was."""
     from adafuse.pipeline.forkclient import delegate
@@ -93,7 +96,9 @@ def decode_step(
     from adafuse.pipeline.parse import read_config
 
     job = decode_job(read_config(config), benchmark, run)
-    decode_shard(job, shard, rows, out, digest=digest, decoder=ensemble_decoder)
+    decode_shard(
+        job, shard, rows, out, digest=digest, decoder=ensemble_decoder, answers=answers or []
+    )
 
 
 @app.command("merge")
@@ -107,6 +112,16 @@ def merge_step(
 
     merge_shards(shards, digests.split(","), out)
     logger.info("%d shards", len(shards))
+
+
+@app.command("choose")
+def choose_step(config: ConfigFile, benchmark: Benchmark, run: Run, out: Out) -> None:
+    """Make the trace of a run that chooses between other runs."""
+    from adafuse.pipeline.choose import choose_rows
+    from adafuse.pipeline.parse import read_config
+
+    counts = choose_rows(read_config(config), benchmark, run, out)
+    logger.info("rows from %s", counts)
 
 
 @app.command("score")

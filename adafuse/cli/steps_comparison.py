@@ -27,7 +27,8 @@ def compare_runs_step(
     from adafuse.traces.atomic import write_text
 
     settings = read_config(config)
-    runs = {name: (run.method, run.models) for name, run in settings.runs.items()}
+    named = [(name, settings.runs[name]) for name in settings.main_runs]
+    runs = {name: (run.method, run.models) for name, run in named}
     comparisons = compare_runs(runs, [read_scored(path) for path in scores])
     write_text(csv, to_csv(comparisons))
     write_text(markdown, to_markdown(comparisons, models_never_alone(runs)))

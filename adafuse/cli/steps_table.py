@@ -36,7 +36,8 @@ def _row(number: int, row: TableRow, best: list[set[int]]) -> list[str]:
         f"[bold]{value}[/bold]" if number in rows else value
         for value, rows in zip(values, best, strict=True)
     ]
-    return [escape(row.run), escape("\n".join(row.models)), *marked]
+    name = escape(row.run) + "\n(oracle)" * row.oracle
+    return [name, escape("\n".join(row.models)), *marked]
 
 
 def _cell(cell: Score | None) -> str:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
+from adafuse.selection.registry import SELECTIONS, is_oracle
+
 OURS = frozenset({"adafuse"})
 """Methods that are no baseline, however their options are set."""
 
@@ -29,8 +31,8 @@ class Pairing:
 
 
 def is_baseline(method: str) -> bool:
-    """Say whether a method is a baseline: every one is, except those in `OURS`."""
-    return method not in OURS
+    """Say whether a method is a baseline: every one is, except those in `OURS` and selections."""
+    return method not in OURS and method not in SELECTIONS
 
 
 def pairings(runs: Runs, values: Mapping[str, float]) -> list[Pairing]:
@@ -43,8 +45,8 @@ def pairings(runs: Runs, values: Mapping[str, float]) -> list[Pairing]:
     present = {name: run for name, run in runs.items() if name in values}
     return [
         pairing
-        for name, (_, models) in present.items()
-        if len(models) > 1
+        for name, (method, models) in present.items()
+        if len(models) > 1 and not is_oracle(method)
         for pairing in (*_members(present, name), *_best_baseline(present, name, values))
     ]
 

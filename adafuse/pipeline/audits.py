@@ -18,15 +18,20 @@ def stored_audits(config: Config) -> list[Audit]:
         audit(
             read_outcomes(outcomes_file(config, STRICT, name, run)),
             read_outcomes(outcomes_file(config, PUBLISHED, name, run)),
-            task.metric,
+            config.benchmarks[name].metric,
             benchmark=name,
             run=run,
         )
-        for name, task in config.benchmarks.items()
-        for run in config.runs
+        for name in config.main_benchmarks
+        for run in config.main_runs
     ]
+
+
+def score_file(config: Config, protocol: str, benchmark: str, run: str) -> Path:
+    """Return where the score of a run on a benchmark lies."""
+    return Path(config.results, "scores", protocol, benchmark, f"{run}.json")
 
 
 def outcomes_file(config: Config, protocol: str, benchmark: str, run: str) -> Path:
     """Return where the outcomes of a run on a benchmark lie."""
-    return Path(config.results, "scores", protocol, benchmark, f"{run}.outcomes.parquet")
+    return score_file(config, protocol, benchmark, run).with_suffix(".outcomes.parquet")

@@ -70,9 +70,9 @@ def _check_place(dataset: str, revision: str | None, owner: str) -> None:
         raise UserError(
             f"{owner}: {dataset!r} is not a folder; give a dataset folder or a hub id org/name"
         )
-    elif revision is None or not _COMMIT.fullmatch(revision):
-        found = "no revision" if revision is None else f"revision {revision!r}, which is no commit"
+    elif revision is not None and not _COMMIT.fullmatch(revision):
         raise UserError(
-            f"{owner}: hub dataset {dataset!r} has {found}; pin it with source: {{revision:"
-            " COMMIT}, 40 hexadecimal digits from the history of its files on the hub"
+            f"{owner}: hub dataset {dataset!r} has revision {revision!r}, which is no commit; pin"
+            " it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its"
+            " files on the hub"
         )

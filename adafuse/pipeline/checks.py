@@ -4,12 +4,11 @@ import os
 from pathlib import Path
 
 from adafuse.comparison.published import read_published
-from adafuse.errors import UserError, known
-from adafuse.methods import resolve
-from adafuse.methods.weights import check_weights
+from adafuse.errors import UserError
 from adafuse.pipeline.check_benchmark import check_benchmark
-from adafuse.pipeline.config import Config, ModelConfig, RunConfig
-from adafuse.scoring.spm import require_model
+from adafuse.pipeline.check_experiments import check_experiments
+from adafuse.pipeline.check_run import check_run
+from adafuse.pipeline.config import Config, ModelConfig
 from adafuse.scoring.tasks import STRICT
 
 
@@ -25,10 +24,11 @@ def check_config(config: Config) -> None:
     for name, benchmark in config.benchmarks.items():
         check_benchmark(name, benchmark)
     for name, run in config.runs.items():
-        _check_run(name, run, config)
+        check_run(name, run, config)
     _check_protocols(config)
     if config.published_numbers is not None:
         read_published(Path(config.published_numbers))
+    check_experiments(config)
 
 
 def _check_results(folder: Path) -> None:
@@ -71,16 +71,3 @@ def _check_protocols(config: Config) -> None:
         raise UserError(
             f"protocols is {list(config.protocols)}; write [strict] or [strict, published]"
         )
-    if any(benchmark.metric == "translation" for benchmark in config.benchmarks.values()):
-        require_model(config.spm_sha256)
-
-
-def _check_run(name: str, run: RunConfig, config: Config) -> None:
-    try:
-        resolve(run.method, run.options).check_models(len(run.models))
-        check_weights(run.weights, len(run.models))
-    except UserError as error:
-        raise UserError(f"runs.{name}: {error}") from None
-    for model in run.models:
-        if model not in config.models:
-            raise UserError(f"runs.{name}: {known('model', model, list(config.models))}")

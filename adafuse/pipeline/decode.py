@@ -11,16 +11,18 @@ import pyarrow as pa
 
 from adafuse.benchmarks.shards import ShardRow, read_shard, shard_digest
 from adafuse.errors import UserError
+from adafuse.pipeline.answers import answer_digests, read_answers
 from adafuse.pipeline.job import DecodeJob
 from adafuse.pipeline.journal import Journal
 from adafuse.pipeline.provenance import source_commit, versions
-from adafuse.records import Result
+from adafuse.records import Answer, Result
 from adafuse.traces.schema import RESULT_FIELDS, result_columns
 from adafuse.traces.table import write_table
 
 logger = logging.getLogger(__name__)
 
-Decoder = Callable[[DecodeJob, Sequence[str]], Iterator[tuple[int, Result]]]
+Answers = Sequence[tuple[Answer, ...]]
+Decoder = Callable[[DecodeJob, Sequence[str], Answers | None], Iterator[tuple[int, Result]]]
 
 TRACE_FIELDS = [
     pa.field("id", pa.string()),
@@ -34,7 +36,14 @@ TRACE_FIELDS = [
 
 
 def decode_shard(
-    job: DecodeJob, shard: int, file: Path, out: Path, *, digest: str, decoder: Decoder
+    job: DecodeJob,
+    shard: int,
+    file: Path,
+    out: Path,
+    *,
+    digest: str,
+    decoder: Decoder,
+    answers: Sequence[Path] = (),
 ) -> None:
     """Decode the rows of a shard file and write them, in its order, to a Parquet file.
 
@@ -45,32 +54,39 @@ def decode_shard(
         out: the trace; a journal stands beside it until it is written.
         digest: what the workflow expects; another one means that files and plan do not fit.
         decoder: decodes prompts.
+        answers: shard traces of the models alone, for a method that starts from them.
 
     Raises:
         UserError: the digest is another one, or a model cannot be used.
     """
     started = datetime.now(UTC)
     rows = read_shard(file)
-    if job.digest(shard_digest(rows)) != digest:
+    if job.digest(shard_digest(rows), answer_digests(answers)) != digest:
         raise UserError(
             f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
         )
     with Journal(_journal_path(out), digest, (row.id for row in rows)) as journal:
         resumed = len(journal.rows)
-        _decode_missing(job, shard, rows, journal, decoder)
+        _decode_missing(job, shard, rows, journal, decoder, answers)
         described = _metadata(job, shard, digest, resumed, started)
         write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], described)
         journal.remove()
 
 
 def _decode_missing(
-    job: DecodeJob, shard: int, rows: Sequence[ShardRow], journal: Journal, decoder: Decoder
+    job: DecodeJob,
+    shard: int,
+    rows: Sequence[ShardRow],
+    journal: Journal,
+    decoder: Decoder,
+    answers: Sequence[Path],
 ) -> None:
     missing = [row for row in rows if row.id not in journal.rows]
     logger.info("%s on %s: %d of %d rows to do", job.run, job.benchmark, len(missing), len(rows))
     if not missing:
         return
-    for index, result in decoder(job, [row.prompt for row in missing]):
+    given = read_answers(answers, [row.id for row in missing]) if answers else None
+    for index, result in decoder(job, [row.prompt for row in missing], given):
         row = missing[index]
         names = {"id": row.id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
         digest = {"prompt_sha256": row.prompt_sha256}
@@ -97,7 +113,9 @@ def _journal_path(out: Path) -> Path:
     return out.with_suffix(".journal")
 
 
-def ensemble_decoder(job: DecodeJob, prompts: Sequence[str]) -> Iterator[tuple[int, Result]]:
+def ensemble_decoder(
+    job: DecodeJob, prompts: Sequence[str], answers: Answers | None
+) -> Iterator[tuple[int, Result]]:
     """Load the models of a job and decode; the only place of the workflow that needs them."""
     from adafuse.ensemble import Ensemble
 
@@ -117,5 +135,6 @@ def ensemble_decoder(job: DecodeJob, prompts: Sequence[str]) -> Iterator[tuple[i
         stop=job.stop,
         batch_size=job.batch_size,
         engine=job.engine,
+        answers=answers,
         **job.options,
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,8 +34,10 @@ class DecodeJob:
     batch_size: int
     dtype: str
 
-    def digest(self, rows_digest: str) -> str:
+    def digest(self, rows_digest: str, answers: Sequence[str] = ()) -> str:
         """Return the identity of this job's result on the rows with that `shard_digest`.
+
+        `answers` are the digests of the jobs that it starts from.
 
         Devices are left out: moving a job to another GPU does not make its result another one.
         """
@@ -42,6 +45,7 @@ class DecodeJob:
         del parts["devices"]
         parts["models"] = [model.key() for model in self.models]
         parts["rows"] = rows_digest
+        parts["answers"] = list(answers)
         parts["engine_version"] = ENGINE_VERSION
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -63,6 +67,6 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         max_new_tokens=task.max_new_tokens,
         max_rounds=spec.max_rounds,
         engine=settings.engine,
-        batch_size=settings.batch_size,
+        batch_size=task.batch_size or settings.batch_size,
         dtype=settings.dtype,
     )

@@ -12,6 +12,7 @@ from adafuse.errors import UserError
 from adafuse.pipeline.checks import check_config
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.sentences import sentence
+from adafuse.pipeline.sweeps import with_sweeps
 from adafuse.pipeline.uses import with_used_files
 
 
@@ -48,7 +49,7 @@ def read_config(path: Path) -> Config:
 
 def _typed(values: Mapping[str, Any]) -> Config:
     try:
-        return Config.model_validate(with_used_files(values))
+        return Config.model_validate(with_sweeps(with_used_files(values)))
     except ValidationError as error:
         raise UserError(sentence(error.errors()[0])) from None
 

@@ -9,12 +9,17 @@ from typing import Any
 
 from adafuse.benchmarks.prepare import Prepared
 from adafuse.benchmarks.shards import shard_digest
+from adafuse.comparison.pairings import members_alone
+from adafuse.methods import METHODS
+from adafuse.pipeline.choose import Ballot, ballot
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.identity import file_digest
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config, to_json
-from adafuse.pipeline.sources import source_file
+from adafuse.pipeline.sources import UnavailableSourceError, source_file
 from adafuse.pipeline.tasks import prepare_benchmark
+from adafuse.scoring.spm import AbsentModelError, require_model
+from adafuse.selection.registry import SELECTIONS
 from adafuse.traces.atomic import write_text
 
 
@@ -22,11 +27,14 @@ class Plan:
     """Answers the rules' questions; everything is computed at most once.
 
     The benchmark files are read while the workflow is planned, so that a job's digest changes with
-    the rows of its own shard and with nothing else.
+    the rows of its own shard and with nothing else. What cannot be had here and now, a dataset of
+    the hub or the SentencePiece model of spBLEU, is planned as if it were new; `missing` says why,
+    and nothing may run.
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.missing: dict[str, str] = {}
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
         self._shard_digest = cache(self._digest_of_shard)
@@ -40,8 +48,19 @@ class Plan:
         """
         plan = cls(parse_config(values))
         for benchmark in plan.benchmarks:
-            plan.prepared(benchmark)
+            try:
+                plan.prepared(benchmark)
+            except UnavailableSourceError as error:
+                plan.missing[benchmark] = str(error)
+        if any(task.metric == "translation" for task in plan.config.benchmarks.values()):
+            plan._require_sentencepiece()
         return plan
+
+    def _require_sentencepiece(self) -> None:
+        try:
+            require_model(self.config.spm_sha256)
+        except AbsentModelError as error:
+            self.missing["spBLEU"] = str(error)
 
     @property
     def benchmarks(self) -> list[str]:
@@ -52,6 +71,36 @@ class Plan:
     def runs(self) -> list[str]:
         """Names in the order of the configuration."""
         return list(self.config.runs)
+
+    @property
+    def main_benchmarks(self) -> list[str]:
+        """Benchmarks of the main table."""
+        return self.config.main_benchmarks
+
+    @property
+    def main_runs(self) -> list[str]:
+        """Runs of the main table."""
+        return self.config.main_runs
+
+    def timed(self, benchmark: str) -> bool:
+        """Say whether a benchmark is decoded with nothing beside it."""
+        return self.config.benchmarks[benchmark].timed
+
+    @property
+    def decoded_runs(self) -> list[str]:
+        """Runs that decode."""
+        return [name for name, run in self.config.runs.items() if run.method in METHODS]
+
+    @property
+    def chosen_runs(self) -> list[str]:
+        """Runs that choose between what others wrote."""
+        return [name for name, run in self.config.runs.items() if run.method in SELECTIONS]
+
+    @property
+    def fused_runs(self) -> list[str]:
+        """Runs of the main table that decode with several models."""
+        names = self.config.main_runs
+        return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
     @property
     def protocols(self) -> list[str]:
@@ -83,12 +132,39 @@ class Plan:
     @cached_property
     def runs_layout(self) -> str:
         """What a comparison of runs knows of them: their methods and models."""
-        return json.dumps({name: [r.method, r.models] for name, r in self.config.runs.items()})
+        runs = {name: self.config.runs[name] for name in self.config.main_runs}
+        return json.dumps({name: [run.method, run.models] for name, run in runs.items()})
+
+    def experiment_layout(self, name: str) -> str:
+        """Return what an experiment shows besides its inputs."""
+        experiment = self.config.experiments[name]
+        numbers = self.config.published_numbers
+        paper = file_digest(Path(numbers)) if numbers and experiment.published else None
+        runs = [self.config.runs[run].model_dump(mode="json") for run in experiment.runs]
+        return json.dumps([experiment.model_dump(mode="json"), runs, paper], sort_keys=True)
+
+    def choice_layout(self, run: str) -> str:
+        """Return what a choice between runs depends on besides its inputs."""
+        spec = self.config.runs[run]
+        candidates = {name: self.config.runs[name].models for name in spec.options.get("runs", [])}
+        return json.dumps([spec.method, spec.models, candidates])
+
+    def ballot(self, benchmark: str, run: str) -> Ballot:
+        """Return which runs a choice is made between, and by which scores."""
+        return ballot(self.config, benchmark, run)
+
+    def answer_runs(self, run: str) -> list[str]:
+        """Return the runs whose texts a run starts from, one per model; mostly none."""
+        spec = self.config.runs[run]
+        if spec.method not in METHODS or not METHODS[spec.method].reads_answers:
+            return []
+        runs = {name: (each.method, each.models) for name, each in self.config.runs.items()}
+        return [members_alone(runs, [model])[0] for model in spec.models]
 
     @cached_property
     def datasets_layout(self) -> str:
         """What the table of dataset statistics shows: each benchmark's rows and paper's figures."""
-        tasks = self.config.benchmarks.items()
+        tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
         parts = [
             [name, self.prepared(name).digest(), task.paper.model_dump()] for name, task in tasks
         ]
@@ -99,14 +175,18 @@ class Plan:
         return list(range(self.config.benchmarks[benchmark].shards))
 
     def source(self, benchmark: str) -> list[str]:
-        """Return the files that a benchmark is made from."""
+        """Return the files that a benchmark is made from; none while it is missing."""
+        if benchmark in self.missing:
+            return []
         task = self.config.benchmarks[benchmark]
         shots = [task.shots.file] if task.shots else []
         ids = [task.ids_file] if task.ids_file else []
         return [str(source_file(self.config, benchmark)), *shots, *ids]
 
     def prepared(self, benchmark: str) -> Prepared:
-        """Return a benchmark's rows."""
+        """Return a benchmark's rows; none while it is missing."""
+        if benchmark in self.missing:
+            return Prepared((), 0)
         return self._prepared(benchmark)
 
     def shard_digest(self, benchmark: str, shard: int) -> str:
@@ -115,7 +195,8 @@ class Plan:
 
     def digest(self, benchmark: str, run: str, shard: int) -> str:
         """Return the digest of a decode job."""
-        return self._job(benchmark, run).digest(self.shard_digest(benchmark, shard))
+        answers = [self.digest(benchmark, each, shard) for each in self.answer_runs(run)]
+        return self._job(benchmark, run).digest(self.shard_digest(benchmark, shard), answers)
 
     def digests(self, benchmark: str, run: str) -> list[str]:
         """Return the digests of all shards of a run."""

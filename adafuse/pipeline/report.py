@@ -43,9 +43,9 @@ def outputs(config: Config) -> list[Output]:
 
 def main_table(config: Config, scores: Sequence[Score], protocol: str = STRICT) -> Table:
     """Arrange the scores of one protocol in the order of the configuration."""
-    runs = {name: (run.method, run.models) for name, run in config.runs.items()}
+    runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
     chosen = [score for score in scores if score.protocol == protocol]
-    return build_table(list(config.benchmarks), runs, chosen, config.note)
+    return build_table(config.main_benchmarks, runs, chosen, config.note)
 
 
 def stored_scores(config: Config) -> list[Score]:
@@ -55,7 +55,9 @@ def stored_scores(config: Config) -> list[Score]:
         UserError: there are none.
     """
     folder = Path(config.results) / "scores" / STRICT
-    paths = [folder / name / f"{run}.json" for name in config.benchmarks for run in config.runs]
+    paths = [
+        folder / name / f"{run}.json" for name in config.main_benchmarks for run in config.main_runs
+    ]
     found = [read_score(path) for path in paths if path.is_file()]
     if not found:
         raise UserError(f"{str(folder)!r} holds no scores of this configuration; run snakemake")

@@ -11,9 +11,10 @@ SCHEMA_FILE = "workflow/schemas/config.schema.json"
 def schema_text() -> str:
     """Return what `workflow/schemas/config.schema.json` must hold."""
     schema = Config.model_json_schema()
-    for kind in ("models", "benchmarks", "runs"):
+    for kind in ("models", "benchmarks", "runs", "experiments"):
         _close(schema["properties"][kind])
     _allow_use(schema["$defs"])
+    _allow_sweep(schema["$defs"]["RunConfig"])
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(_without_defaults(draft | schema), indent=2) + "\n"
 
@@ -31,6 +32,17 @@ def _allow_use(sections: dict[str, Any]) -> None:
     benchmark["anyOf"] = [{"required": ["use"]}, {"required": benchmark.pop("required")}]
     for partial in ("ShotsConfig", "SampleConfig"):
         del sections[partial]["required"]
+
+
+def _allow_sweep(run: dict[str, Any]) -> None:
+    """Let a run be several, one per value of an option."""
+    values = {"type": "array", "minItems": 1}
+    run["properties"]["sweep"] = {
+        "additionalProperties": values,
+        "minProperties": 1,
+        "title": "Sweep",
+        "type": "object",
+    }
 
 
 def _without_defaults(value: Any) -> Any:

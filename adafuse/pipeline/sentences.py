@@ -6,7 +6,9 @@ from adafuse.pipeline.config import (
     BenchmarkConfig,
     Config,
     DecodeConfig,
+    ExperimentConfig,
     FieldsConfig,
+    MainConfig,
     ModelConfig,
     PaperConfig,
     RunConfig,
@@ -20,6 +22,7 @@ _NAMED: dict[str, type[Section]] = {
     "models": ModelConfig,
     "benchmarks": BenchmarkConfig,
     "runs": RunConfig,
+    "experiments": ExperimentConfig,
 }
 _OF_BENCHMARK: dict[str, type[Section]] = {
     "source": SourceConfig,
@@ -62,7 +65,9 @@ def _known(path: list[str]) -> list[str]:
         case ["benchmarks", _, *inner]:
             return list(_OF_BENCHMARK[".".join(inner)].model_fields)
         case [kind, _] if kind in _NAMED:
-            return list(_NAMED[kind].model_fields)
+            return [*_NAMED[kind].model_fields, *(["sweep"] if kind == "runs" else [])]
         case ["decode"]:
             return list(DecodeConfig.model_fields)
+        case ["main"]:
+            return list(MainConfig.model_fields)
     return list(Config.model_fields)

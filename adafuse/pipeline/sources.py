@@ -19,19 +19,33 @@ _FORM = 1
 """Counted up when fetched rows are written otherwise, so that they are fetched again."""
 
 
+class UnavailableSourceError(UserError):
+    """A dataset that cannot be loaded here and now; a plan without it is still of use."""
+
+
 def source_file(config: Config, benchmark: str) -> Path:
     """Return the file of a benchmark's rows; a dataset that was not fetched yet is.
 
     Raises:
-        UserError: the dataset cannot be loaded, or has not the rows that it should.
+        UnavailableSourceError: a dataset of the hub cannot be loaded.
+        UserError: a folder's cannot, or has not the rows that it should.
     """
     source = config.benchmarks[benchmark].source
     if source.file is not None:
         return Path(source.file)
     path = Path(config.results) / "sources" / f"{_name(source)}-{_key(source)}.jsonl"
     if not path.is_file():
+        _check_pinned(source, f"benchmarks.{benchmark}")
         _fetch(source, path)
     return path
+
+
+def _check_pinned(source: SourceConfig, owner: str) -> None:
+    if source.revision is None and not Path(str(source.dataset)).is_dir():
+        raise UnavailableSourceError(
+            f"{owner}: hub dataset {source.dataset!r} has no revision; pin it with source:"
+            " {revision: COMMIT}, 40 hexadecimal digits from the history of its files on the hub"
+        )
 
 
 def source_fields(source: SourceConfig) -> Fields:
@@ -58,4 +72,5 @@ def _fetch(source: SourceConfig, path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", run, *step], capture_output=True, text=True)
     if done.returncode:
         said = done.stderr.strip().split("\n")[-1]
-        raise UserError(said.removeprefix("error: ") or f"{source.dataset!r} cannot be fetched")
+        kind = UserError if Path(str(source.dataset)).is_dir() else UnavailableSourceError
+        raise kind(said.removeprefix("error: ") or f"{source.dataset!r} cannot be fetched")

@@ -57,7 +57,7 @@ def describe_benchmarks(config: Config) -> list[Described]:
         Described(
             name,
             describe(benchmark_rows(config, name).rows, benchmark_shots(config, name)),
-            PaperFigures(**task.paper.model_dump()),
+            PaperFigures(**config.benchmarks[name].paper.model_dump()),
         )
-        for name, task in config.benchmarks.items()
+        for name in config.main_benchmarks
     ]

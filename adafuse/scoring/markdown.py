@@ -43,7 +43,8 @@ def _row(number: int, row: TableRow, best: list[set[int]]) -> str:
     marked = [
         _bold(value) if number in rows else value for value, rows in zip(values, best, strict=True)
     ]
-    return _line([escape(row.run), escape(row.method), escape("+".join(row.models)), *marked])
+    method = escape(row.method) + " (oracle)" * row.oracle
+    return _line([escape(row.run), method, escape("+".join(row.models)), *marked])
 
 
 def _cell(cell: Score | None) -> str:

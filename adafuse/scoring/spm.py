@@ -13,6 +13,10 @@ from adafuse.errors import UserError
 TOKENIZER = "flores101"
 
 
+class AbsentModelError(UserError):
+    """The model is not here and cannot be fetched."""
+
+
 def model_file() -> Path:
     """Return the place where sacrebleu keeps the model: $SACREBLEU, or ~/.sacrebleu."""
     spm = _sacrebleu()
@@ -54,7 +58,7 @@ def _fetch(path: Path) -> None:
     try:
         spm.download_file(spm.SPM_MODELS[TOKENIZER]["url"], str(path))
     except (OSError, SystemExit) as error:  # sacrebleu exits on a TLS error
-        raise UserError(
+        raise AbsentModelError(
             f"spBLEU needs the SentencePiece model {path.name}, which cannot be fetched"
             f" ({' '.join(str(error).split())}); put it at {str(path)!r} or use the metric"
             " translation_13a"

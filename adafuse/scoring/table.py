@@ -8,16 +8,22 @@ from statistics import fmean
 
 from adafuse.errors import UserError
 from adafuse.scoring.score import Score
+from adafuse.selection.registry import is_oracle
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A run with one cell per benchmark, None where it has no score."""
+    """A run with one cell per benchmark, None where it has no score; an oracle saw the answers."""
 
     run: str
     method: str
     models: tuple[str, ...]
     cells: tuple[Score | None, ...]
+
+    @property
+    def oracle(self) -> bool:
+        """Whether the run is an upper bound that competes with nothing."""
+        return is_oracle(self.method)
 
     @property
     def macro_average(self) -> float | None:
@@ -96,8 +102,11 @@ def column_metric(table: Table, column: int) -> str:
 
 
 def best_rows(table: Table, column: int | None) -> set[int]:
-    """Return the rows with the highest value of a column (None: the macro average), as printed."""
-    values = [_value(row, column) for row in table.rows]
+    """Return the rows with the highest value of a column (None: the macro average), as printed.
+
+    Oracles take no part.
+    """
+    values = [None if row.oracle else _value(row, column) for row in table.rows]
     shown = [None if value is None else round(value, 1) for value in values]
     top = max((value for value in shown if value is not None), default=None)
     return {number for number, value in enumerate(shown) if value is not None and value == top}

@@ -108,4 +108,5 @@ def test_an_unknown_flag_is_refused(folder):
 def test_methods_are_listed_with_their_options(folder):
     done = adafuse("methods", cwd=folder)
     assert "adafuse: " in done.stdout
-    assert "--tau (default 0.7)" in done.stdout
+    assert "    tau (default 0.7)" in done.stdout
+    assert "best_of: " in done.stdout

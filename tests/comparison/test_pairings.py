@@ -18,8 +18,8 @@ RUNS = {
 VALUES = {"mistral": 40.0, "llama": 50.0, "adafuse": 70.0, "adafuse_b3": 80.0, "fixed": 60.0}
 
 
-def test_only_the_method_adafuse_is_no_baseline() -> None:
-    assert not is_baseline("adafuse")
+def test_neither_the_method_adafuse_nor_a_choice_between_runs_is_a_baseline() -> None:
+    assert not any(map(is_baseline, ("adafuse", "best_of", "best_pair", "development_pair")))
     assert all(map(is_baseline, ("single", "fixed_length", "beam_scaling", "unite")))
 
 
@@ -36,6 +36,13 @@ def test_every_ensemble_meets_its_members_and_the_best_baseline() -> None:
         ("fixed", "llama", "member"),
         ("fixed", "llama", "best baseline"),
     ]
+
+
+def test_an_oracle_is_compared_with_nothing() -> None:
+    runs = {**RUNS, "best": ("best_of", ["m", "l"]), "fair": ("development_pair", ["m", "l"])}
+    found = pairings(runs, {**VALUES, "best": 99.0, "fair": 90.0})
+    assert "best" not in {run for pair in found for run in (pair.run, pair.against)}
+    assert [p.against for p in found if p.run == "fair"] == ["mistral", "llama", "fixed"]
 
 
 def test_a_run_without_a_score_takes_no_part() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from adafuse.benchmarks.shards import read_shard, write_shard
 from adafuse.errors import UserError
-from adafuse.pipeline.decode import TRACE_FIELDS, decode_shard
+from adafuse.pipeline.decode import TRACE_FIELDS, Answers, decode_shard
 from adafuse.pipeline.job import DecodeJob, decode_job
 from adafuse.pipeline.merge import merge_shards
 from adafuse.pipeline.plan import Plan
@@ -27,7 +27,9 @@ class Echo:
         self.prompts: list[str] = []
         self._left = stop_after
 
-    def __call__(self, job: DecodeJob, prompts: Sequence[str]) -> Iterator[tuple[int, Result]]:
+    def __call__(
+        self, job: DecodeJob, prompts: Sequence[str], answers: Answers | None
+    ) -> Iterator[tuple[int, Result]]:
         for index in reversed(range(len(prompts))):
             if self._left == len(self.prompts):
                 raise StoppedError

@@ -67,7 +67,6 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         ((*QA, "source", "split"), "test", "benchmarks.qa.source: split is for a dataset"),
         ((*QA, "source"), {"dataset": "a/b"}, "benchmarks.qa.source has no 'split'; add it"),
         ((*QA, "source"), {"dataset": "./b", "split": "test"}, "'./b' is not a folder; give a"),
-        ((*QA, "source"), {"dataset": "a/b", "split": "test"}, "hub dataset 'a/b' has no revision"),
         ((*QA, "source"), {"dataset": "a/b", "split": "test", "revision": "main"}, "is no commit"),
         ((*QA, "source"), {"dataset": "a/b", "split": "t", "answer_config": "d"}, "name fields.id"),
         ((*QA, "shards"), 50, "shards empty; use fewer shards"),

@@ -16,7 +16,7 @@ from adafuse.errors import UserError
 from adafuse.pipeline import identity, sources
 from adafuse.pipeline.parse import parse_config
 from adafuse.pipeline.plan import Plan
-from adafuse.pipeline.sources import source_file
+from adafuse.pipeline.sources import UnavailableSourceError, source_file
 from adafuse.pipeline.tasks import benchmark_rows
 
 ROOT = Path(__file__).parents[2]
@@ -79,8 +79,22 @@ def test_a_dataset_that_cannot_be_loaded_is_one_sentence(from_dataset: dict[str,
 def test_a_hub_dataset_out_of_reach_is_one_sentence(from_dataset: dict[str, Any]) -> None:
     source = {"dataset": "org/name", "split": "test", "revision": "0" * 40}
     from_dataset["benchmarks"]["qa"]["source"] = source
-    with pytest.raises(UserError, match=r"cannot be loaded .* set HF_HUB_OFFLINE=1"):
-        Plan.of(from_dataset)
+    with pytest.raises(UnavailableSourceError, match=r"cannot be loaded .* set HF_HUB_OFFLINE=1"):
+        source_file(parse_config(from_dataset), "qa")
+
+
+def test_a_hub_dataset_without_a_commit_is_never_fetched(from_dataset: dict[str, Any]) -> None:
+    from_dataset["benchmarks"]["qa"]["source"] = {"dataset": "org/name", "split": "test"}
+    with pytest.raises(UnavailableSourceError, match=r"'org/name' has no revision; pin it with"):
+        source_file(parse_config(from_dataset), "qa")
+
+
+def test_what_is_missing_is_planned_as_if_it_were_new(from_dataset: dict[str, Any]) -> None:
+    from_dataset["benchmarks"]["qa"]["source"] = {"dataset": "org/name", "split": "test"}
+    plan = Plan.of(from_dataset)
+    assert "has no revision" in plan.missing["qa"]
+    assert plan.source("qa") == [] and plan.prepared("qa").rows == ()
+    assert plan.digest("qa", "both", 0) == plan.digest("qa", "both", 1)
 
 
 def test_a_revision_is_for_the_hub_alone(from_dataset: dict[str, Any]) -> None:

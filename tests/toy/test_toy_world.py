@@ -19,11 +19,13 @@ ALL_KEYS = {
 }
 
 
-def test_committed_benchmarks_equal_the_regenerated_ones(tmp_path: Path) -> None:
-    world.write_rows(EVERYTHING.test, tmp_path)
+@pytest.mark.parametrize("part", ["test", "dev"])
+def test_committed_benchmarks_equal_the_regenerated_ones(tmp_path: Path, part: str) -> None:
+    world.write_rows(getattr(EVERYTHING, part), tmp_path)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(f"{name}.jsonl" for name in FRAMES)
+    folder = BENCHMARKS if part == "test" else BENCHMARKS / "development"
     for fresh in tmp_path.iterdir():
-        assert fresh.read_bytes() == (BENCHMARKS / fresh.name).read_bytes()
+        assert fresh.read_bytes() == (folder / fresh.name).read_bytes()
 
 
 def test_the_world_does_not_depend_on_what_was_drawn_before() -> None:

@@ -6,13 +6,16 @@ import sys
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.pipeline import forkclient
+from adafuse.pipeline import forkclient, paths
+from adafuse.pipeline.paths import one_of
 from adafuse.pipeline.plan import Plan
 
 try:
     plan = Plan.of(config)
 except UserError as error:
     sys.exit(f"error: {error}")
+for reason in plan.missing.values():
+    print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
 
 results = plan.config.results
 table = f"{results}/tables/main.csv"
@@ -23,16 +26,19 @@ shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PA
 
 
 wildcard_constraints:
-    benchmark="|".join(map(re.escape, plan.benchmarks)),
-    run="|".join(map(re.escape, plan.runs)),
+    benchmark=one_of(plan.benchmarks),
+    run=one_of(plan.runs),
     shard=r"\d+",
-    protocol="|".join(map(re.escape, plan.protocols)),
+    protocol=one_of(plan.protocols),
+    experiment=one_of(plan.config.experiments),
 
 
 # The jobs read the checked configuration. It is no output of a rule: whatever depends on the file
 # would be judged by the file, not by the digest of what the job itself reads of it.
 # Short jobs on the CPUs of this machine share the import of torch; all others start on their own.
 onstart:
+    if plan.missing:
+        sys.exit(f"error: {next(iter(plan.missing.values()))}")
     plan.store_config()
     if workflow.local_exec and not plan.config.decode.gpu and sys.platform == "linux":
         log = Path(results, "logs", "forkserver.log")

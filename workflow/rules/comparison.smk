@@ -3,17 +3,9 @@
 
 rule compare_runs:
     input:
-        scores=expand(
-            rules.score.output.score,
-            benchmark=plan.benchmarks,
-            protocol=plan.protocols,
-            run=plan.runs,
-        ),
-        outcomes=expand(
-            rules.score.output.outcomes,
-            benchmark=plan.benchmarks,
-            protocol=plan.protocols,
-            run=plan.runs,
+        scores=paths.score_paths(plan.config, plan.main_benchmarks, plan.main_runs),
+        outcomes=paths.score_paths(
+            plan.config, plan.main_benchmarks, plan.main_runs, ".outcomes.parquet"
         ),
     output:
         csv=f"{results}/tables/comparison.csv",
@@ -33,11 +25,7 @@ rule compare_runs:
 
 rule words_per_round:
     input:
-        traces=expand(
-            rules.merge.output,
-            benchmark=plan.benchmarks,
-            run=[name for name, run in plan.config.runs.items() if len(run.models) > 1],
-        ),
+        traces=expand(rules.merge.output, benchmark=plan.main_benchmarks, run=plan.fused_runs),
     output:
         csv=f"{results}/tables/words_per_round.csv",
     log:

@@ -3,7 +3,7 @@
 
 rule datasets:
     input:
-        lambda wc: ancient([path for name in plan.benchmarks for path in plan.source(name)]),
+        lambda wc: ancient([path for name in plan.main_benchmarks for path in plan.source(name)]),
     output:
         csv=f"{results}/tables/datasets.csv",
         markdown=f"{results}/tables/datasets.md",

@@ -4,14 +4,22 @@
 rule decode:
     input:
         rows=rules.shard.output,
+        answers=lambda wc: [
+            f"{results}/traces/{wc.benchmark}/{run}/{wc.shard}.parquet"
+            for run in plan.answer_runs(wc.run)
+        ],
     output:
         f"{results}/traces/{{benchmark}}/{{run}}/{{shard}}.parquet",
+    wildcard_constraints:
+        run=one_of(plan.decoded_runs),
     params:
         config=plan.config_file,
         digest=lambda wc: plan.digest(wc.benchmark, wc.run, int(wc.shard)),
+        answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
     log:
         f"{results}/logs/decode/{{benchmark}}/{{run}}/{{shard}}.log",
-    threads: 1
+    # What is timed has the machine to itself.
+    threads: lambda wc: max(1, workflow.cores or 1) if plan.timed(wc.benchmark) else 1
     resources:
         gpu=plan.config.decode.gpu,
     conda:
@@ -19,7 +27,7 @@ rule decode:
     shell:
         "adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
         " --run {wildcards.run} --shard {wildcards.shard} --rows {input.rows:q}"
-        " --digest {params.digest} --out {output:q} 2> {log:q}"
+        " --digest {params.digest} {params.answers:q} --out {output:q} 2> {log:q}"
 
 
 rule merge:
@@ -29,6 +37,8 @@ rule merge:
         ),
     output:
         f"{results}/traces/{{benchmark}}/{{run}}.parquet",
+    wildcard_constraints:
+        run=one_of(plan.decoded_runs),
     params:
         digests=lambda wc: ",".join(plan.digests(wc.benchmark, wc.run)),
     log:

@@ -4,12 +4,7 @@
 
 rule compare:
     input:
-        scores=expand(
-            rules.score.output.score,
-            protocol=plan.protocols,
-            benchmark=plan.benchmarks,
-            run=plan.runs,
-        ),
+        scores=paths.score_paths(plan.config, plan.main_benchmarks, plan.main_runs),
     output:
         csv=table,
         markdown=f"{results}/tables/main.md",
@@ -30,11 +25,8 @@ rule compare:
 
 rule audit:
     input:
-        expand(
-            rules.score.output.outcomes,
-            protocol=plan.protocols,
-            benchmark=plan.benchmarks,
-            run=plan.runs,
+        paths.score_paths(
+            plan.config, plan.main_benchmarks, plan.main_runs, ".outcomes.parquet"
         ),
     output:
         csv=f"{results}/tables/audit.csv",

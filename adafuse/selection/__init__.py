@@ -1,0 +1,1 @@
+"""Runs that decode nothing: they choose between what other runs wrote, by scores."""

@@ -1,0 +1,40 @@
+"""Answers of the models alone, read from their shard traces."""
+
+from pathlib import Path
+
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.pipeline.answers import answer_digests, read_answers
+from adafuse.pipeline.decode import TRACE_FIELDS
+from adafuse.records import Answer, Result
+from adafuse.traces.schema import result_columns
+from adafuse.traces.table import write_table
+
+
+def trace(path: Path, texts: dict[str, str]) -> Path:
+    rows = [
+        {"id": row, "benchmark": "qa", "run": path.stem, "shard": 0, "prompt_sha256": "0"}
+        | result_columns(Result(text, "eos", (), (1,), (2,), (3,), 0.5))
+        for row, text in texts.items()
+    ]
+    write_table(path, TRACE_FIELDS, rows, {"digest": f"digest of {path.stem}"})
+    return path
+
+
+def test_each_row_gets_the_answers_of_all_models_in_order(tmp_path: Path) -> None:
+    files = [
+        trace(tmp_path / "one.parquet", {"a": "1a", "b": "1b"}),
+        trace(tmp_path / "two.parquet", {"b": "2b", "a": "2a"}),
+    ]
+    assert read_answers(files, ["b", "a"]) == [
+        (Answer("1b", "eos", 0.5), Answer("2b", "eos", 0.5)),
+        (Answer("1a", "eos", 0.5), Answer("2a", "eos", 0.5)),
+    ]
+    assert answer_digests(files) == ("digest of one", "digest of two")
+
+
+def test_a_trace_without_a_row_is_refused(tmp_path: Path) -> None:
+    file = trace(tmp_path / "one.parquet", {"a": "1a"})
+    with pytest.raises(UserError, match=r"one\.parquet' has no answer to row 'b'; decode it again"):
+        read_answers([file], ["a", "b"])
