@@ -7,11 +7,12 @@ from pathlib import Path
 from adafuse.comparison.outcomes import Scored, read_scored
 from adafuse.errors import UserError, known
 from adafuse.experiments.points import RunName
+from adafuse.pipeline.audits import score_file
+from adafuse.pipeline.check_experiments import check_experiments
 from adafuse.pipeline.config import Config, ExperimentConfig, RunConfig
+from adafuse.pipeline.paths import trace_paths
 from adafuse.scoring.score import Score, read_score
-
-_SELECTIONS = {"best_of": "oracle", "best_pair": "oracle", "development_pair": "development"}
-"""Methods that choose between other runs, and by what."""
+from adafuse.selection.registry import SELECTIONS, is_oracle
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Experiment:
     def names(self, run: str) -> RunName:
         """Return how figures name a run."""
         spec = self.run(run)
-        selection = _SELECTIONS.get(spec.method, "")
+        chosen_by = "oracle" if is_oracle(spec.method) else "development"
+        selection = chosen_by if spec.method in SELECTIONS else ""
         return RunName(run, spec.method, "+".join(spec.models), selection)
 
     def score(self, protocol: str, benchmark: str, run: str) -> Score:
@@ -64,14 +66,11 @@ class Experiment:
         Raises:
             UserError: it is missing.
         """
-        return self._require(self._root / "traces" / benchmark / f"{run}.parquet")
-
-    @property
-    def _root(self) -> Path:
-        return Path(self.config.results)
+        (path,) = trace_paths(self.config, [benchmark], [run])
+        return self._require(Path(path))
 
     def _score_file(self, protocol: str, benchmark: str, run: str) -> Path:
-        return self._require(self._root / "scores" / protocol / benchmark / f"{run}.json")
+        return self._require(score_file(self.config, protocol, benchmark, run))
 
     def _require(self, path: Path) -> Path:
         if not path.is_file():
@@ -86,16 +85,9 @@ def find_experiment(config: Config, name: str) -> Experiment:
     """Return an experiment of a configuration.
 
     Raises:
-        UserError: there is none of that name, or it names a run or benchmark that does not exist.
+        UserError: there is none of that name, or it does not fit the rest of the configuration.
     """
     if name not in config.experiments:
         raise UserError(known("experiment", name, list(config.experiments)))
-    section = config.experiments[name]
-    for kind, used, defined in (
-        ("run", section.runs, list(config.runs)),
-        ("benchmark", section.benchmarks, list(config.benchmarks)),
-    ):
-        for each in used:
-            if each not in defined:
-                raise UserError(f"experiments.{name}: {known(kind, each, defined)}")
-    return Experiment(config, name, section)
+    check_experiments(config)
+    return Experiment(config, name, config.experiments[name])

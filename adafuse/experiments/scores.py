@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from adafuse.comparison.published import Published, read_published
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError
 from adafuse.experiments.inputs import Experiment
 from adafuse.experiments.points import MACRO_AVERAGE, ScorePoint, SweepPoint
 from adafuse.scoring.score import Score
@@ -16,8 +16,8 @@ def score_points(experiment: Experiment) -> list[ScorePoint]:
     """Return every run on every benchmark under each protocol; then, of several, the averages.
 
     Raises:
-        UserError: a score is missing, runs were scored on different rows, or the paper has no row
-            of a name that `published` gives.
+        UserError: a score or the paper's numbers are missing, or runs were scored on different
+            rows.
     """
     paper = _Paper.of(experiment)
     points = [
@@ -96,18 +96,7 @@ class _Paper:
     @classmethod
     def of(cls, experiment: Experiment) -> "_Paper":
         rows, file = experiment.section.published, experiment.config.published_numbers
-        if not rows:
-            return cls(None, {})
-        if file is None:
-            raise UserError(
-                f"experiments.{experiment.name}: `published` names rows of the paper's table; set"
-                " published_numbers to config/published.yaml"
-            )
-        published = read_published(Path(file))
-        names = [row.name for row in published.main.rows]
-        for row in rows.values():
-            if row not in names:
-                raise UserError(f"experiments.{experiment.name}: {known('row', row, names)}")
+        published = read_published(Path(file)) if rows and file is not None else None
         return cls(published, rows)
 
     def value(self, protocol: str, benchmark: str, run: str) -> tuple[float | None, str]:

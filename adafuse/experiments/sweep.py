@@ -28,8 +28,8 @@ def sweep_points(experiment: Experiment) -> list[SweepPoint]:
     """Return every run on every benchmark under each protocol, with its series and place in it.
 
     Raises:
-        UserError: a score is missing or covers other rows; a run has none or several of the
-            options, or no number there; two runs stand at the same place.
+        UserError: a score is missing or covers other rows; a run has several of the options,
+            or no number there; two runs stand at the same place.
     """
     places = {run: _place(experiment, run) for run in experiment.section.runs}
     series = series_labels({run: place.rest for run, place in places.items()})

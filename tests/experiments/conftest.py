@@ -27,7 +27,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "both_b3": {"method": "adafuse", "models": ["m", "l"], "options": {"branching": 3}},
     "beams": {"method": "beam_scaling", "models": ["m", "l"], "options": {"width": 5}},
     "oracle": {"method": "best_of", "models": ["m", "l"]},
-    "top2": {"method": "development_pair", "models": ["m", "l"]},
+    "top2": {"method": "development_pair", "models": ["m", "l"], "options": {"runs": ["both"]}},
 }
 
 
@@ -49,11 +49,13 @@ class World:
             "metric": "squad",
             "timed": self.timed,
         }
+        rows = {name: task | {"development": "other_rows"} for name in benchmarks}
         return Config.model_validate(
             {
                 "results": str(self.root),
                 "models": {"m": {"path": "a/m"}, "l": {"path": "a/l"}},
-                "benchmarks": dict.fromkeys(benchmarks, task),
+                "benchmarks": rows | {"other_rows": task},
+                "main": {"runs": ["m"]},
                 "runs": self.runs,
                 "protocols": self.protocols,
                 "published_numbers": self.published_numbers,

@@ -69,20 +69,6 @@ def test_selections_say_by_what_they_chose(world) -> None:
     assert [p.label for p in points] == ["m", "oracle (oracle)", "top2 (development)"]
 
 
-def test_a_row_that_the_paper_lacks_is_named(world) -> None:
-    store_all(world)
-    experiment = world.experiment("scores", ["squad"], ["m"], published={"m": "Mistral"})
-    with pytest.raises(UserError, match="figure: unknown row 'Mistral'; known are: Mistral-7B"):
-        score_points(experiment)
-
-
-def test_the_papers_rows_need_its_numbers(world) -> None:
-    world.published_numbers = None
-    store_all(world)
-    with pytest.raises(UserError, match="set published_numbers"):
-        score_points(world.experiment("scores", ["squad"], ["m"], published=PAPER))
-
-
 def test_scores_of_different_rows_do_not_share_a_panel(world) -> None:
     world.score("squad", "m", "1100")
     world.score("squad", "both", "110")

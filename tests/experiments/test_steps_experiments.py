@@ -63,13 +63,26 @@ def test_a_missing_input_is_named_with_what_to_do(world, tmp_path, kind, missing
     assert not (tmp_path / "figure.csv").exists()
 
 
-def test_an_unknown_experiment_run_or_benchmark_is_named(world) -> None:
-    config = world.config(
-        ["squad"], {"title": "t", "kind": "scores", "benchmarks": ["nq"], "runs": ["m"]}
-    )
+def test_an_experiment_that_does_not_exist_is_named(world) -> None:
+    config = world.experiment("scores", ["squad"], ["m"]).config
     with pytest.raises(UserError, match="unknown experiment 'figure_9'; known are: figure"):
         find_experiment(config, "figure_9")
-    with pytest.raises(UserError, match=r"experiments.figure: unknown benchmark 'nq'"):
-        find_experiment(config, "figure")
-    with pytest.raises(UserError, match=r"experiments.figure: unknown run 'x'"):
-        world.experiment("scores", ["squad"], ["x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "sentence"),
+    [
+        ("scores", {"runs": ["x"]}, r"experiments.figure: unknown run 'x'"),
+        (
+            "scores",
+            {"published": {"m": "Mistral"}},
+            r"unknown row 'Mistral'; known",
+        ),
+        ("runtime", {"runs": ["oracle"]}, r"run 'oracle' decodes nothing itself"),
+    ],
+)
+def test_an_experiment_that_does_not_fit_the_configuration_is_refused(
+    world, kind, changes, sentence
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        world.experiment(kind, ["squad"], **({"runs": ["m"]} | changes))

@@ -58,7 +58,6 @@ def test_a_part_that_only_one_method_has_tells_nothing() -> None:
 @pytest.mark.parametrize(
     ("runs", "options", "sentence"),
     [
-        (["both", "m"], ["tau"], r"run 'm' of method single has 0 of the options \['tau'\]"),
         (["both"], ["tau", "branching"], "run 'both' of method adafuse has 2 of the options"),
         (["both"], ["fusion"], "fusion is 'mean_nll'; only numbers"),
         (["both", "twin"], ["tau"], r"runs 'both' and 'twin' differ in nothing .* \(tau 0.7\)"),
