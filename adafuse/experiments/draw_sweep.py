@@ -107,7 +107,7 @@ def _set_ticks(axes: "Axes", values: Sequence[float]) -> None:
 
 
 def _legend(lines: Mapping[str, _Line]) -> "list[Artist]":
-    """A single series needs none."""
+    """Return nothing for a single series."""
     from matplotlib.lines import Line2D
 
     handles: list[Artist] = [

@@ -85,6 +85,7 @@ def new_figure(body: float, title: str, caption: str, legend: "Sequence[Artist]"
         legend: labelled artists, explained between title and panels.
     """
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     title, caption = textwrap.fill(title, _TITLE), textwrap.fill(caption, _CAPTION)
     labels = [str(artist.get_label()) for artist in legend]
@@ -94,9 +95,8 @@ def new_figure(body: float, title: str, caption: str, legend: "Sequence[Artist]"
     top = head + _LEGEND_LINE * lines * math.ceil(len(legend) / columns) + _MARGIN
     bottom = 2 * _MARGIN + _CAPTION_LINE * (caption.count("\n") + 1)
     height = top + body + bottom
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     area = (0, bottom / height, 1, body / height)
-    figure.get_layout_engine().set(rect=area)  # type: ignore[union-attr, call-arg]
+    figure = Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(rect=area))
     left = _MARGIN / WIDTH
     figure.suptitle(title, x=left, y=1 - _MARGIN / height, ha="left", va="top", weight="bold")
     figure.text(left, _MARGIN / height, caption, va="bottom", color=GREY)

@@ -1,6 +1,8 @@
 """What is in the figures: panels, marks, labels; nothing cut off, nothing too small."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -259,6 +261,11 @@ def test_differences_are_filled_where_they_are_significant() -> None:
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["m\n\N{MINUS SIGN} l", "m\n\N{MINUS SIGN} both"]
     assert [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == "-"] == [0]
+
+
+def test_matplotlib_is_loaded_only_to_draw() -> None:
+    code = "import sys, adafuse.experiments.build; assert 'matplotlib' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_figures_grow_with_the_number_of_runs() -> None:
