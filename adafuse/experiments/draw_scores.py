@@ -15,8 +15,8 @@ _SPAN = 10.0
 _REMARKS = {
     "average": "The macro average is the mean of a run's scores.",
     "oracle": (
-        "Hollow (oracle): chosen with the answers of the very rows that are scored; an upper bound,"
-        " no method."
+        "Hollow (oracle): chosen with the answers of the very rows that are scored; it says how far"
+        " choosing could get, and is no method."
     ),
     "development": "(development): chosen by scores on other rows.",
     "paper": (
@@ -59,15 +59,14 @@ def protocol_layers(protocols: Sequence[str]) -> dict[str, Layer]:
 
 def panel_title(points: Sequence[ScorePoint | DifferencePoint]) -> str:
     """Return benchmark, metric and number of rows of a panel's points, which share all but n."""
-    name = broken(points[0].benchmark, 20)
+    name, metric = points[0].benchmark, points[0].metric.replace("_", " ")
     sizes = {point.protocol: point.n for point in points if point.n is not None}
     if not sizes:
         return name
-    metric = points[0].metric.replace("_", " ")
     if len(set(sizes.values())) == 1:
-        return f"{name}\n{metric}, {counted(next(iter(sizes.values())))}"
+        return f"{broken(name, 20)}\n{metric}, {counted(next(iter(sizes.values())))}"
     each = [f"{counted(n)} ({protocol})" for protocol, n in sizes.items()]
-    return "\n".join([f"{name}, {metric}", *each])
+    return "\n".join([broken(f"{name}, {metric}", 20), *each])
 
 
 def remarks(points: Sequence[ScorePoint]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from adafuse.experiments.points import SweepPoint
 from adafuse.experiments.style import (
@@ -21,19 +21,25 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+_LineStyle = Literal["-", "--", "-.", ":"]
 
 _CAPTION = "Bands and bars: 95 % intervals (Wilson; bootstrap for BLEU)."
 _COLUMNS, _HEIGHT, _WIDEST_LABEL = 3, 2.1, 90
+_DASHES: tuple[_LineStyle, ...] = ("-", "--", "-.", ":")
 _FEW = 12
 """Integer values up to this many get a tick each."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """How a series is drawn."""
+    """How a series is drawn; one below others can be seen even where they agree."""
 
     colour: str
     marker: str
+    size: float
+    dashes: _LineStyle
 
 
 def draw_sweep(title: str, points: Sequence[SweepPoint]) -> "Figure":
@@ -41,10 +47,7 @@ def draw_sweep(title: str, points: Sequence[SweepPoint]) -> "Figure":
     protocols = list(dict.fromkeys(point.protocol for point in points))
     benchmarks = list(dict.fromkeys(point.benchmark for point in points))
     series = list(dict.fromkeys(point.series for point in points))
-    lines = {
-        name: _Line(COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)])
-        for number, name in enumerate(series)
-    }
+    lines = {name: _line(number, len(series)) for number, name in enumerate(series)}
     columns = balanced(len(benchmarks), _COLUMNS)
     deep = -(-len(benchmarks) // columns)
     figure = new_figure(len(protocols) * deep * _HEIGHT, title, _CAPTION, _legend(lines))
@@ -58,6 +61,15 @@ def draw_sweep(title: str, points: Sequence[SweepPoint]) -> "Figure":
         chosen = [point for point in points if (point.protocol, point.benchmark) == cell]
         _draw_panel(axes, chosen, lines)
     return figure
+
+
+def _line(number: int, count: int) -> _Line:
+    return _Line(
+        colour=COLOURS[number % len(COLOURS)],
+        marker=MARKERS[number % len(MARKERS)],
+        size=4 + 1.5 * min(3, count - 1 - number),
+        dashes=_DASHES[number % len(_DASHES)],
+    )
 
 
 def _draw_panel(axes: "Axes", points: Sequence[SweepPoint], lines: Mapping[str, _Line]) -> None:
@@ -81,7 +93,8 @@ def _draw_series(axes: "Axes", points: Sequence[SweepPoint], line: _Line) -> Non
         axes.fill_between(x, low, high, color=line.colour, alpha=0.15, linewidth=0)
     else:
         axes.vlines(x, low, high, color=line.colour, linewidth=1.1)
-    axes.plot(x, y, color=line.colour, marker=line.marker, markersize=4, linewidth=1.3)
+    axes.add_line(_artist(line, x, y))
+    axes.autoscale_view()
 
 
 def _axis(points: Sequence[SweepPoint]) -> str:
@@ -108,17 +121,21 @@ def _set_ticks(axes: "Axes", values: Sequence[float]) -> None:
 
 def _legend(lines: Mapping[str, _Line]) -> "list[Artist]":
     """Return nothing for a single series."""
+    if len(lines) == 1:
+        return []
+    return [_artist(line, [], [], broken(name, _WIDEST_LABEL)) for name, line in lines.items()]
+
+
+def _artist(line: _Line, x: Sequence[float], y: Sequence[float], label: str = "") -> "Line2D":
     from matplotlib.lines import Line2D
 
-    handles: list[Artist] = [
-        Line2D(
-            [],
-            [],
-            color=line.colour,
-            marker=line.marker,
-            markersize=4,
-            label=broken(name, _WIDEST_LABEL),
-        )
-        for name, line in lines.items()
-    ]
-    return handles if len(handles) > 1 else []
+    return Line2D(
+        x,
+        y,
+        color=line.colour,
+        marker=line.marker,
+        markersize=line.size,
+        linestyle=line.dashes,
+        linewidth=1.3,
+        label=label,
+    )

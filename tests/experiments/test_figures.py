@@ -214,6 +214,9 @@ def test_a_sweep_has_a_panel_per_protocol_and_benchmark_and_a_line_per_series() 
     for axes in figure.axes:
         assert [list(line.get_xdata()) for line in axes.lines] == [[0.0, 0.5, 1.0]] * 2
         assert len(axes.collections) == 2  # bands
+        below, above = axes.lines  # where both agree, both are seen
+        assert (below.get_linestyle(), above.get_linestyle()) == ("-", "--")
+        assert below.get_markersize() > above.get_markersize()
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("tau", "score in percent")
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["one", "other"]
