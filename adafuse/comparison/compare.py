@@ -1,20 +1,23 @@
-"""Testing every ensemble against its members and the best baseline."""
+"""Testing runs against each other: an ensemble and its baselines, or all of some runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from adafuse.comparison.bootstrap import bleu_counts, paired_bootstrap, pooled_bleu
 from adafuse.comparison.holm import holm
 from adafuse.comparison.mcnemar import count_pairs, mcnemar_exact, newcombe
 from adafuse.comparison.outcomes import Scored, check_value
-from adafuse.comparison.pairings import Pairing, Role, Runs, pairings
+from adafuse.comparison.pairings import Pairing, Role, Runs, all_pairs, pairings
 from adafuse.errors import UserError
 
 if TYPE_CHECKING:
     from adafuse.comparison.bootstrap import Counts
 
 LEVEL = 0.05
+
+_Chooser = Callable[[Mapping[str, float]], Sequence[Pairing]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +65,36 @@ class _Outcome:
 
 
 def compare_runs(runs: Runs, scores: Sequence[Scored]) -> list[Comparison]:
-    """Compare all runs that have scores, benchmark by benchmark, each protocol on its own.
+    """Compare every ensemble with its members and the best baseline; each protocol on its own.
 
     Raises:
         UserError: runs of one benchmark were scored on different rows or by different metrics, or
             a score does not follow from its rows.
     """
+    return _compare(partial(pairings, runs), scores)
+
+
+def compare_all(scores: Sequence[Scored]) -> list[Comparison]:
+    """Compare every run with every later one on the same benchmark; each protocol on its own.
+
+    Raises:
+        UserError: as `compare_runs`.
+    """
+    return _compare(all_pairs, scores)
+
+
+def _compare(choose: _Chooser, scores: Sequence[Scored]) -> list[Comparison]:
     groups: dict[tuple[str, str], list[Scored]] = {}
     for scored in scores:
         groups.setdefault((scored.benchmark, scored.protocol), []).append(scored)
-    return [each for group in groups.values() for each in _compare_group(runs, group)]
+    return [each for group in groups.values() for each in _compare_group(choose, group)]
 
 
-def _compare_group(runs: Runs, group: Sequence[Scored]) -> list[Comparison]:
+def _compare_group(choose: _Chooser, group: Sequence[Scored]) -> list[Comparison]:
     aligned = {scored.run: scored.in_order(group[0].ids) for scored in group}
     for scored in aligned.values():
         _check_same_task(aligned[group[0].run], scored)
-    pairs = pairings(runs, {name: scored.value for name, scored in aligned.items()})
+    pairs = choose({name: scored.value for name, scored in aligned.items()})
     outcomes = _outcomes(aligned, pairs)
     adjusted = _adjusted(pairs, outcomes)
     return [

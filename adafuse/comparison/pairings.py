@@ -1,7 +1,8 @@
-"""Who is compared with whom: every ensemble with its members and with the best baseline."""
+"""Who is compared with whom: ensembles with members and the best baseline, or all with all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 from adafuse.selection.registry import SELECTIONS, is_oracle
@@ -12,7 +13,7 @@ OURS = frozenset({"adafuse"})
 Runs = Mapping[str, tuple[str, Sequence[str]]]
 """Method and models of each run by its name, in the order of the configuration."""
 
-Role = Literal["member", "best baseline"]
+Role = Literal["member", "best baseline", "other run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,11 @@ def pairings(runs: Runs, values: Mapping[str, float]) -> list[Pairing]:
         if len(models) > 1 and not is_oracle(method)
         for pairing in (*_members(present, name), *_best_baseline(present, name, values))
     ]
+
+
+def all_pairs(values: Mapping[str, float]) -> list[Pairing]:
+    """Return each run of `values` with every later one."""
+    return [Pairing(run, other, "other run") for run, other in combinations(values, 2)]
 
 
 def members_alone(runs: Runs, models: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adafuse.comparison.compare import compare_runs
+from adafuse.comparison.compare import compare_all, compare_runs
 from adafuse.comparison.mcnemar import PairedCounts, mcnemar_exact, newcombe
 from adafuse.errors import UserError
 
@@ -37,6 +37,19 @@ def test_a_pair_with_two_roles_is_one_test_of_the_family() -> None:
     assert (best.role, best.against) == ("best baseline", "m")
     assert (best.p, best.p_holm) == (member.p, member.p_holm)
     assert sorted([member.p_holm, other.p_holm])[0] == 2 * min(member.p, other.p)
+
+
+def test_all_runs_can_be_compared_with_each_other() -> None:
+    """A pair is the same test whoever chose it; the family is that of all three pairs."""
+    found = compare_all([BOTH, M, L])
+    assert [(each.run, each.against, each.role) for each in found] == [
+        ("both", "m", "other run"),
+        ("both", "l", "other run"),
+        ("m", "l", "other run"),
+    ]
+    chosen = compare_runs(RUNS, [BOTH, M, L])
+    assert [each.p for each in found[:2]] == [each.p for each in chosen[:2]]
+    assert min(each.p_holm for each in found) == 3 * min(each.p for each in found)
 
 
 def test_each_benchmark_and_protocol_is_a_family_of_its_own() -> None:

@@ -1,6 +1,12 @@
 """Who is compared with whom."""
 
-from adafuse.comparison.pairings import Pairing, is_baseline, models_never_alone, pairings
+from adafuse.comparison.pairings import (
+    Pairing,
+    all_pairs,
+    is_baseline,
+    models_never_alone,
+    pairings,
+)
 
 RUNS = {
     "mistral": ("single", ["m"]),
@@ -63,3 +69,12 @@ def test_models_that_no_run_uses_alone_are_named() -> None:
     runs = {"llama": ("single", ["l"]), "adafuse": ("adafuse", ["m", "l"])}
     assert models_never_alone(runs) == {"adafuse": ["m"]}
     assert models_never_alone(RUNS) == {}
+
+
+def test_all_pairs_are_each_run_with_every_later_one() -> None:
+    assert [(p.run, p.against) for p in all_pairs({"a": 1.0, "b": 3.0, "c": 2.0})] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+    ]
+    assert all_pairs({"a": 1.0}) == []

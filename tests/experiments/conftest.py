@@ -1,0 +1,123 @@
+"""A results folder as the workflow leaves it, made by hand."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adafuse.experiments.inputs import Experiment, find_experiment
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.decode import TRACE_FIELDS
+from adafuse.records import Result, Round
+from adafuse.scoring.intervals import Estimate, wilson
+from adafuse.scoring.outcomes import Outcome, write_outcomes
+from adafuse.scoring.score import Score, write_score
+from adafuse.traces.schema import result_columns
+from adafuse.traces.table import write_table
+
+PUBLISHED = Path(__file__).parents[2] / "config" / "published.yaml"
+JOB = {"batch_size": 1, "dtype": "float32", "devices": ["cpu"], "engine": "tree"}
+RUNS: dict[str, dict[str, Any]] = {
+    "m": {"method": "single", "models": ["m"]},
+    "l": {"method": "single", "models": ["l"]},
+    "both": {"method": "adafuse", "models": ["m", "l"]},
+    "both_b3": {"method": "adafuse", "models": ["m", "l"], "options": {"branching": 3}},
+    "beams": {"method": "beam_scaling", "models": ["m", "l"], "options": {"width": 5}},
+    "oracle": {"method": "best_of", "models": ["m", "l"]},
+    "top2": {"method": "development_pair", "models": ["m", "l"], "options": {"runs": ["both"]}},
+}
+
+
+@dataclass
+class World:
+    """Results of the runs `RUNS` on any benchmarks; `experiment` gives one over them."""
+
+    root: Path
+    runs: dict[str, dict[str, Any]] = field(default_factory=lambda: dict(RUNS))
+    protocols: tuple[str, ...] = ("strict",)
+    published_numbers: str | None = str(PUBLISHED)
+    timed: bool = True
+
+    def config(self, benchmarks: Sequence[str], section: dict[str, Any]) -> Config:
+        task = {
+            "source": {"file": "qa.jsonl"},
+            "prompt": "{question}",
+            "max_new_tokens": 4,
+            "metric": "squad",
+            "timed": self.timed,
+        }
+        rows = {name: task | {"development": "other_rows"} for name in benchmarks}
+        return Config.model_validate(
+            {
+                "results": str(self.root),
+                "models": {"m": {"path": "a/m"}, "l": {"path": "a/l"}},
+                "benchmarks": rows | {"other_rows": task},
+                "main": {"runs": ["m"]},
+                "runs": self.runs,
+                "protocols": self.protocols,
+                "published_numbers": self.published_numbers,
+                "experiments": {"figure": section},
+            }
+        )
+
+    def experiment(
+        self, kind: str, benchmarks: Sequence[str], runs: Sequence[str], **more: Any
+    ) -> Experiment:
+        section = {"title": "A figure", "kind": kind, "benchmarks": benchmarks, "runs": runs} | more
+        return find_experiment(self.config(benchmarks, section), "figure")
+
+    def store_config(self, experiment: Experiment) -> Path:
+        path = self.root / "config.json"
+        path.write_text(json.dumps(experiment.config.model_dump(mode="json")))
+        return path
+
+    def score(self, benchmark: str, run: str, right: str, protocol: str = "strict") -> None:
+        """Store a score and its outcomes; `right` is a text of 1s and 0s."""
+        values = [float(each) for each in right]
+        low, high = wilson(int(sum(values)), len(values))
+        value = 100 * sum(values) / len(values)
+        metrics = {"exact_match": Estimate(value, 100 * low, 100 * high)}
+        score = Score(benchmark, run, protocol, len(values), 0, 0, 0, 0, metrics, "exact_match", {})
+        path = self.root / "scores" / protocol / benchmark / f"{run}.json"
+        write_score(path, score)
+        outcomes = [Outcome(f"r{i}", "x", ("x",), each) for i, each in enumerate(values)]
+        write_outcomes(path.with_suffix(".outcomes.parquet"), outcomes, {})
+
+    def trace(
+        self,
+        benchmark: str,
+        run: str,
+        seconds: Sequence[float] = (1.0,),
+        words: Sequence[int] = (1,),
+        failed: int = 0,
+        shards: Sequence[dict[str, Any]] = ({},),
+    ) -> Path:
+        """Store a merged trace; `shards` say how each was decoded otherwise than `JOB` says."""
+        rounds = tuple(Round((), 0, count, ()) for count in words)
+        rows = [self._row(benchmark, run, i, each, rounds) for i, each in enumerate(seconds)]
+        rows += [
+            self._row(benchmark, run, len(rows) + i, 99.0, ()) | {"stop_reason": "error"}
+            for i in range(failed)
+        ]
+        described = [
+            {"job": JOB | shard, "versions": {"torch": shard.get("torch", "2.13.0")}}
+            for shard in shards
+        ]
+        path = self.root / "traces" / benchmark / f"{run}.parquet"
+        write_table(path, TRACE_FIELDS, rows, {"digest": "x", "shards": described})
+        return path
+
+    def _row(
+        self, benchmark: str, run: str, number: int, seconds: float, rounds: tuple[Round, ...]
+    ) -> dict[str, Any]:
+        result = Result("x", "eos", rounds, (1,), (1,), (1,), seconds)
+        names = {"id": f"r{number}", "benchmark": benchmark, "run": run, "shard": 0}
+        return names | {"prompt_sha256": "0"} | result_columns(result)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
