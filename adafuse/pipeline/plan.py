@@ -141,7 +141,8 @@ class Plan:
         numbers = self.config.published_numbers
         paper = file_digest(Path(numbers)) if numbers and experiment.published else None
         runs = [self.config.runs[run].model_dump(mode="json") for run in experiment.runs]
-        return json.dumps([experiment.model_dump(mode="json"), runs, paper], sort_keys=True)
+        timed = [self.timed(benchmark) for benchmark in experiment.benchmarks]
+        return json.dumps([experiment.model_dump(mode="json"), runs, paper, timed], sort_keys=True)
 
     def choice_layout(self, run: str) -> str:
         """Return what a choice between runs depends on besides its inputs."""
