@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from adafuse.cli.audit import audit
+from adafuse.cli.bench import bench
 from adafuse.cli.generate import generate
 from adafuse.cli.methods import methods
 from adafuse.cli.score import score
@@ -26,6 +27,7 @@ app.command()(show)
 app.command()(methods)
 app.command()(score)
 app.command()(audit)
+app.command()(bench)
 app.add_typer(steps, name="step")
 
 
