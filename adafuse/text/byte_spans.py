@@ -29,14 +29,35 @@ def encode_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
 
 
 def _encode_text(model: "LanguageModel", text: str) -> tuple[int, ...]:
-    """Encode in halves what does not come back, down to the characters that do not."""
-    ids = model.encode_span(text)
-    if b"".join(model.surfaces.of[index] or b"" for index in ids) == text.encode():
-        return ids
-    if len(text) == 1:
-        return _single_bytes(model, text.encode())
-    half = len(text) // 2
-    return (*_encode_text(model, text[:half]), *_encode_text(model, text[half:]))
+    """Encode text; a character at which it does not come back is written by itself."""
+    ids: list[int] = []
+    while text:
+        own = model.encode_span(text)
+        count, agreed = _agreement([model.surfaces.of[index] for index in own], text.encode())
+        ids += own[:count]
+        text = text.encode()[agreed:].decode()
+        if text:
+            ids += _encode_character(model, text[0])
+            text = text[1:]
+    return tuple(ids)
+
+
+def _agreement(surfaces: list[bytes | None], data: bytes) -> tuple[int, int]:
+    """Return how many tokens, and bytes, join to whole characters that `data` begins with."""
+    place, agreed = 0, (0, 0)
+    for count, surface in enumerate(surfaces, 1):
+        if not surface or not data.startswith(surface, place):
+            break
+        place += len(surface)
+        if place == len(data) or data[place] & 0b1100_0000 != 0b1000_0000:
+            agreed = count, place
+    return agreed
+
+
+def _encode_character(model: "LanguageModel", character: str) -> tuple[int, ...]:
+    ids = model.encode_span(character)
+    exact = b"".join(model.surfaces.of[index] or b"" for index in ids) == character.encode()
+    return ids if exact else _single_bytes(model, character.encode())
 
 
 def _single_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
