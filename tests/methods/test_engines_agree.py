@@ -23,6 +23,10 @@ METHODS = [
     ("fixed_length", {"words": 1}),
     ("fixed_length", {"words": 3}),
     ("beam_scaling", {"width": 3}),
+    ("unite", {}),
+    ("unite", {"duplicates": "keep", "normalise": "vocabulary", "commit": "first_token"}),
+    ("gac", {}),
+    ("gac", {"threshold": 0.5}),
 ]
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 
