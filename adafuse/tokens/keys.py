@@ -48,9 +48,9 @@ class TokenKeys:
 
 
 def without_space(surface: bytes) -> bytes:
-    """Return a surface without one leading space, unless it is nothing else.
+    """Return a surface without one leading space, unless it is all whitespace.
 
     Behind some chat templates an answer begins with a space, behind others it does not; the first
     words of all models meet under this key.
     """
-    return surface[1:] if surface.startswith(b" ") and len(surface) > 1 else surface
+    return surface[1:] if surface.startswith(b" ") and surface.strip() else surface

@@ -12,9 +12,17 @@ def test_special_tokens_are_one_end_and_ids_without_bytes_have_no_key():
 
 @pytest.mark.parametrize(
     ("surface", "key"),
-    [(b" Paris", b"Paris"), (b"Paris", b"Paris"), (b"  x", b" x"), (b" ", b" "), (b"\n", b"\n")],
+    [
+        (b" Paris", b"Paris"),
+        (b"Paris", b"Paris"),
+        (b"  x", b" x"),
+        (b" ", b" "),
+        (b"  ", b"  "),
+        (b" \n", b" \n"),
+        (b"\nx", b"\nx"),
+    ],
 )
-def test_one_leading_space_is_left_out_unless_it_is_everything(surface, key):
+def test_one_leading_space_is_left_out_unless_all_is_whitespace(surface, key):
     assert without_space(surface) == key
 
 
