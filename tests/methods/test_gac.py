@@ -1,9 +1,14 @@
 import math
+from types import SimpleNamespace
 
 import pytest
+import torch
 
+from adafuse.engine.node import NextToken, Sequence
 from adafuse.ensemble import Ensemble
 from adafuse.methods import resolve
+from adafuse.methods.example import Example
+from adafuse.methods.limits import Limits
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.next_token import logprobs, mass
@@ -85,3 +90,32 @@ def test_behind_a_chat_template_words_meet_with_and_without_their_space(chat):
         assert result.text.startswith(result.rounds[0].candidates[0].text)
     later = [c.text for result in results for taken in result.rounds[1:] for c in taken.candidates]
     assert any(len(text) > 1 and text.startswith(" ") for text in later)
+
+
+@pytest.mark.parametrize(("threshold", "asked"), [(0.3, [0]), (0.5, [0, 1]), (None, [0, 1])])
+def test_the_gate_of_the_worked_example(threshold, asked):
+    """Its likeliest token has 0.40: above 0.3 it decides alone, below 0.5 both are asked."""
+    surfaces = [[b"the", b"a", b"\n", b"b", None], [b"the", b"an", b"\n", b"b", None]]
+    p = [[0.25, 0.10, 0.15, 0.10, 0.40], [0.25, 0.15, 0.15, 0.05, 0.40]]
+    models = [
+        SimpleNamespace(
+            surfaces=SimpleNamespace(of=of), stop_ids={4}, chat=False, device=torch.device("cpu")
+        )
+        for of in surfaces
+    ]
+    engines = [SimpleNamespace(model=model, context=9) for model in models]
+    example = Example((1.0, 1.0), Limits())
+    example.sequences.extend(Sequence(engine, [0]) for engine in engines)
+    method = resolve("gac", {"threshold": threshold})
+    method.prepare(models)
+    evaluated = []
+    for nodes in method.decode(example):
+        for node in nodes:
+            number = engines.index(node.engine)
+            vector = torch.tensor(p[number]).log()
+            node.next = NextToken((4,), (math.log(0.4),), 0.15, math.log(0.4), vector)
+            evaluated.append(number)
+    assert evaluated == asked
+    (taken,) = example.rounds
+    assert taken.candidates[0].ends
+    assert taken.candidates[0].fused == pytest.approx(-math.log(0.4), abs=5e-5)
