@@ -12,9 +12,11 @@ from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
 from adafuse.methods.fixed_length import FixedLength
+from adafuse.methods.gac import Gac
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
 from adafuse.methods.single import Single
+from adafuse.methods.unite import Unite
 
 METHODS: dict[str, type[Method[Any]]] = {}
 
@@ -35,6 +37,8 @@ for _method in (
     AdaFuse,
     FixedLength,
     BeamScaling,
+    Unite,
+    Gac,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):

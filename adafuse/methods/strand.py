@@ -1,7 +1,8 @@
-"""One model's ids for a text that is written byte by byte or token by token (baselines.md, 0.2)."""
+"""One model's ids for a text that is written byte by byte or token by token."""
 
 from adafuse.engine.node import Node, Sequence
 from adafuse.engine.program import Program
+from adafuse.text.byte_spans import encode_bytes
 
 LONGEST_CHAIN = 64
 """Text without spaces is committed after this many ids, whatever could still be merged."""
@@ -51,26 +52,12 @@ class Strand:
 
     def encoded(self, text: bytes) -> Node:
         """Return the last node of the ids of `text` behind the committed ids."""
-        chain = self.sequence.root.chain(self._encode(text))
+        chain = self.sequence.root.chain(encode_bytes(self.sequence.model, text))
         return chain[-1] if chain else self.sequence.root
 
     def finish(self) -> None:
         """Commit what is pending."""
         self._commit(self.node)
-
-    def _encode(self, text: bytes) -> tuple[int, ...]:
-        """Encode whole characters as text, and the bytes of an unfinished one each by itself."""
-        model = self.sequence.model
-        try:
-            whole = len(text)
-            string = text.decode()
-        except UnicodeDecodeError as error:
-            whole = error.start
-            string = text[:whole].decode()
-        single = model.surfaces.bytes
-        if odd := [byte for byte in text[whole:] if byte not in single]:
-            raise ValueError(f"the tokenizer of {model.name} has no token for byte {odd[0]:#04x}")
-        return (*model.encode_span(string), *(single[byte] for byte in text[whole:]))
 
     def _settle(self) -> None:
         """Commit up to the last beginning of a word at which a token begins, too."""

@@ -23,6 +23,10 @@ METHODS = [
     ("fixed_length", {"words": 1}),
     ("fixed_length", {"words": 3}),
     ("beam_scaling", {"width": 3}),
+    ("unite", {}),
+    ("unite", {"duplicates": "keep", "normalise": "vocabulary", "commit": "first_token"}),
+    ("gac", {}),
+    ("gac", {"threshold": 0.5}),
 ]
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 
@@ -47,7 +51,7 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
     check(random_pair, method, options, max_new_tokens=16)
 
 
-@pytest.mark.parametrize(("method", "options"), [METHODS[1], METHODS[5], METHODS[6]])
+@pytest.mark.parametrize(("method", "options"), [METHODS[1], *METHODS[5:]])
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, max_new_tokens=16)
 
@@ -70,5 +74,5 @@ def test_real_tokenizers_over_random_weights(names, tmp_path):
         for seed, folder in enumerate(folders)
     ]
     ensemble = Ensemble.from_pretrained(paths, device="cpu")
-    for method, options in (METHODS[1], METHODS[4], METHODS[6]):
+    for method, options in (METHODS[index] for index in (1, 4, 6, 7, 9)):
         check(ensemble, method, options, PROMPTS[2:5], max_new_tokens=10)

@@ -19,6 +19,11 @@ from adafuse.methods.options import parse
         ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
         ("fixed_length", {"tau": 0.5}, r"method fixed_length has no option 'tau'"),
         ("beam_scaling", {"width": 0}, r"width must be greater than or equal to 1, not 0"),
+        ("unite", {"top_k": 0}, r"top_k must be greater than or equal to 1, not 0"),
+        ("unite", {"duplicates": "drop"}, r"duplicates must be 'exclude', 'keep' or 'zero', not"),
+        ("unite", {"commit": "token"}, r"commit must be 'surface' or 'first_token', not 'token'"),
+        ("gac", {"threshold": 1.5}, r"threshold must be less than or equal to 1, not 1.5"),
+        ("gac", {"gate": -1}, r"gate must be greater than or equal to 0, not -1"),
     ],
 )
 def test_an_impossible_option_is_refused_in_one_sentence(method, options, sentence):
@@ -45,6 +50,14 @@ def test_a_single_model_is_needed_by_single_only():
             resolve(name, {}).check_models(count)
         with pytest.raises(UserError, match="at least 1 model, not 0"):
             resolve(name, {}).check_models(0)
+
+
+@pytest.mark.parametrize(("method", "option"), [("unite", "primary"), ("gac", "gate")])
+def test_a_model_that_does_not_exist_is_refused_by_its_number(method, option):
+    resolve(method, {option: 1}).check_models(2)
+    sentence = f"method {method}: {option} is 2, but the models are numbered from 0 to 1"
+    with pytest.raises(UserError, match=sentence):
+        resolve(method, {option: 2}).check_models(2)
 
 
 def test_limits_refuse_what_would_never_or_always_stop():
