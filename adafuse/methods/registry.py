@@ -11,6 +11,8 @@ from typing import Any
 from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
+from adafuse.methods.bytewise import Bytewise
+from adafuse.methods.deepen import Deepen
 from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
@@ -35,6 +37,8 @@ for _method in (
     AdaFuse,
     FixedLength,
     BeamScaling,
+    Deepen,
+    Bytewise,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):
