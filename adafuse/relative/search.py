@@ -12,6 +12,8 @@ from torch.nn.functional import kl_div
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 Reduction = Literal["mean", "sum"]
+AGREED = 1e-12
+"""A divergence up to this (nats) is rounding, of which AdamW would make steps of full size."""
 _PERIOD = 10
 _LAST_RATE = 0.25
 
@@ -21,8 +23,8 @@ class InverseSearch:
     """AdamW from the model's own logits towards a target; `steps` of them are not convergence.
 
     `reduction` "mean" divides the divergence by the number of anchors, as the published code does:
-    gradients get so small that rare tokens hardly move. With "sum" nearly all tokens move, even by
-    rounding errors where all models agree.
+    gradients get so small that rare tokens hardly move. The search stops where nothing is left to
+    find, which that code does not.
     """
 
     learning_rate: float
@@ -45,7 +47,7 @@ class InverseSearch:
     def __call__(
         self, logits: torch.Tensor, rows: torch.Tensor, target: torch.Tensor
     ) -> tuple[torch.Tensor, list[float]]:
-        """Return the logits found, and the loss before each step.
+        """Return the logits found, and the loss before each step taken.
 
         Args:
             logits: where the search starts, [n].
@@ -54,23 +56,27 @@ class InverseSearch:
         """
         x = logits.detach().to(rows.dtype, copy=True).requires_grad_()
         optimizer, schedule = self._optimizer(x)
-        losses = []
+        losses: list[float] = []
         for _ in range(self.steps):
-            optimizer.zero_grad()
             loss = self.loss(x, rows, target)
+            losses.append(float(loss.detach()))
+            if losses[-1] <= AGREED * self._scale(target):
+                break
+            optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
-            losses.append(loss.detach())
-        return x.detach(), torch.stack(losses).tolist()
+        return x.detach(), losses
 
     def loss(self, x: torch.Tensor, rows: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Return sum_a q_a (log q_a - log (softmax(x) R)_a), times 1/A for "mean"."""
         reached = x.softmax(dim=-1) @ rows
         # An anchor that no token comes near would make the loss and every gradient nan.
         log_reached = reached.clamp_min(torch.finfo(reached.dtype).tiny).log()
-        total = kl_div(log_reached, target, reduction="sum")
-        return total / len(target) if self.reduction == "mean" else total
+        return kl_div(log_reached, target, reduction="sum") * self._scale(target)
+
+    def _scale(self, target: torch.Tensor) -> float:
+        return 1 / len(target) if self.reduction == "mean" else 1.0
 
     def _optimizer(self, x: torch.Tensor) -> tuple[torch.optim.AdamW, CosineAnnealingLR]:
         optimizer = torch.optim.AdamW(

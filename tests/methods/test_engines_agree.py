@@ -23,6 +23,9 @@ METHODS = [
     ("fixed_length", {"words": 1}),
     ("fixed_length", {"words": 3}),
     ("beam_scaling", {"width": 3}),
+    ("deepen", {}),
+    ("deepen", {"main": 1}),
+    ("bytewise", {}),
 ]
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 

@@ -21,21 +21,21 @@ START = 0
 class ScriptedModel:
     """What methods read of a `LanguageModel`; the last token of `tokens` is END.
 
-    `script` gives the probabilities of all tokens behind some ids. `merges` are pairs of tokens
-    that the tokenizer joins, the first ones first; other text is spelt in bytes.
+    `script` gives the probabilities of all tokens behind some ids. The tokenizer joins `merges`,
+    the first ones first; without any it takes the longest token each time.
     """
 
     def __init__(
         self,
         name: str,
-        tokens: Sequence[str],
+        tokens: Sequence[str | bytes],
         script: Script,
         *,
         merges: Sequence[tuple[str, str]] = (),
         embeddings: Sequence[Sequence[float]] | None = None,
         context: int = 1000,
     ) -> None:
-        surfaces = [token.encode() for token in tokens[:-1]]
+        surfaces = [t.encode() if isinstance(t, str) else t for t in tokens[:-1]]
         ids = {surface: index for index, surface in enumerate(surfaces)}
         single = {surface[0]: index for surface, index in ids.items() if len(surface) == 1}
         self.name = name
@@ -50,15 +50,29 @@ class ScriptedModel:
         self.network = SimpleNamespace(get_input_embeddings=lambda: layer)
 
     def encode_span(self, span: str) -> tuple[int, ...]:
-        """Byte-pair encoding by `merges`, a token of its own first."""
-        pieces = [bytes([byte]) for byte in span.encode()]
+        """Return the ids of a text."""
+        pieces = self._joined(span.encode()) if self.merges else self._longest(span.encode())
+        return tuple(self.surfaces.ids[piece] for piece in pieces)
+
+    def _joined(self, text: bytes) -> list[bytes]:
+        pieces = [bytes([byte]) for byte in text]
         for pair in self.merges:
             place = 0
             while place + 1 < len(pieces):
                 if (pieces[place], pieces[place + 1]) == pair:
                     pieces[place : place + 2] = [b"".join(pair)]
                 place += 1
-        return tuple(self.surfaces.ids[piece] for piece in pieces)
+        return pieces
+
+    def _longest(self, text: bytes) -> list[bytes]:
+        pieces = []
+        while text:
+            known = [surface for surface in self.surfaces.ids if text.startswith(surface)]
+            if not known:
+                raise ValueError(f"{self.name} cannot spell {text!r}")
+            pieces.append(max(known, key=len))
+            text = text[len(pieces[-1]) :]
+        return pieces
 
 
 class ScriptedEngine:
@@ -107,7 +121,7 @@ def run(program):
         return done.value
 
 
-def decode(method: str, models: Sequence[ScriptedModel], *, weights=None, limits=None, **options):
+def decode(method, models, *, weights=None, limits=None, **options) -> Example:
     """Decode one example with a method of the registry; its rounds and text are in it."""
     chosen = resolve(method, options)
     chosen.check_models(len(models))
