@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from adafuse.engine.node import NextToken
 from adafuse.engine.program import Program, gather
 from adafuse.errors import UserError
 from adafuse.methods.example import Example
@@ -88,30 +87,36 @@ class Deepen(Method[DeepenOptions]):
         nodes = yield from gather(strand.known() for strand in strands)
         main, known = self.options.main, [node.next for node in nodes if node.next is not None]
         models = [strand.sequence.model for strand in strands]
-        ids, x = _likeliest(known[main].vector, self.options.top)
+        heads = [_likeliest(each.vector, self.options.top) for each in known]
+        ids, x = heads[main]
         if not self._alone and known[main].greedy not in models[main].stop_ids:
-            q = self._target(weights, known).to(x.device)
-            x, _ = self._search(x, self._rows[main](ids).to(x.device), q)
-        best = x.sort(descending=True, stable=True).indices[:TRACED]
-        fused = x.log_softmax(dim=-1)[best].tolist()
-        entries = [
-            main_entry(token, -logprob, main, models, known)
-            for token, logprob in zip(ids[best].tolist(), fused, strict=True)
-        ]
+            rows = [make(head[0]) for make, head in zip(self._rows, heads, strict=True)]
+            r = [_expected(head[1], each) for head, each in zip(heads, rows, strict=True)]
+            q = _mean(r, weights, rows[main])
+            x, _ = self._search(x, rows[main], q)
+        best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
+        fused = (-x.log_softmax(dim=-1)).tolist()
+        entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
         return Choice(entries, ((),) * len(strands))
-
-    def _target(self, weights: Sequence[float], known: Sequence[NextToken]) -> "torch.Tensor":
-        """Return q, the weighted mean of r_m = p_m R_m."""
-        total = math.fsum(weights)
-        heads = [_likeliest(next_token.vector, self.options.top) for next_token in known]
-        r = [rows.expected(*head) for rows, head in zip(self._rows, heads, strict=True)]
-        q = r[0] * (weights[0] / total)
-        for weight, each in zip(weights[1:], r[1:], strict=True):
-            q = q + each.to(q.device) * (weight / total)
-        return q
 
 
 def _likeliest(vector: "torch.Tensor", count: int) -> tuple["torch.Tensor", "torch.Tensor"]:
     """Return the `count` likeliest ids, in ascending order, and their log-probabilities."""
     ids = vector.sort(descending=True, stable=True).indices[:count].sort().values
     return ids, vector[ids]
+
+
+def _expected(logits: "torch.Tensor", rows: "torch.Tensor") -> "torch.Tensor":
+    """Return r = p R for the distribution p over the ids of the rows."""
+    return logits.double().softmax(dim=-1).to(rows.device) @ rows
+
+
+def _mean(
+    r: Sequence["torch.Tensor"], weights: Sequence[float], like: "torch.Tensor"
+) -> "torch.Tensor":
+    """Return q = sum_m w_m r_m, the weights adding up to 1."""
+    total = math.fsum(weights)
+    q = like.new_zeros(like.shape[1])
+    for weight, each in zip(weights, r, strict=True):
+        q = q + each.to(q.device) * (weight / total)
+    return q

@@ -66,11 +66,6 @@ class RelativeRows:
         """How many rows are kept at the moment."""
         return len(self._rows)
 
-    def expected(self, ids: torch.Tensor, logprobs: torch.Tensor) -> torch.Tensor:
-        """Return r = p R for the distribution over `ids` with these logits: [anchors]."""
-        p = logprobs.double().softmax(dim=-1).to(self._embeddings.device)
-        return p @ self(ids)
-
     def _made(self, ids: torch.Tensor) -> torch.Tensor:
         # A row's own length cancels in the second scaling, so products do for cosines.
         products = self._embeddings[ids].float() @ self._anchors.T

@@ -54,7 +54,7 @@ class InverseSearch:
             rows: the relative rows of these ids, float64 [n, anchors].
             target: the relative representation that is wanted, float64 [anchors].
         """
-        x = logits.detach().to(rows.dtype, copy=True).requires_grad_()
+        x = logits.detach().to(rows, copy=True).requires_grad_()
         optimizer, schedule = self._optimizer(x)
         losses: list[float] = []
         for _ in range(self.steps):

@@ -27,6 +27,8 @@ METHODS = [
     ("deepen", {"main": 1}),
     ("bytewise", {}),
 ]
+# AdamW makes steps of up to full size of small gradients, and so of their rounding errors.
+TOLERANCE = {"deepen": 1e-3}
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 
 
@@ -37,7 +39,7 @@ def check(ensemble, method, options, prompts=PROMPTS, **limits):
     assert any(result.rounds for result in plain)
     for batch_size in (1, 8):
         tree = ensemble.generate(prompts, engine="tree", batch_size=batch_size, **settings)
-        assert_same(tree, plain)
+        assert_same(tree, plain, nll=TOLERANCE.get(method, 1e-4))
 
 
 @pytest.mark.parametrize(("method", "options"), METHODS)
