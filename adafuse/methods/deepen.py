@@ -1,7 +1,6 @@
 """`deepen`: models meet in the space of their common tokens (DeePEn, arXiv 2404.12715)."""
 
 import logging
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,10 +15,9 @@ from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, Positive
 from adafuse.methods.strand import Strand
 from adafuse.methods.token_rounds import TRACED, Choice, fuse_tokens
+from adafuse.relative.mixture import expected, likeliest, mean
 
 if TYPE_CHECKING:
-    import torch
-
     from adafuse.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
@@ -87,36 +85,14 @@ class Deepen(Method[DeepenOptions]):
         nodes = yield from gather(strand.known() for strand in strands)
         main, known = self.options.main, [node.next for node in nodes if node.next is not None]
         models = [strand.sequence.model for strand in strands]
-        heads = [_likeliest(each.vector, self.options.top) for each in known]
+        heads = [likeliest(each.vector, self.options.top) for each in known]
         ids, x = heads[main]
         if not self._alone and known[main].greedy not in models[main].stop_ids:
             rows = [make(head[0]) for make, head in zip(self._rows, heads, strict=True)]
-            r = [_expected(head[1], each) for head, each in zip(heads, rows, strict=True)]
-            q = _mean(r, weights, rows[main])
+            r = [expected(head[1], each) for head, each in zip(heads, rows, strict=True)]
+            q = mean(r, weights)
             x, _ = self._search(x, rows[main], q)
         best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
         fused = (-x.log_softmax(dim=-1)).tolist()
         entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
         return Choice(entries, ((),) * len(strands))
-
-
-def _likeliest(vector: "torch.Tensor", count: int) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """Return the `count` likeliest ids, in ascending order, and their log-probabilities."""
-    ids = vector.sort(descending=True, stable=True).indices[:count].sort().values
-    return ids, vector[ids]
-
-
-def _expected(logits: "torch.Tensor", rows: "torch.Tensor") -> "torch.Tensor":
-    """Return r = p R for the distribution p over the ids of the rows."""
-    return logits.double().softmax(dim=-1).to(rows.device) @ rows
-
-
-def _mean(
-    r: Sequence["torch.Tensor"], weights: Sequence[float], like: "torch.Tensor"
-) -> "torch.Tensor":
-    """Return q = sum_m w_m r_m, the weights adding up to 1."""
-    total = math.fsum(weights)
-    q = like.new_zeros(like.shape[1])
-    for weight, each in zip(weights, r, strict=True):
-        q = q + each.to(q.device) * (weight / total)
-    return q

@@ -55,6 +55,7 @@ class InverseSearch:
             target: the relative representation that is wanted, float64 [anchors].
         """
         x = logits.detach().to(rows, copy=True).requires_grad_()
+        target = target.to(rows.device)
         optimizer, schedule = self._optimizer(x)
         losses: list[float] = []
         for _ in range(self.steps):

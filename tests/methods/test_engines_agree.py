@@ -52,7 +52,10 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
     check(random_pair, method, options, max_new_tokens=16)
 
 
-@pytest.mark.parametrize(("method", "options"), [METHODS[1], METHODS[5], METHODS[6]])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [METHODS[1], METHODS[5], METHODS[6], ("deepen", {"main": 3}), ("bytewise", {})],
+)
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, max_new_tokens=16)
 

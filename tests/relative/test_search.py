@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adafuse.relative.mixture import expected, mean
 from adafuse.relative.rows import RelativeRows
 from adafuse.relative.search import InverseSearch
 from tests.relative import example as e
@@ -12,12 +13,8 @@ from tests.relative import example as e
 
 def target_and_rows(factor=100.0):
     """q of the small pair with equal weights, and the main model's rows."""
-    a = RelativeRows(torch.tensor(e.EMBEDDINGS_A), e.ANCHORS_A, factor)
-    b = RelativeRows(torch.tensor(e.EMBEDDINGS_B), e.ANCHORS_B, factor)
-    q = (
-        e.LOGITS_A.double().softmax(-1) @ a(e.ALL) + e.LOGITS_B.double().softmax(-1) @ b(e.ALL)
-    ) / 2
-    return q, a(e.ALL)
+    a, b = e.rows_a(factor), e.rows_b(factor)
+    return mean([expected(e.LOGITS_A, a), expected(e.LOGITS_B, b)], (1.0, 1.0)), a
 
 
 def close(tensor, expected, digits=4):
@@ -131,5 +128,5 @@ def test_what_all_agree_on_is_left_alone(reduction):
     rows = RelativeRows(torch.randn(50, 8), list(range(40)), 1.0)
     ids, logits = torch.arange(50), torch.randn(50)
     search = InverseSearch(0.15, reduction=reduction)
-    x, losses = search(logits, rows(ids), logits.double().softmax(-1) @ rows(ids))
+    x, losses = search(logits, rows(ids), expected(logits, rows(ids)))
     assert torch.equal(x.float(), logits) and len(losses) == 1
