@@ -11,6 +11,8 @@ from typing import Any
 from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
+from adafuse.methods.bytewise import Bytewise
+from adafuse.methods.deepen import Deepen
 from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.gac import Gac
 from adafuse.methods.method import Method
@@ -39,6 +41,8 @@ for _method in (
     BeamScaling,
     Unite,
     Gac,
+    Deepen,
+    Bytewise,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):

@@ -27,7 +27,12 @@ METHODS = [
     ("unite", {"duplicates": "keep", "normalise": "vocabulary", "commit": "first_token"}),
     ("gac", {}),
     ("gac", {"threshold": 0.5}),
+    ("deepen", {}),
+    ("deepen", {"main": 1}),
+    ("bytewise", {}),
 ]
+# AdamW makes steps of up to full size of small gradients, and so of their rounding errors.
+TOLERANCE = {"deepen": 1e-3}
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 
 
@@ -38,7 +43,7 @@ def check(ensemble, method, options, prompts=PROMPTS, **limits):
     assert any(result.rounds for result in plain)
     for batch_size in (1, 8):
         tree = ensemble.generate(prompts, engine="tree", batch_size=batch_size, **settings)
-        assert_same(tree, plain)
+        assert_same(tree, plain, nll=TOLERANCE.get(method, 1e-4))
 
 
 @pytest.mark.parametrize(("method", "options"), METHODS)
@@ -51,7 +56,9 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
     check(random_pair, method, options, max_new_tokens=16)
 
 
-@pytest.mark.parametrize(("method", "options"), [METHODS[1], *METHODS[5:]])
+@pytest.mark.parametrize(
+    ("method", "options"), [METHODS[1], *METHODS[5:], ("deepen", {"main": 3})]
+)
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, max_new_tokens=16)
 
