@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adafuse.engine.node import Node
+from adafuse.engine.node import Node, Sequence
 from adafuse.engine.program import Program, evaluated
 from adafuse.text.added import LONGEST_CONTEXT
 from adafuse.text.words import WordRules
@@ -44,3 +44,13 @@ def add_word(span: Span, rules: WordRules, first: tuple[int, ...] = ()) -> Progr
         if rules.complete(text, len(tokens)):
             break
     return Span(node, span.text + text, ends=not tokens, words=span.words + 1)
+
+
+def greedy_words(sequence: Sequence, rules: WordRules, words: int) -> Program[Span]:
+    """Write up to `words` greedy words; END or a stop string in the text is the last of them."""
+    span = Span(sequence.root)
+    while span.words < words:
+        span = yield from add_word(span, rules)
+        if span.ends or rules.stops.within(span.text):
+            break
+    return span

@@ -11,7 +11,7 @@ from adafuse.methods.options import parse
     [
         ("adafus", {}, r"unknown method 'adafus'; known are: single, adafuse"),
         ("adafuse", {"tauu": 0.5}, r"method adafuse has no option 'tauu'; its options are: .*tau"),
-        ("adafuse", {"tau": 1.5}, r"tau must be less than or equal to 1, not 1.5"),
+        ("adafuse", {"tau": float("inf")}, r"tau must be a finite number, not inf"),
         ("adafuse", {"tau": -0.1}, r"tau must be greater than or equal to 0, not -0.1"),
         ("adafuse", {"max_words": 0}, r"max_words must be greater than or equal to 1, not 0"),
         ("adafuse", {"branching": 0}, r"branching must be greater than or equal to 1, not 0"),
