@@ -18,6 +18,12 @@ class SpanScore:
         return -self.tokens * self.nll
 
 
+def joined(scores: Sequence[SpanScore]) -> SpanScore:
+    """What a model says of consecutive spans together."""
+    tokens = sum(score.tokens for score in scores)
+    return SpanScore(-math.fsum(score.logprob for score in scores) / tokens, tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """A candidate as a fusion rule sees it: what each model says of it, and who wrote it.

@@ -11,10 +11,14 @@ from typing import Any
 from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
+from adafuse.methods.cool_fusion import CoolFusion
 from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
+from adafuse.methods.rerank import Rerank
 from adafuse.methods.single import Single
+from adafuse.methods.specfuse import SpecFuse
+from adafuse.methods.sweetspan import SweetSpan
 
 METHODS: dict[str, type[Method[Any]]] = {}
 
@@ -35,6 +39,10 @@ for _method in (
     AdaFuse,
     FixedLength,
     BeamScaling,
+    SweetSpan,
+    CoolFusion,
+    SpecFuse,
+    Rerank,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):

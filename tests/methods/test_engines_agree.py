@@ -23,6 +23,12 @@ METHODS = [
     ("fixed_length", {"words": 1}),
     ("fixed_length", {"words": 3}),
     ("beam_scaling", {"width": 3}),
+    ("sweetspan", {}),
+    ("cool_fusion", {"segments": "shortest", "rerank": True}),
+    ("cool_fusion", {}),
+    ("specfuse", {"hedge": 0.5}),
+    ("specfuse", {"window": 4, "votes": "mean_nll", "sampling": True}),
+    ("rerank", {}),
 ]
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 
