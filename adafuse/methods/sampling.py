@@ -19,14 +19,17 @@ def generator(seed: int, number: int, sequence: Sequence) -> Random:
 
 
 def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
-    """Return a pick from the likeliest ids that together have the probability `top_p`."""
+    """Return a pick from the likeliest ids that together have the probability `top_p`.
+
+    They are lined up by id, not by probability: rounding could swap almost equal ones.
+    """
 
     def pick(following: NextToken) -> int:
-        probabilities = (following.vector / temperature).softmax(dim=-1)
-        likeliest, ids = probabilities.sort(descending=True, stable=True)
-        mass = likeliest.double().cumsum(dim=0)
-        kept = max(1, int((mass - likeliest < top_p).sum()))
-        place = int((mass[:kept] <= random.random() * mass[kept - 1]).sum())
-        return int(ids[min(place, kept - 1)])
+        probabilities = (following.vector / temperature).softmax(dim=-1).double()
+        likeliest = probabilities.sort(descending=True).values
+        above = likeliest.cumsum(dim=0) - likeliest
+        smallest = likeliest[max(1, int((above < top_p).sum())) - 1]
+        mass = (probabilities * (probabilities >= smallest)).cumsum(dim=0)
+        return int((mass < (1 - random.random()) * mass[-1]).sum())
 
     return pick

@@ -18,6 +18,11 @@ from adafuse.methods.options import parse
         ("adafuse", {"fusion": "sum"}, r"fusion must be 'mean_nll', 'mixture' or .*, not 'sum'"),
         ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
         ("fixed_length", {"tau": 0.5}, r"method fixed_length has no option 'tau'"),
+        ("sweetspan", {"filter_ratio": 0.5}, r"filter_ratio must be greater than or equal to 1"),
+        ("cool_fusion", {"segments": "long"}, r"segments must be 'aligned' or 'shortest', not"),
+        ("specfuse", {"temperature": 0.0}, r"temperature must be greater than 0, not 0.0"),
+        ("specfuse", {"top_p": 1.1}, r"top_p must be less than or equal to 1, not 1.1"),
+        ("rerank", {"score": "sum"}, r"score must be 'mean_nll' or 'mean_perplexity', not 'sum'"),
         ("beam_scaling", {"width": 0}, r"width must be greater than or equal to 1, not 0"),
     ],
 )
