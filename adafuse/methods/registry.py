@@ -12,12 +12,16 @@ from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
 from adafuse.methods.bytewise import Bytewise
+from adafuse.methods.cool_fusion import CoolFusion
 from adafuse.methods.deepen import Deepen
 from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.gac import Gac
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
+from adafuse.methods.rerank import Rerank
 from adafuse.methods.single import Single
+from adafuse.methods.specfuse import SpecFuse
+from adafuse.methods.sweetspan import SweetSpan
 from adafuse.methods.unite import Unite
 
 METHODS: dict[str, type[Method[Any]]] = {}
@@ -43,6 +47,10 @@ for _method in (
     Gac,
     Deepen,
     Bytewise,
+    SweetSpan,
+    CoolFusion,
+    SpecFuse,
+    Rerank,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):

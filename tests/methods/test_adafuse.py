@@ -47,8 +47,10 @@ def test_threshold_0_is_fixed_length_m(pair):
     )
 
 
-def test_threshold_1_without_branching_is_fixed_length_1(random_pair):
-    assert_same(decode(random_pair, "adafuse", tau=1.0), decode(random_pair, "fixed_length"))
+@pytest.mark.parametrize("ensemble", ["pair", "random_pair"])
+def test_a_threshold_above_every_margin_is_fixed_length_1(ensemble, request):
+    ensemble = request.getfixturevalue(ensemble)
+    assert_same(decode(ensemble, "adafuse", tau=1.1), decode(ensemble, "fixed_length", words=1))
 
 
 def test_a_model_with_itself_gives_its_own_greedy_text():

@@ -30,6 +30,12 @@ METHODS = [
     ("deepen", {}),
     ("deepen", {"main": 1}),
     ("bytewise", {}),
+    ("sweetspan", {}),
+    ("cool_fusion", {"segments": "shortest", "rerank": True}),
+    ("cool_fusion", {}),
+    ("specfuse", {"hedge": 0.5}),
+    ("specfuse", {"window": 4, "votes": "mean_nll", "sampling": True}),
+    ("rerank", {}),
 ]
 # AdamW makes steps of up to full size of small gradients, and so of their rounding errors.
 TOLERANCE = {"deepen": 1e-3}
@@ -56,9 +62,7 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
     check(random_pair, method, options, max_new_tokens=16)
 
 
-@pytest.mark.parametrize(
-    ("method", "options"), [METHODS[1], *METHODS[5:], ("deepen", {"main": 3})]
-)
+@pytest.mark.parametrize(("method", "options"), [METHODS[1], *METHODS[5:], ("deepen", {"main": 3})])
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, max_new_tokens=16)
 
