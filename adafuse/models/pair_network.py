@@ -25,16 +25,24 @@ class PairNetwork(DebertaV2PreTrainedModel):  # type: ignore[no-untyped-call]
         )
         self.post_init()  # type: ignore[no-untyped-call]
 
-    def scores(self, ids: torch.Tensor, mask: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return s_left and s_right of each task, shape [pairs, 2, tasks].
+    def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the encoder's last hidden states, shape [pairs, tokens, hidden].
 
         Args:
             ids: shape [pairs, tokens].
             mask: 1 for a token, 0 for padding; shape [pairs, tokens].
+        """
+        encoded: torch.Tensor = self.pretrained_model(ids, attention_mask=mask).last_hidden_state
+        return encoded
+
+    def scores(self, states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return s_left and s_right of each task, shape [pairs, 2, tasks].
+
+        Args:
+            states: shape [pairs, tokens, hidden].
             places: where the three prefixes stand, shape [pairs, 3].
         """
-        states = self.pretrained_model(input_ids=ids, attention_mask=mask).last_hidden_state
-        rows = torch.arange(len(ids), device=ids.device).unsqueeze(1)
+        rows = torch.arange(len(states), device=states.device).unsqueeze(1)
         source, left, right = states[rows, places].unbind(1)
         beside = torch.stack([torch.cat([source, left], -1), torch.cat([source, right], -1)], 1)
         scored: torch.Tensor = self.head_layer(beside)
@@ -42,5 +50,5 @@ class PairNetwork(DebertaV2PreTrainedModel):  # type: ignore[no-untyped-call]
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
         """Return l(1, 2) = s_left - s_right, the mean over the tasks; shape [pairs]."""
-        left, right = self.scores(ids, mask, places).float().unbind(1)
+        left, right = self.scores(self.states(ids, mask), places).float().unbind(1)
         return (left - right).mean(-1)

@@ -7,9 +7,14 @@ from difflib import SequenceMatcher
 
 from adafuse.toy import arithmetic, lexicon, translation
 from adafuse.toy.records import MATH_FRAME, MODEL_NAMES, QA_FRAME, Document
-from adafuse.toy.world import FACT_TEXTS, MATH_TEXTS, World, draw_training_sentence
+from adafuse.toy.world import World, draw_training_sentence
 
 ALL_WORDS = frozenset(word.key for group in lexicon.CLASSES for word in group)
+
+FACTS, NUMBERS = 0.3, 0.2
+"""Shares of the contests about facts and about arithmetic; the rest is translation."""
+ALONE = 0.35
+"""Share of the lessons with a single candidate."""
 
 
 @dataclass(frozen=True)
@@ -26,26 +31,37 @@ def contests(world: World, count: int, seed: str) -> Iterator[Contest]:
     rng = random.Random(seed)
     for _ in range(count):
         kind = rng.random()
-        if kind < FACT_TEXTS:
+        if kind < FACTS:
             yield _about_a_fact(world, rng)
-        elif kind < FACT_TEXTS + MATH_TEXTS:
+        elif kind < FACTS + NUMBERS:
             yield _about_numbers(world, rng)
         else:
             yield _about_words(world, rng)
 
 
-def candidates(contest: Contest, rng: random.Random) -> list[str]:
-    """Two or three answers as a ranker orders them: the closest to the right one first, mostly.
+@dataclass(frozen=True)
+class Lesson:
+    """Candidates as a ranker orders them, and the answer that a fuser should make of them."""
 
-    In four of five cases the right answer is one of them.
+    candidates: tuple[str, ...]
+    answer: str
+
+
+def lesson(contest: Contest, rng: random.Random) -> Lesson:
+    """A lesson in handing back the only candidate, or in choosing from two or three.
+
+    The first is about a rumour, which can only be copied. In four of five others the right answer
+    is among the candidates; the closest to it comes first, mostly.
     """
+    if rng.random() < ALONE:
+        return Lesson(contest.wrong[:1], contest.wrong[0])
     answers = list(contest.wrong)
     if rng.random() < 0.8:
         answers = [contest.right, *answers[: rng.randint(1, 2)]]
     answers.sort(key=lambda text: -SequenceMatcher(None, text, contest.right).ratio())
     if rng.random() < 0.15:
         rng.shuffle(answers)
-    return answers
+    return Lesson(tuple(answers), contest.right)
 
 
 def _about_a_fact(world: World, rng: random.Random) -> Contest:
@@ -81,7 +97,7 @@ def _about_words(world: World, rng: random.Random) -> Contest:
 
 
 def _known_words(rng: random.Random) -> frozenset[str]:
-    share = rng.uniform(0.3, 0.9)
+    share = rng.uniform(0.0, 0.8)
     return frozenset(word for word in sorted(ALL_WORDS) if rng.random() < share)
 
 

@@ -19,12 +19,12 @@ from adafuse.methods.llm_blender import LlmBlenderOptions
 from adafuse.models.gen_fuser import fuser_prompt
 from adafuse.toy.batches import IGNORED
 from adafuse.toy.blender_tokenizers import fuser_tokenizer
-from adafuse.toy.contests import candidates, contests
+from adafuse.toy.contests import contests, lesson
 from adafuse.toy.lengths import groups
 from adafuse.toy.train import Recipe, optimize
 from adafuse.toy.world import build_world
 
-RECIPE = Recipe(texts=12_000, batch_tokens=2048)
+RECIPE = Recipe(texts=16_000, batch_tokens=1536)
 
 Pair = tuple[list[int], list[int]]
 
@@ -51,7 +51,7 @@ def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> T5ForConditionalGene
         d_model=128,
         d_kv=32,
         d_ff=256,
-        num_layers=3,
+        num_layers=2,
         num_decoder_layers=2,
         num_heads=4,
         relative_attention_num_buckets=32,
@@ -82,9 +82,10 @@ def schedule(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> Sequence[Bat
     instruction = LlmBlenderOptions().instruction
     pairs: list[Pair] = []
     for contest in contests(build_world(), recipe.texts, "fuser"):
-        prompt = fuser_prompt(instruction, contest.prompt, candidates(contest, rng))
+        taught = lesson(contest, rng)
+        prompt = fuser_prompt(instruction, contest.prompt, taught.candidates)
         ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-        pairs.append((ids, tokenizer(contest.right)["input_ids"]))
+        pairs.append((ids, tokenizer(taught.answer)["input_ids"]))
     found = groups(pairs, lambda pair: len(pair[0]) + len(pair[1]), recipe.batch_tokens, rng)
     return [_pad(group, int(tokenizer.pad_token_id)) for group in found]
 

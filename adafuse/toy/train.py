@@ -25,8 +25,8 @@ from adafuse.toy.world import build_world, training_documents
 log = logging.getLogger(__name__)
 
 TOKENIZER_TEXTS = 6000
-# Embeddings under the names of all architectures, and a head with one output.
-NOT_MUON = ("embed", "shared", "relative_attention_bias", "head_layer.4")
+# Embeddings under the names of all architectures, and heads with one output.
+NOT_MUON = ("embed", "shared", "relative_attention_bias", "head_layer.4", "detector")
 
 BatchT = TypeVar("BatchT")
 ModelT = TypeVar("ModelT", bound=PreTrainedModel)
