@@ -117,7 +117,9 @@ class GenFuser:
         return [row[1:] for row in written.tolist()]
 
     def _cut(self, text: str, ids: list[int], tokens: int) -> str:
-        return text if len(ids) <= tokens else self._text(ids[:tokens]) + "..."
+        if len(ids) <= tokens:
+            return text
+        return self._text(ids[:tokens]) + "..." if tokens else ""
 
     def _last(self, text: str, ids: list[int], tokens: int) -> str:
         return text if len(ids) <= tokens else self._text(ids[len(ids) - tokens :])

@@ -24,7 +24,7 @@ from adafuse.toy.lengths import groups
 from adafuse.toy.train import Recipe, optimize
 from adafuse.toy.world import build_world
 
-RECIPE = Recipe(texts=16_000, batch_tokens=1536)
+RECIPE = Recipe(texts=14_000, batch_tokens=1536)
 
 Pair = tuple[list[int], list[int]]
 
