@@ -81,6 +81,11 @@ class Example:
         )
         self.text = self.stops.cut(self.text)
 
+    def finish(self, text: str, reason: StopReason) -> None:
+        """Make `text` all of Y, cut before the first stop string, and end decoding."""
+        self.text = self.stops.cut(text)
+        self.reason = reason if self.text == text else "stop"
+
     def _candidates(self, entries: Sequence[Entry], fuse: PoolFusion) -> list[Candidate]:
         """Score all entries; those with a finite NLL under every model are fused."""
         pool = [self._scored(entry) for entry in entries]

@@ -16,6 +16,7 @@ from adafuse.methods.cool_fusion import CoolFusion
 from adafuse.methods.deepen import Deepen
 from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.gac import Gac
+from adafuse.methods.llm_blender import LlmBlender
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
 from adafuse.methods.rerank import Rerank
@@ -51,6 +52,7 @@ for _method in (
     CoolFusion,
     SpecFuse,
     Rerank,
+    LlmBlender,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):
