@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class BytewiseOptions(MethodOptions):
-    """`prune`: ids of the text less probable than this share of the text are left out."""
+    """`prune`: ids of the text that are less probable than this share of it are left out.
+
+    A larger share saves forwards: a model is asked about every prefix of a word that is likely
+    enough as a token, not only where its own tokens end.
+    """
 
     prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
 

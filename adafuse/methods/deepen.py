@@ -44,7 +44,7 @@ class DeepenOptions(MethodOptions):
 class Deepen(Method[DeepenOptions]):
     """The main model's logits are moved until it says what all models say on average.
 
-    The learning rate is a cap: 5 steps of AdamW move a logit by 4.4963 of it at most, so a lead of
+    The learning rate is a cap: 5 steps of AdamW move a logit by about 4.4963 of it, so a lead of
     the main model above about twice that (1.35 nats for 0.15) stands whatever the others say.
 
     Anchors are the tokens that all models have, compared and sorted by bytes; `RelativeRows` says
