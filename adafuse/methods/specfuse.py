@@ -21,8 +21,9 @@ class SpecFuseOptions(MethodOptions):
     """window: the most tokens of a draft; votes: how a verifier's scores are added up.
 
     `votes` is "softmax" (over the candidates) or "mean_nll" (mean log-probabilities), `hedge` the
-    learning rate of the models' weights (None: they stay). Drafts are greedy, or with `sampling`
-    drawn with `temperature` and `top_p` from a generator that `seed` and the prompt determine.
+    learning rate of the models' weights (None: they stay, as they do with two models). Drafts are
+    greedy, or with `sampling` drawn with `temperature` and `top_p` from a generator that `seed`
+    and the prompt determine.
     """
 
     window: Positive = 10

@@ -139,3 +139,11 @@ def test_an_answer_longer_than_a_context_has_no_score(tmp_path):
     long = Answer(" one two three" * 40, "length")
     assert rerank(ensemble, (long, Answer(" yes", "eos"))).text == " yes"
     assert rerank(ensemble, (long, long)).text == long.text
+
+
+def test_ranking_costs_one_forward_more_than_the_answers(pair):
+    limits = {"max_new_tokens": 24, "stop": ("\n",)}
+    alone = singles(pair, **limits)
+    for number, result in enumerate(pair.generate(PROMPTS, method="rerank", **limits)):
+        for forwards, own in zip(result.forwards, alone, strict=True):
+            assert forwards <= own[number].forwards[0] + 1

@@ -83,3 +83,8 @@ def test_the_nucleus_is_the_fewest_ids_of_the_wanted_mass():
     pick = nucleus(1.0, 0.8, SimpleNamespace(random=lambda: next(draws)))
     # 0.5 / 0.85 = 0.588 of what is kept is id 1, the rest is id 3.
     assert [pick(following) for _ in range(4)] == [1, 1, 3, 3]
+
+
+def test_all_drafts_are_verified_in_one_forward(random_pair):
+    for result in random_pair.generate(PROMPTS, window=6, **LIMITS):
+        assert max(result.forwards) <= len(result.rounds) * (6 + 1)
