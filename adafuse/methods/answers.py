@@ -28,7 +28,7 @@ def own_answers(example: Example) -> Program[list[Answer]]:
     Nothing is committed. Text and stop reason are those of the method `single`.
     """
     if example.answers is not None:
-        assert len(example.answers) == len(example.sequences), "one answer per model"
+        assert len(example.answers) == len(example.weights), "one answer per model"
         return list(example.answers)
     solos = yield from written_alone(example)
     return [Answer(example.stops.cut(solo.span.text), solo.reason) for solo in solos]

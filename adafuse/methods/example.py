@@ -18,14 +18,16 @@ Margins = tuple[tuple[float, ...], ...]
 class Example:
     """Y as `text`, each model's ids as a sequence, and the rounds so far.
 
-    `reason` is None while decoding goes on; `weights` are w_k, one per sequence. `answers` are
-    what each model wrote on its own, where that is known already. `committed` holds what each model
+    `reason` is None while decoding goes on; `weights` are w_k, one per sequence. `task` is
+    the prompt without worked examples, `answers` what each model wrote on its own, where that is
+    known already. `committed` holds what each model
     says of each committed span.
     """
 
     weights: Sequence[float]
     limits: Limits
     prompt: str = ""
+    task: str = ""
     answers: tuple[Answer, ...] | None = None
     sequences: list[TokenSequence] = field(default_factory=list)
     text: str = ""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class LlmBlenderOptions(MethodOptions):
     """ranker, fuser: folders or hub ids; top_k: how many answers the fuser reads, best first.
 
-    `instruction` is the first field of the fuser's prompt, the example's prompt the second;
-    `rank_only` takes the best answer as it is and loads no fuser.
+    `instruction` is the first field of the fuser's prompt, the prompt without worked examples the
+    second; `rank_only` takes the best answer as it is and loads no fuser.
     """
 
     ranker: str = "llm-blender/PairRM-hf"
@@ -49,29 +49,37 @@ class LlmBlender(Method[LlmBlenderOptions]):
     Options = LlmBlenderOptions
     models = (2, None)
     reads_answers = True
+    uses_models = False
     checkpoints = ("ranker", "fuser")
     _ranker: "PairRanker"
     _fuser: "GenFuser"
 
     def prepare(self, models: Sequence["LanguageModel"]) -> None:
-        """Load the ranker and the fuser onto the device of the first model."""
+        """Load the ranker and the fuser onto the device of the first model, if there is one."""
+        from adafuse.models.devices import devices
         from adafuse.models.gen_fuser import FuserLimits, load_gen_fuser  # loads torch
         from adafuse.models.pair_ranker import load_pair_ranker
 
-        chosen, device = self.options, models[0].device
+        chosen = self.options
+        device = models[0].device if models else devices("auto", 1)[0]
         self._ranker = load_pair_ranker(chosen.ranker, chosen.ranker_revision, device)
         if not chosen.rank_only:
             limits = FuserLimits(
                 chosen.prompt_tokens, chosen.candidate_tokens, chosen.fused_tokens, chosen.beams
             )
             self._fuser = load_gen_fuser(chosen.fuser, chosen.fuser_revision, device, limits)
-            self._fuser.check_prompt(chosen.instruction, min(chosen.top_k, len(models)))
+            self._fuser.check_prompt(
+                chosen.instruction, min(chosen.top_k, len(models) or chosen.top_k)
+            )
 
     def decode(self, example: Example) -> Program[None]:
         """Rank the answers of the models, and fuse the `top_k` best."""
         answers = _distinct((yield from own_answers(example)))
+        if not answers:
+            example.reason, example.error = "error", "the own answers of all models are errors"
+            return
         texts = [answer.text.strip() for answer, _ in answers]
-        ranking = RankRequest(self._ranker, example.prompt, tuple(texts))
+        ranking = RankRequest(self._ranker, example.task, tuple(texts))
         yield [ranking]
         assert ranking.matrix is not None
         rank_scores = scores(ranking.matrix)
@@ -84,7 +92,7 @@ class LlmBlender(Method[LlmBlenderOptions]):
             yield from self._fuse(example, [texts[index] for index in order[: self.options.top_k]])
 
     def _fuse(self, example: Example, best: Sequence[str]) -> Program[None]:
-        fusing = FuseRequest(self._fuser, self.options.instruction, example.prompt, tuple(best))
+        fusing = FuseRequest(self._fuser, self.options.instruction, example.task, tuple(best))
         yield [fusing]
         assert fusing.text is not None
         example.finish(fusing.text, "eos" if fusing.ended else "length")
@@ -93,9 +101,14 @@ class LlmBlender(Method[LlmBlenderOptions]):
 
 
 def _distinct(answers: Sequence[Answer]) -> list[tuple[Answer, tuple[int, ...]]]:
-    """Put equal texts together: the first answer of each, and the numbers of its models."""
+    """Put equal texts together: the first answer of each, and the numbers of its models.
+
+    Errors are left out.
+    """
     models: dict[str, list[int]] = {}
     for number, answer in enumerate(answers):
+        if answer.stop_reason == "error":
+            continue
         models.setdefault(answer.text, []).append(number)
     return [(answers[numbers[0]], tuple(numbers)) for numbers in models.values()]
 
