@@ -57,3 +57,13 @@ def test_the_order_of_the_models_changes_nothing_but_ties(ensemble, method, opti
         for e in (ensemble, swapped)
     )
     assert [result.text for result in one] == [result.text for result in other]
+
+
+@pytest.mark.parametrize(("method", "options"), GREEDY)
+def test_one_model_is_an_ensemble_that_writes_its_own_greedy_text(model, method, options):
+    limits = {"max_new_tokens": 20, "stop": ["\n"]}
+    greedy = model.generate(PROMPTS, method="single", **limits)
+    for one, other in zip(
+        model.generate(PROMPTS, method=method, **options, **limits), greedy, strict=True
+    ):
+        assert one.text.startswith(other.text)
