@@ -68,9 +68,8 @@ class LlmBlender(Method[LlmBlenderOptions]):
                 chosen.prompt_tokens, chosen.candidate_tokens, chosen.fused_tokens, chosen.beams
             )
             self._fuser = load_gen_fuser(chosen.fuser, chosen.fuser_revision, device, limits)
-            self._fuser.check_prompt(
-                chosen.instruction, min(chosen.top_k, len(models) or chosen.top_k)
-            )
+            most = min(chosen.top_k, len(models) or chosen.top_k)
+            self._fuser.check_prompt(chosen.instruction, most)
 
     def decode(self, example: Example) -> Program[None]:
         """Rank the answers of the models, and fuse the `top_k` best."""
