@@ -8,7 +8,7 @@ from adafuse.errors import UserError, known
 from adafuse.methods import resolve
 from adafuse.methods.weights import check_weights
 from adafuse.pipeline.check_benchmark import check_benchmark
-from adafuse.pipeline.config import Config, ModelConfig, RunConfig
+from adafuse.pipeline.config import Config, RunConfig
 from adafuse.scoring.spm import require_model
 from adafuse.scoring.tasks import STRICT
 
@@ -21,7 +21,7 @@ def check_config(config: Config) -> None:
     """
     _check_results(Path(config.results))
     for name, model in config.models.items():
-        _check_model(name, model)
+        _check_model(f"models.{name}", model.path, model.revision)
     for name, benchmark in config.benchmarks.items():
         check_benchmark(name, benchmark)
     for name, run in config.runs.items():
@@ -42,27 +42,23 @@ def _check_results(folder: Path) -> None:
         )
 
 
-def _check_model(name: str, model: ModelConfig) -> None:
-    folder = Path(model.path)
+def _check_model(where: str, path: str, revision: str | None) -> None:
+    folder = Path(path)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(
-                f"models.{name}: {model.path!r} has no config.json; give a Hugging Face model"
-                " folder"
+                f"{where}: {path!r} has no config.json; give a Hugging Face model folder"
             )
         if not any(folder.glob("tokenizer*")):
+            raise UserError(f"{where}: {path!r} has no tokenizer; put its tokenizer.json there")
+        if revision is not None:
             raise UserError(
-                f"models.{name}: {model.path!r} has no tokenizer; put its tokenizer.json there"
+                f"{where}: revision {revision!r} is for hub models, but {path!r} is a folder;"
+                " remove it"
             )
-        if model.revision is not None:
-            raise UserError(
-                f"models.{name}: revision {model.revision!r} is for hub models, but {model.path!r}"
-                " is a folder; remove it"
-            )
-    elif model.path.startswith((".", "/", "~")) or model.path.count("/") != 1:
+    elif path.startswith((".", "/", "~")) or path.count("/") != 1:
         raise UserError(
-            f"models.{name}: {model.path!r} is not a folder; give a model folder or a hub id"
-            " org/name"
+            f"{where}: {path!r} is not a folder; give a model folder or a hub id org/name"
         )
 
 
@@ -77,10 +73,15 @@ def _check_protocols(config: Config) -> None:
 
 def _check_run(name: str, run: RunConfig, config: Config) -> None:
     try:
-        resolve(run.method, run.options).check_models(len(run.models))
+        method = resolve(run.method, run.options)
+        method.check_models(len(run.models))
         check_weights(run.weights, len(run.models))
     except UserError as error:
         raise UserError(f"runs.{name}: {error}") from None
+    options = method.options.model_dump()
+    for option in method.checkpoints:
+        where = f"runs.{name}.options.{option}"
+        _check_model(where, options[option], options[f"{option}_revision"])
     for model in run.models:
         if model not in config.models:
             raise UserError(f"runs.{name}: {known('model', model, list(config.models))}")
