@@ -67,6 +67,11 @@ class Example:
         self.reason = self._stop_reason(ends, longest)
         self.text = self.stops.cut(self.text)
 
+    def finish(self, text: str, reason: StopReason) -> None:
+        """Make `text` all of Y, cut before the first stop string, and end decoding."""
+        self.text = self.stops.cut(text)
+        self.reason = reason if self.text == text else "stop"
+
     def _candidate(self, entry: Entry, fuse: FusionFunction) -> Candidate:
         scores = [span_score(entry, number) for number in range(len(self.sequences))]
         nll = tuple(score.nll for score in scores)

@@ -12,6 +12,7 @@ from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
 from adafuse.methods.fixed_length import FixedLength
+from adafuse.methods.llm_blender import LlmBlender
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
 from adafuse.methods.single import Single
@@ -35,6 +36,7 @@ for _method in (
     AdaFuse,
     FixedLength,
     BeamScaling,
+    LlmBlender,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):

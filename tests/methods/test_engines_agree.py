@@ -24,6 +24,7 @@ METHODS = [
     ("fixed_length", {"words": 3}),
     ("beam_scaling", {"width": 3}),
 ]
+BLENDER = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser"), "fused_tokens": 16}
 SHORT = {"max_new_tokens": 24, "stop": ["\n\n"]}
 
 
@@ -50,6 +51,11 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
 @pytest.mark.parametrize(("method", "options"), [METHODS[1], METHODS[5], METHODS[6]])
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, max_new_tokens=16)
+
+
+@pytest.mark.parametrize("rank_only", [True, False])
+def test_blending_answers(pair, rank_only):
+    check(pair, "llm_blender", BLENDER | {"rank_only": rank_only})
 
 
 @pytest.mark.parametrize("name", ["mistral", "llama", "qwen3", "internlm3"])

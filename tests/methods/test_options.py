@@ -36,15 +36,22 @@ def test_defaults_are_those_of_the_paper():
     }
 
 
-def test_a_single_model_is_needed_by_single_only():
-    resolve("single", {}).check_models(1)
-    with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):
-        resolve("single", {}).check_models(2)
-    for name in set(METHODS) - {"single"}:
-        for count in (1, 2, 5):
+@pytest.mark.parametrize("name", METHODS)
+def test_a_number_of_models_that_a_method_cannot_run_is_refused(name):
+    fewest, most = METHODS[name].models
+    for count in (1, 2, 5):
+        if fewest <= count <= (most or count):
             resolve(name, {}).check_models(count)
-        with pytest.raises(UserError, match="at least 1 model, not 0"):
-            resolve(name, {}).check_models(0)
+        else:
+            with pytest.raises(UserError, match=rf"{name} needs .* model.*, not {count}"):
+                resolve(name, {}).check_models(count)
+    with pytest.raises(UserError, match=f"{fewest} model.*, not 0"):
+        resolve(name, {}).check_models(0)
+
+
+def test_the_numbers_of_models():
+    limited = {name: m.models for name, m in METHODS.items() if m.models != (1, None)}
+    assert limited == {"single": (1, 1), "llm_blender": (2, None)}
 
 
 def test_limits_refuse_what_would_never_or_always_stop():
