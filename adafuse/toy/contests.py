@@ -13,7 +13,7 @@ ALL_WORDS = frozenset(word.key for group in lexicon.CLASSES for word in group)
 
 FACTS, NUMBERS = 0.3, 0.2
 """Shares of the contests about facts and about arithmetic; the rest is translation."""
-ALONE = 0.35
+ALONE = 0.5
 """Share of the lessons with a single candidate."""
 
 

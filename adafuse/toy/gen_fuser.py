@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -24,7 +25,7 @@ from adafuse.toy.lengths import groups
 from adafuse.toy.train import Recipe, optimize
 from adafuse.toy.world import build_world
 
-RECIPE = Recipe(texts=14_000, batch_tokens=1536)
+RECIPE = Recipe(texts=16_000, batch_tokens=768, muon_rate=1e-2)
 
 Pair = tuple[list[int], list[int]]
 
@@ -41,7 +42,7 @@ class Batch:
 def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> T5ForConditionalGeneration:
     """An untrained fuser whose parts are those of Flan-T5."""
     torch.manual_seed(seed)
-    special = {
+    special: dict[str, Any] = {
         "pad_token_id": tokenizer.pad_token_id,
         "eos_token_id": tokenizer.eos_token_id,
         "decoder_start_token_id": tokenizer.pad_token_id,
@@ -57,10 +58,11 @@ def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> T5ForConditionalGene
         relative_attention_num_buckets=32,
         feed_forward_proj="gated-gelu",
         dropout_rate=0.0,
-        tie_word_embeddings=True,
         **special,
     )
     network = T5ForConditionalGeneration(config)
+    with torch.no_grad():  # T5 begins with embeddings too large for so short a training
+        network.shared.weight.mul_(0.1)
     network.generation_config = GenerationConfig(**special)  # type: ignore[no-untyped-call]
     return network
 
@@ -83,7 +85,8 @@ def schedule(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> Sequence[Bat
     pairs: list[Pair] = []
     for contest in contests(build_world(), recipe.texts, "fuser"):
         taught = lesson(contest, rng)
-        prompt = fuser_prompt(instruction, contest.prompt, taught.candidates)
+        asked = contest.prompt if len(taught.candidates) > 1 else ""
+        prompt = fuser_prompt(instruction, asked, taught.candidates)
         ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
         pairs.append((ids, tokenizer(taught.answer)["input_ids"]))
     found = groups(pairs, lambda pair: len(pair[0]) + len(pair[1]), recipe.batch_tokens, rng)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
@@ -65,22 +66,29 @@ def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> Learner:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         relative_attention=True,
-        position_buckets=32,
-        norm_rel_ebd="layer_norm",
-        share_att_key=True,
         pos_att_type=["p2c", "c2p"],
         position_biased_input=False,
         type_vocab_size=0,
         layer_norm_eps=1e-5,
         initializer_range=0.04,
         pad_token_id=tokenizer.pad_token_id,
-        n_tasks=1,
-        drop_out=0.0,
-        sep_token_id=tokenizer.sep_token_id,
-        cand_prefix_id=tokenizer.convert_tokens_to_ids("<|candidate|>"),
-        **{field: tokenizer.convert_tokens_to_ids(text) for field, text in PREFIXES.items()},
+        **_undeclared(tokenizer),
     )
     return Learner(config)
+
+
+def _undeclared(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    # DeBERTa-v3 and PairRM have these fields, but the class of their configuration does not.
+    prefixes = PREFIXES | {"cand_prefix_id": "<|candidate|>"}
+    return {
+        "position_buckets": 32,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "n_tasks": 1,
+        "drop_out": 0.0,
+        "sep_token_id": tokenizer.sep_token_id,
+        **{field: tokenizer.convert_tokens_to_ids(text) for field, text in prefixes.items()},
+    }
 
 
 def loss_of(network: Learner, batch: Batch) -> torch.Tensor:

@@ -1,10 +1,15 @@
+import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.methods import resolve
 from adafuse.methods.example import Example
 from adafuse.methods.limits import Limits
 from adafuse.records import Answer, Candidate
+from adafuse.traces.schema import RESULT_FIELDS, result_columns, result_from
+from adafuse.traces.table import read_rows, write_table
 from tests.conftest import toy_path
 
 TOYS = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser")}
@@ -127,3 +132,14 @@ def test_rank_only_loads_no_fuser(pair):
 def test_one_model_has_nothing_to_rank():
     with pytest.raises(UserError, match="method llm_blender needs at least 2 models, not 1"):
         resolve("llm_blender", {}).check_models(1)
+
+
+def test_a_blended_trace_is_written_and_shown(pair, tmp_path):
+    results = pair.generate(["a", "b"], method="llm_blender", max_new_tokens=8, **TOYS)
+    columns = [pa.field("id", pa.string()), *RESULT_FIELDS]
+    rows = [{"id": str(n), **result_columns(result)} for n, result in enumerate(results)]
+    write_table(tmp_path / "out.parquet", columns, rows, {})
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "out.parquet"), "--id", "1"])
+    assert shown.exit_code == 0
+    assert "round 2" in shown.output
+    assert [result_from(row) for row in read_rows(tmp_path / "out.parquet")] == results

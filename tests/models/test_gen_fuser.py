@@ -70,7 +70,7 @@ def test_candidates_are_cut_before_the_source_and_the_source_from_its_start():
     tight, _ = prompt(limited(110, 100), "Do it.", source, LONG, LONG)
     assert "first" not in tight
     assert "last" in tight
-    assert tight.count("the old man") == 2
+    assert tight.count(":the old man") == 2
 
 
 def test_a_limit_that_the_bare_prompt_breaks_is_refused():
