@@ -59,7 +59,7 @@ class Bytewise(Method[BytewiseOptions]):
             entries = [_entry(symbol, mean, p) for symbol in best if mean[symbol] > 0]
             return Choice(entries, ((),) * len(strands))
 
-        return fuse_tokens(example, choose)
+        return fuse_tokens(example, choose, keeps_own=False)
 
 
 def _entry(symbol: int, mean: Probabilities, p: Sequence[Probabilities]) -> Entry:

@@ -14,11 +14,12 @@ class Strand:
     The rest, `pending`, begins at the last place where a word began, so it is re-encoded whenever
     it grows: its chain shares nodes with the last one, and nothing is ever rolled back. A token
     that the model would have written itself is kept as it is, so that a model alone writes its own
-    greedy text.
+    greedy text; unless `keeps_own` is off, and the ids are always those of the tokenizer.
     """
 
-    def __init__(self, sequence: Sequence) -> None:
+    def __init__(self, sequence: Sequence, *, keeps_own: bool = True) -> None:
         self.sequence = sequence
+        self._keeps_own = keeps_own
         self.node: Node = sequence.root
         self.pending = b""
 
@@ -42,7 +43,7 @@ class Strand:
             ValueError: the tokenizer cannot encode these bytes behind the text.
         """
         surfaces = self.sequence.model.surfaces
-        own = self.node.next.greedy if self.node.next else None
+        own = self.node.next.greedy if self.node.next and self._keeps_own else None
         self.pending += surface
         if own is not None and surfaces.of[own] == surface:
             self.node = self.node.child(own)

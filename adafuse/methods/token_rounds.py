@@ -48,17 +48,25 @@ def entry(key: bytes, proposers: Iterable[int], p: Iterable[float], fused: float
 Choose = Callable[[Sequence[Strand]], Program[Choice]]
 
 
-def fuse_tokens(example: Example, choose: Choose) -> Program[None]:
+def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> Program[None]:
     """Choose an entry and write its bytes in every model until the example stops.
 
     A character whose bytes come one by one is added to the text when it is whole.
+
+    Args:
+        example: what is decoded.
+        choose: returns the entries of a round.
+        keeps_own: models keep the ids that they would have written themselves; see `Strand`.
     """
-    strands = [Strand(sequence) for sequence in example.sequences]
+    strands = [Strand(sequence, keeps_own=keeps_own) for sequence in example.sequences]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while example.reason is None:
             choice = yield from choose(strands)
             chosen = choice.entries[0]
+            if not math.isfinite(chosen.fused):
+                example.reason, example.error = "error", _no_finite(strands)
+                break
             if not chosen.ends:
                 for strand in strands:
                     strand.extend(chosen.surface)
@@ -78,6 +86,12 @@ def distributions(strands: Iterable[Strand]) -> Program[list[NextToken]]:
     known = [node.next for node in nodes if node.next is not None]
     assert len(known) == len(nodes)
     return known
+
+
+def _no_finite(strands: Iterable[Strand]) -> str:
+    ends = [(strand.sequence.model.name, strand.node.next) for strand in strands]
+    odd = [name for name, after in ends if after and not math.isfinite(after.logprobs[0])]
+    return f"no next token has a probability under {' and '.join(odd) or 'all models together'}"
 
 
 def _round(choice: Choice, words: int) -> Round:

@@ -53,7 +53,8 @@ def decode(fuser=None, answers=ANSWERS, stop=(), **options):
     """Decode one example with given answers; returns it and the ranker."""
     method = resolve("llm_blender", options)
     method._ranker, method._fuser = Ranker(), fuser
-    example = Example([1.0] * len(answers), Limits(stop=stop), "the prompt", answers)
+    weights, shots = [1.0] * len(answers), "worked examples, then the prompt"
+    example = Example(weights, Limits(stop=stop), shots, "the prompt", answers)
     for requests in method.decode(example):
         for request in requests:
             request.engine.evaluate([request])
@@ -65,6 +66,15 @@ def test_rank_only_takes_the_best_answer_with_its_stop_reason():
     assert (example.text, example.reason) == (" best", "eos")
     assert ranker.asked.source == "the prompt"
     assert ranker.asked.candidates == ("good", "best", "bad")
+
+
+def test_answers_that_are_errors_take_no_part():
+    error = Answer(" best", "error")
+    example, ranker = decode(answers=(error, ANSWERS[0], ANSWERS[2]), rank_only=True)
+    assert ranker.asked.candidates == tuple(a.text.strip() for a in (ANSWERS[0], ANSWERS[2]))
+    assert [c.proposers for c in example.rounds[0].candidates] == [(1,), (2,)]
+    example, _ = decode(answers=(error, error))
+    assert (example.reason, example.error) == ("error", "the own answers of all models are errors")
 
 
 def test_the_first_round_shows_every_answer_once_with_its_models_and_minus_its_score():
