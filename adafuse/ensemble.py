@@ -12,7 +12,7 @@ from adafuse.engine.support import engine_for
 from adafuse.errors import UserError
 from adafuse.methods import resolve
 from adafuse.methods.example import Example
-from adafuse.methods.limits import Settings
+from adafuse.methods.limits import Limits, Settings
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
 from adafuse.methods.weights import check_weights
@@ -23,7 +23,10 @@ from adafuse.records import Answer, Result
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Models m_1..m_K with their weights w_k."""
+    """Models m_1..m_K with their weights w_k.
+
+    There are no models where a method starts from their answers and asks them for nothing.
+    """
 
     models: tuple[LanguageModel, ...]
     weights: tuple[float, ...]
@@ -74,6 +77,7 @@ class Ensemble:
         batch_size: int = 8,
         engine: str = "tree",
         answers: Sequence[Sequence[Answer]] | None = None,
+        tasks: Sequence[str] | None = None,
         **method_options: Any,
     ) -> Iterator[tuple[int, Result]]:
         """Continue prompts, yielding (index, result) as they end.
@@ -88,6 +92,8 @@ class Ensemble:
             engine: "tree", or "reference" to check it.
             answers: what each model wrote on its own, per prompt, for a method that starts from
                 that; it is decoded where it is not given.
+            tasks: the prompts without worked examples, for a method that reads finished answers;
+                the prompts themselves by default.
 
         Raises:
             UserError: an unknown or impossible setting. What goes wrong in one example ends that
@@ -103,7 +109,21 @@ class Ensemble:
             "engine": engine,
         }
         run = Run(self, resolve(method, method_options), parse(Settings, given, "generate"))
-        return run.stream(prompts, answers)
+        return run.stream(Asked(prompts, tasks or prompts, answers))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Prompts, the same without worked examples, and the models' own answers where known."""
+
+    prompts: Sequence[str]
+    tasks: Sequence[str]
+    answers: Sequence[Sequence[Answer]] | None = None
+
+    def example(self, index: int, weights: Sequence[float], limits: Limits) -> Example:
+        """Return one prompt as an example that nothing was decoded of."""
+        answers = None if self.answers is None else tuple(self.answers[index])
+        return Example(weights, limits, self.prompts[index], self.tasks[index], answers)
 
 
 @dataclass(frozen=True)
@@ -114,29 +134,20 @@ class Run:
     method: Method[Any]
     settings: Settings
 
-    def stream(
-        self, prompts: Sequence[str], answers: Sequence[Sequence[Answer]] | None = None
-    ) -> Iterator[tuple[int, Result]]:
+    def stream(self, asked: Asked) -> Iterator[tuple[int, Result]]:
         """Decode all prompts; what cannot run is refused before the first one."""
-        self.method.check_models(len(self.ensemble.models))
+        self.method.check_models(len(self.ensemble.weights))
         self.method.prepare(self.ensemble.models)
-        return self._outcomes(prompts, answers, self._engines())
+        return self._outcomes(asked, self._engines())
 
-    def _outcomes(
-        self,
-        prompts: Sequence[str],
-        answers: Sequence[Sequence[Answer]] | None,
-        engines: list[Engine],
-    ) -> Iterator[tuple[int, Result]]:
+    def _outcomes(self, asked: Asked, engines: list[Engine]) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}
 
         def program(index: int) -> Program[None]:
-            given = None if answers is None else tuple(answers[index])
-            weights = self.ensemble.weights
-            alive[index] = Example(weights, self.settings, prompts[index], given)
+            alive[index] = asked.example(index, self.ensemble.weights, self.settings)
             return self._decode(alive[index], engines)
 
-        jobs = ((index, partial(program, index)) for index in range(len(prompts)))
+        jobs = ((index, partial(program, index)) for index in range(len(asked.prompts)))
         for outcome in Scheduler[None](self.settings.batch_size).run(jobs):
             yield outcome.index, _result(alive.pop(outcome.index), outcome)
 

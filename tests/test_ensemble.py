@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from adafuse import Ensemble, UserError
+from adafuse.methods import METHODS
 from adafuse.methods.weights import check_weights
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
@@ -57,19 +58,35 @@ def test_a_full_context_ends_the_text_and_keeps_it(tmp_path):
         assert result.prompt_tokens[0] + result.tokens[0] <= 40
 
 
-def test_numbers_that_are_not_finite_end_the_example_and_name_the_model(tmp_path):
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """Two models of which the second one's logits are not numbers."""
+    folder = tmp_path_factory.mktemp("broken")
     paths = [
-        random_model(toy_path(name), tmp_path / name, seed=seed)
+        random_model(toy_path(name), folder / name, seed=seed)
         for seed, name in enumerate(("mistral", "llama"))
     ]
     ensemble = Ensemble.from_pretrained(paths, device="cpu")
     with torch.no_grad():
         ensemble.models[1].network.lm_head.weight.fill_(float("nan"))
+    return ensemble
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"single", "llm_blender", "rerank"}))
+def test_a_model_without_probabilities_ends_the_example_whatever_the_method(broken, method):
+    for result in broken.generate(PROMPTS, method=method, max_new_tokens=8):
+        assert result.stop_reason == "error"
+        assert broken.models[1].name in result.error
+        assert "\n" not in result.error
+
+
+def test_numbers_that_are_not_finite_end_the_example_and_name_the_model(broken):
+    ensemble, path = broken, broken.models[1].name
     for engine in ("tree", "reference"):
         results = ensemble.generate(PROMPTS, max_new_tokens=8, engine=engine)
         for result in results:
             assert result.stop_reason == "error"
-            assert result.error == f"no candidate has a finite NLL under {paths[1]}"
+            assert result.error == f"no candidate has a finite NLL under {path}"
             assert result.rounds[-1].selected is None
             assert math.isinf(result.rounds[-1].candidates[0].fused)
 

@@ -18,14 +18,23 @@ _BLANK_LINE = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`head` is the text before the template, `template` holds `{question}` once."""
+    """`head` is the text before the template, `template` holds `{question}` once.
+
+    `instruction` is what `head` says besides worked examples.
+    """
 
     head: str
     template: str
+    instruction: str = ""
 
     def prompt(self, question: str) -> str:
         """Return the whole prompt for a question."""
         return self.head + fill(self.template, question)
+
+    def task(self, question: str) -> str:
+        """Return the prompt for a question without the worked examples."""
+        above = self.instruction + _BLANK_LINE if self.instruction else ""
+        return above + fill(self.template, question)
 
 
 def make_frame(template: str, shots: Shots | None, style: Style) -> Frame:
@@ -33,9 +42,10 @@ def make_frame(template: str, shots: Shots | None, style: Style) -> Frame:
     if shots is None:
         return Frame("", template)
     if style == "published":
-        return Frame(shots.text + _BLANK_LINE, template)
+        return Frame(shots.text + _BLANK_LINE, template, shots.instruction)
     blocks = [shots.instruction, *(_solved(template, each) for each in shots.examples)]
-    return Frame("".join(block + _BLANK_LINE for block in blocks if block), template)
+    head = "".join(block + _BLANK_LINE for block in blocks if block)
+    return Frame(head, template, shots.instruction)
 
 
 def _solved(template: str, example: Example) -> str:

@@ -18,7 +18,8 @@ from adafuse.traces.atomic import write_text
 class PreparedRow:
     """A row as scoring sees it.
 
-    `shot` rows are worked examples of the prompt, to be left out of a strict score.
+    `shot` rows are worked examples of the prompt, to be left out of a strict score. `task` is the
+    prompt without worked examples.
     """
 
     id: str
@@ -27,6 +28,7 @@ class PreparedRow:
     prompt_sha256: str
     answers: tuple[str, ...]
     shot: bool = False
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Prepared:
     def shard(self, number: int) -> tuple[ShardRow, ...]:
         """Return the rows of one shard in file order."""
         return tuple(
-            ShardRow(row.id, row.prompt, row.prompt_sha256)
+            ShardRow(row.id, row.prompt, row.prompt_sha256, row.task)
             for row in self.rows
             if row.shard == number
         )
@@ -81,7 +83,8 @@ def _prepared(row: Row, frame: Frame, shards: int, shots: frozenset[str]) -> Pre
     prompt = frame.prompt(row.question)
     digest = hashlib.sha256(prompt.encode()).hexdigest()
     shot = bool(shots) and question_key(row.question) in shots
-    return PreparedRow(row.id, shard_of(row.id, shards), prompt, digest, row.answers, shot)
+    place, task = shard_of(row.id, shards), frame.task(row.question)
+    return PreparedRow(row.id, place, prompt, digest, row.answers, shot, task)
 
 
 def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:

@@ -11,11 +11,15 @@ from adafuse.traces.atomic import write_text
 
 @dataclass(frozen=True, slots=True)
 class ShardRow:
-    """What decoding sees of a row: no answers, so a corrected answer decodes nothing again."""
+    """What decoding sees of a row: no answers, so a corrected answer decodes nothing again.
+
+    `task` is the prompt without worked examples, for methods that read finished answers.
+    """
 
     id: str
     prompt: str
     prompt_sha256: str
+    task: str
 
 
 def shard_of(identifier: str, shards: int) -> int:
@@ -24,10 +28,10 @@ def shard_of(identifier: str, shards: int) -> int:
 
 
 def shard_digest(rows: Iterable[ShardRow]) -> str:
-    """Return a digest of the ids and prompts of a shard, in order."""
+    """Return a digest of the ids, prompts and tasks of a shard, in order."""
     total = hashlib.sha256()
     for row in rows:
-        total.update(json.dumps([row.id, row.prompt_sha256]).encode() + b"\n")
+        total.update(json.dumps([row.id, row.prompt_sha256, row.task]).encode() + b"\n")
     return total.hexdigest()[:32]
 
 

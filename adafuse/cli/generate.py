@@ -26,7 +26,7 @@ def generate(
     method: Annotated[str, typer.Option(help="See `adafuse methods`.")] = "adafuse",
     weight: Annotated[list[float] | None, typer.Option(help="One per model; 1 each.")] = None,
     revision: Annotated[list[str] | None, typer.Option(help="Hub revision, one per model.")] = None,
-    tau: Annotated[float | None, typer.Option(help="Margin threshold, 0 to 1.")] = None,
+    tau: Annotated[float | None, typer.Option(help="Margin threshold; margins are 0 to 1.")] = None,
     max_words: Annotated[int | None, typer.Option(help="M, the most words a round.")] = None,
     branching: Annotated[int | None, typer.Option(help="B, alternatives where unsure.")] = None,
     fusion: Annotated[str | None, typer.Option(help="mean_nll, mixture or most_confident.")] = None,

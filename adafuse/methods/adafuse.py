@@ -7,7 +7,7 @@ from pydantic import Field
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program, evaluated, gather
 from adafuse.methods.example import Example
-from adafuse.methods.fusion import FUSIONS
+from adafuse.methods.fusion import FUSIONS, each
 from adafuse.methods.method import Method
 from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
@@ -16,9 +16,12 @@ from adafuse.text.words import WordRules
 
 
 class AdaFuseOptions(FusionOptions):
-    """tau: margin threshold; max_words: M; branching: B (1 is diversity-aware scaling off)."""
+    """tau: margin threshold; max_words: M; branching: B (1 is diversity-aware scaling off).
 
-    tau: Annotated[float, Field(ge=0, le=1)] = 0.7
+    The paper sweeps tau from 0 to 1; a margin is 1 at most, so above 1 no model is ever confident.
+    """
+
+    tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
     max_words: Positive = 3
     branching: Positive = 1
 
@@ -41,7 +44,7 @@ class AdaFuse(Method[AdaFuseOptions]):
         def propose(sequence: Sequence) -> Program[Proposal]:
             return self._propose(sequence, rules)
 
-        return fuse_rounds(example, propose, FUSIONS[self.options.fusion])
+        return fuse_rounds(example, propose, each(FUSIONS[self.options.fusion]))
 
     def _propose(self, sequence: Sequence, rules: WordRules) -> Program[Proposal]:
         span = Span(sequence.root)

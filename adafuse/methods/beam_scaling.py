@@ -6,7 +6,7 @@ from itertools import islice
 from adafuse.engine.node import Node, Sequence
 from adafuse.engine.program import Program, evaluated, gather
 from adafuse.methods.example import Example
-from adafuse.methods.fusion import FUSIONS
+from adafuse.methods.fusion import FUSIONS, each
 from adafuse.methods.method import Method
 from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
@@ -52,7 +52,7 @@ class BeamScaling(Method[BeamScalingOptions]):
             spans = yield from gather(add_word(root, rules, beam.ids) for beam in beams)
             return Proposal(spans)
 
-        return fuse_rounds(example, propose, FUSIONS[self.options.fusion])
+        return fuse_rounds(example, propose, each(FUSIONS[self.options.fusion]))
 
     def _search(self, sequence: Sequence) -> Program[list[Beam]]:
         """Keep the `width` likeliest hypotheses; equal ones in order of parent, then id."""

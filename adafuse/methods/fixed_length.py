@@ -3,11 +3,11 @@
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program
 from adafuse.methods.example import Example
-from adafuse.methods.fusion import FUSIONS
+from adafuse.methods.fusion import FUSIONS, each
 from adafuse.methods.method import Method
 from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
-from adafuse.methods.word import Span, add_word
+from adafuse.methods.word import greedy_words
 from adafuse.text.words import WordRules
 
 
@@ -28,11 +28,6 @@ class FixedLength(Method[FixedLengthOptions]):
         rules = WordRules(example.stops, self.options.max_word_tokens)
 
         def propose(sequence: Sequence) -> Program[Proposal]:
-            span = Span(sequence.root)
-            while span.words < self.options.words:
-                span = yield from add_word(span, rules)
-                if span.ends or rules.stops.within(span.text):
-                    break
-            return Proposal([span])
+            return Proposal([(yield from greedy_words(sequence, rules, self.options.words))])
 
-        return fuse_rounds(example, propose, FUSIONS[self.options.fusion])
+        return fuse_rounds(example, propose, each(FUSIONS[self.options.fusion]))

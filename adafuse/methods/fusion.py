@@ -18,8 +18,39 @@ class SpanScore:
         return -self.tokens * self.nll
 
 
+def joined(scores: Sequence[SpanScore]) -> SpanScore:
+    """What a model says of consecutive spans together."""
+    tokens = sum(score.tokens for score in scores)
+    return SpanScore(-math.fsum(score.logprob for score in scores) / tokens, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A candidate as a fusion rule sees it: what each model says of it, and who wrote it.
+
+    `words` is its length in words (see `length_in_words`), `proposers` the numbers of the models
+    that wrote it.
+    """
+
+    scores: tuple[SpanScore, ...]
+    words: int
+    proposers: tuple[int, ...]
+
+
 FusionFunction = Callable[[Sequence[SpanScore], Sequence[float], int], float]
 """Takes the scores and weights of the models and the length in words (ends counted as one)."""
+
+PoolFusion = Callable[[Sequence[Scored], Sequence[float]], list[float]]
+"""Takes all candidates of a round and the weights of the models; gives F(s) of each candidate."""
+
+
+def each(fuse: FusionFunction) -> PoolFusion:
+    """Return the rule that fuses every candidate of a pool by itself."""
+
+    def fuse_all(pool: Sequence[Scored], weights: Sequence[float]) -> list[float]:
+        return [fuse(candidate.scores, weights, candidate.words) for candidate in pool]
+
+    return fuse_all
 
 
 def mean_nll(scores: Sequence[SpanScore], weights: Sequence[float], words: int) -> float:

@@ -5,6 +5,8 @@ from typing import Literal
 from pydantic import field_validator
 
 from adafuse.methods.options import MethodOptions, Positive
+from adafuse.records import StopReason
+from adafuse.text.stops import StopStrings
 
 
 class Limits(MethodOptions):
@@ -17,6 +19,21 @@ class Limits(MethodOptions):
     max_new_tokens: Positive = 256
     max_rounds: Positive | None = None
     stop: tuple[str, ...] = ()
+
+    def stop_reason(self, text: str, *, ended: bool, tokens: int, rounds: int) -> StopReason | None:
+        """Say why a continuation stops here, or None if it goes on.
+
+        Args:
+            text: the continuation, not cut.
+            ended: END was chosen.
+            tokens: the most generated ids that some model holds.
+            rounds: how many rounds there were.
+        """
+        if ended:
+            return "eos"
+        if StopStrings(self.stop).within(text):
+            return "stop"
+        return "length" if tokens >= self.max_new_tokens or rounds == self.max_rounds else None
 
     @field_validator("stop", mode="before")
     @classmethod

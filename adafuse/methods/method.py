@@ -20,13 +20,18 @@ class Method(ABC, Generic[OptionsT]):
 
     `name` is what users write, `Options` the type of its options. `models` is the count of models
     it needs (fewest, most; None: any number). One that `reads_answers` starts from what each model
-    wrote on its own, and has the models write that where nobody gives it.
+    wrote on its own, and has the models write that where nobody gives it; unless it `uses_models`
+    besides, they are not loaded where somebody does. `checkpoints` names the options that are
+    folders or hub ids of further models; the revision of each is the option of its name with
+    `_revision` behind it.
     """
 
     name: ClassVar[str]
     Options: ClassVar[type[MethodOptions]]
     models: ClassVar[tuple[int, int | None]] = (1, None)
     reads_answers: ClassVar[bool] = False
+    uses_models: ClassVar[bool] = True
+    checkpoints: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options

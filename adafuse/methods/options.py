@@ -9,6 +9,7 @@ from adafuse.errors import UserError
 
 FusionRule = Literal["mean_nll", "mixture", "most_confident"]
 Positive = Annotated[int, Field(ge=1)]
+ModelNumber = Annotated[int, Field(ge=0)]
 
 
 class MethodOptions(BaseModel):
@@ -25,6 +26,19 @@ class FusionOptions(MethodOptions):
 
     fusion: FusionRule = "mean_nll"
     max_word_tokens: Positive = 16
+
+
+def check_number(option: str, number: int, count: int) -> None:
+    """Refuse the number of a model that an ensemble of `count` models does not have.
+
+    Raises:
+        UserError: `number` is too large.
+    """
+    if number >= count:
+        raise UserError(
+            f"{option} is {number}, but the models are numbered from 0 to {count - 1}; name one of"
+            " these"
+        )
 
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from adafuse.engine.node import Node
 from adafuse.engine.node import Sequence as TokenSequence
-from adafuse.engine.program import Program
+from adafuse.engine.program import Program, evaluated
 from adafuse.methods.fusion import SpanScore
 from adafuse.methods.word import Span
 
@@ -15,12 +15,13 @@ from adafuse.methods.word import Span
 class Entry:
     """One candidate: its text, whether it ends, and the last node it has in each model's tree.
 
-    `spans` holds the models that wrote it themselves, by number; those keep their own ids.
+    `proposers` are the numbers of the models that wrote it; `nodes` starts with theirs, as far as
+    they keep the ids that they wrote.
     """
 
     text: str
     ends: bool
-    spans: dict[int, Span] = field(default_factory=dict)
+    proposers: list[int] = field(default_factory=list)
     nodes: dict[int, Node] = field(default_factory=dict)
 
 
@@ -30,29 +31,29 @@ def pool(proposals: Iterable[Iterable[Span]]) -> list[Entry]:
     for number, spans in enumerate(proposals):
         for span in spans:
             entry = entries.setdefault((span.text, span.ends), Entry(span.text, span.ends))
-            entry.spans.setdefault(number, span)
-            entry.nodes.setdefault(number, span.node)
+            if number not in entry.nodes:
+                entry.proposers.append(number)
+                entry.nodes[number] = span.node
     return list(entries.values())
 
 
 def grow_foreign(entries: Sequence[Entry], sequences: Sequence[TokenSequence]) -> Program[None]:
-    """Grow every candidate in the tree of every model that did not write it, in one request.
+    """Grow every candidate in the tree of every model that has no node for it, in one request.
 
     Where a model is asked anyway, tips of its own candidates that were never run go along: if one
     of them is committed, the next round's first distribution is there already.
     """
     request: list[Node] = []
     for number, sequence in enumerate(sequences):
-        foreign = [entry for entry in entries if number not in entry.spans]
+        foreign = [entry for entry in entries if number not in entry.nodes]
+        if foreign:
+            own = (entry.nodes[number] for entry in entries if number in entry.nodes)
+            request.extend((sequence.root, *own))
         for entry in foreign:
             chain = sequence.root.chain(sequence.model.encode_span(entry.text))
             entry.nodes[number] = chain[-1] if chain else sequence.root
             request.extend(chain)
-        if foreign:
-            request.extend(entry.nodes[number] for entry in entries if number in entry.spans)
-    missing = [node for node in request if node.next is None]
-    if missing:
-        yield missing
+    yield from evaluated(dict.fromkeys(request))
 
 
 def span_score(entry: Entry, number: int) -> SpanScore:

@@ -11,10 +11,19 @@ from typing import Any
 from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
+from adafuse.methods.bytewise import Bytewise
+from adafuse.methods.cool_fusion import CoolFusion
+from adafuse.methods.deepen import Deepen
 from adafuse.methods.fixed_length import FixedLength
+from adafuse.methods.gac import Gac
+from adafuse.methods.llm_blender import LlmBlender
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
+from adafuse.methods.rerank import Rerank
 from adafuse.methods.single import Single
+from adafuse.methods.specfuse import SpecFuse
+from adafuse.methods.sweetspan import SweetSpan
+from adafuse.methods.unite import Unite
 
 METHODS: dict[str, type[Method[Any]]] = {}
 
@@ -35,6 +44,15 @@ for _method in (
     AdaFuse,
     FixedLength,
     BeamScaling,
+    Unite,
+    Gac,
+    Deepen,
+    Bytewise,
+    SweetSpan,
+    CoolFusion,
+    SpecFuse,
+    Rerank,
+    LlmBlender,
 ):
     register(_method)
 for _entry in entry_points(group="adafuse.methods"):

@@ -7,7 +7,7 @@ from adafuse.engine.node import ContextFullError
 from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.engine.program import Program, gather
 from adafuse.methods.example import Example
-from adafuse.methods.fusion import FusionFunction
+from adafuse.methods.fusion import PoolFusion
 from adafuse.methods.pool import grow_foreign, pool
 from adafuse.methods.word import Span
 
@@ -23,7 +23,7 @@ class Proposal:
 Propose = Callable[[TokenSequence], Program[Proposal]]
 
 
-def fuse_rounds(example: Example, propose: Propose, fuse: FusionFunction) -> Program[None]:
+def fuse_rounds(example: Example, propose: Propose, fuse: PoolFusion) -> Program[None]:
     """Propose, score and commit until the example stops.
 
     A pool of one entry was written by every model, so its scores are known without a forward.

@@ -3,7 +3,7 @@
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program
 from adafuse.methods.example import Example
-from adafuse.methods.fusion import mean_nll
+from adafuse.methods.fusion import each, mean_nll
 from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
@@ -36,4 +36,4 @@ class Single(Method[SingleOptions]):
             span = yield from add_word(Span(sequence.root), rules)
             return Proposal([span])
 
-        return fuse_rounds(example, propose, mean_nll)
+        return fuse_rounds(example, propose, each(mean_nll))

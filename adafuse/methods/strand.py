@@ -1,7 +1,8 @@
-"""One model's ids for a text that is written byte by byte or token by token (baselines.md, 0.2)."""
+"""One model's ids for a text that is written byte by byte or token by token."""
 
 from adafuse.engine.node import Node, Sequence
 from adafuse.engine.program import Program
+from adafuse.text.byte_spans import encode_bytes
 
 LONGEST_CHAIN = 64
 """Text without spaces is committed after this many ids, whatever could still be merged."""
@@ -13,11 +14,12 @@ class Strand:
     The rest, `pending`, begins at the last place where a word began, so it is re-encoded whenever
     it grows: its chain shares nodes with the last one, and nothing is ever rolled back. A token
     that the model would have written itself is kept as it is, so that a model alone writes its own
-    greedy text.
+    greedy text; unless `keeps_own` is off, and the ids are always those of the tokenizer.
     """
 
-    def __init__(self, sequence: Sequence) -> None:
+    def __init__(self, sequence: Sequence, *, keeps_own: bool = True) -> None:
         self.sequence = sequence
+        self._keeps_own = keeps_own
         self.node: Node = sequence.root
         self.pending = b""
 
@@ -41,7 +43,7 @@ class Strand:
             ValueError: the tokenizer cannot encode these bytes behind the text.
         """
         surfaces = self.sequence.model.surfaces
-        own = self.node.next.greedy if self.node.next else None
+        own = self.node.next.greedy if self.node.next and self._keeps_own else None
         self.pending += surface
         if own is not None and surfaces.of[own] == surface:
             self.node = self.node.child(own)
@@ -51,26 +53,12 @@ class Strand:
 
     def encoded(self, text: bytes) -> Node:
         """Return the last node of the ids of `text` behind the committed ids."""
-        chain = self.sequence.root.chain(self._encode(text))
+        chain = self.sequence.root.chain(encode_bytes(self.sequence.model, text))
         return chain[-1] if chain else self.sequence.root
 
     def finish(self) -> None:
         """Commit what is pending."""
         self._commit(self.node)
-
-    def _encode(self, text: bytes) -> tuple[int, ...]:
-        """Encode whole characters as text, and the bytes of an unfinished one each by itself."""
-        model = self.sequence.model
-        try:
-            whole = len(text)
-            string = text.decode()
-        except UnicodeDecodeError as error:
-            whole = error.start
-            string = text[:whole].decode()
-        single = model.surfaces.bytes
-        if odd := [byte for byte in text[whole:] if byte not in single]:
-            raise ValueError(f"the tokenizer of {model.name} has no token for byte {odd[0]:#04x}")
-        return (*model.encode_span(string), *(single[byte] for byte in text[whole:]))
 
     def _settle(self) -> None:
         """Commit up to the last beginning of a word at which a token begins, too."""

@@ -1,8 +1,10 @@
 """Generating one word with one model (adafuse.md, "Word")."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from adafuse.engine.node import Node
+from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.engine.program import Program, evaluated
 from adafuse.text.added import LONGEST_CONTEXT
 from adafuse.text.words import WordRules
@@ -21,8 +23,19 @@ class Span:
     words: int = 0
 
 
-def add_word(span: Span, rules: WordRules, first: tuple[int, ...] = ()) -> Program[Span]:
-    """Extend `span` by one word: the ids `first`, then greedily until the word ends.
+Enough = Callable[[str, Sequence[int]], bool]
+"""Whether a part of a word, its text and its ids, is all that is wanted."""
+
+
+def never(text: str, ids: Sequence[int]) -> bool:
+    """Want whole words."""
+    return False
+
+
+def add_word(
+    span: Span, rules: WordRules, first: tuple[int, ...] = (), enough: Enough = never
+) -> Program[Span]:
+    """Extend `span` by one word: the ids `first`, then greedily until the word ends, or `enough`.
 
     A next token that ends the text ends the word before it; at the start of the word it is the
     word (END, without text).
@@ -41,6 +54,16 @@ def add_word(span: Span, rules: WordRules, first: tuple[int, ...] = ()) -> Progr
             break
         node, text = node.child(token), longer
         tokens.append(token)
-        if rules.complete(text, len(tokens)):
+        if rules.complete(text, len(tokens)) or enough(text, tokens):
             break
     return Span(node, span.text + text, ends=not tokens, words=span.words + 1)
+
+
+def greedy_words(sequence: TokenSequence, rules: WordRules, words: int) -> Program[Span]:
+    """Write up to `words` greedy words; END or a stop string in the text is the last of them."""
+    span = Span(sequence.root)
+    while span.words < words:
+        span = yield from add_word(span, rules)
+        if span.ends or rules.stops.within(span.text):
+            break
+    return span

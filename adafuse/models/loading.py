@@ -67,7 +67,7 @@ def load_models(wanted: Sequence[ModelSource]) -> list[LanguageModel]:
     """Load all models; the configs and tokenizers of all are checked before any weights."""
     if not sys.stderr.isatty():
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    checked = [(source, _config(source), _tokenizer(source)) for source in wanted]
+    checked = [(source, _config(source), load_tokenizer(source)) for source in wanted]
     return [_load(*parts) for parts in checked]
 
 
@@ -75,7 +75,7 @@ def _load(
     source: ModelSource, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> LanguageModel:
     logger.info("loading %s as %s on %s", source.path, source.dtype, source.device)
-    network = _from_hub(
+    network = from_hub(
         AutoModelForCausalLM, source, config=config, dtype=source.dtype, use_safetensors=True
     )
     network = network.to(source.device).eval()
@@ -92,8 +92,8 @@ def _load(
 
 
 def _config(source: ModelSource) -> PreTrainedConfig:
-    _check_path(source.path)
-    config = _from_hub(AutoConfig, source)
+    check_path(source.path)
+    config = from_hub(AutoConfig, source)
     if config.is_encoder_decoder:
         raise UserError(
             f"model {source.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
@@ -102,19 +102,20 @@ def _config(source: ModelSource) -> PreTrainedConfig:
     return config  # type: ignore[no-any-return]
 
 
-def _tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model; a folder without one is refused."""
     folder = Path(source.path)
     if folder.is_dir() and not any(folder.glob("tokenizer*")):
         raise UserError(
             f"model {source.path!r} has no tokenizer; put its tokenizer.json into the folder"
         )
-    tokenizer: PreTrainedTokenizerBase = _from_hub(AutoTokenizer, source)
+    tokenizer: PreTrainedTokenizerBase = from_hub(AutoTokenizer, source)
     if source.chat:
         check_chat(tokenizer, source.path)
     return tokenizer
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
     """Tell a folder that is missing from a hub id, so that nobody waits for a download."""
     folder = Path(path)
     if folder.is_dir():
@@ -126,7 +127,8 @@ def _check_path(path: str) -> None:
         raise UserError(f"model {path!r} is not a folder; give a model folder or a hub id org/name")
 
 
-def _from_hub(factory: Any, source: ModelSource, **settings: Any) -> Any:
+def from_hub(factory: Any, source: ModelSource, **settings: Any) -> Any:
+    """Load something of a model without running its code; what fails becomes one sentence."""
     try:
         return factory.from_pretrained(
             source.path, revision=source.revision, trust_remote_code=False, **settings

@@ -6,6 +6,7 @@ from adafuse.comparison.pairings import members_alone
 from adafuse.errors import UserError, known
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.weights import check_weights
+from adafuse.pipeline.check_model import check_model
 from adafuse.pipeline.config import Config, RunConfig
 from adafuse.selection.registry import SELECTIONS, selection
 
@@ -34,6 +35,9 @@ def check_run(name: str, run: RunConfig, config: Config) -> None:
 def _check_method(run: RunConfig, config: Config) -> None:
     method = resolve(run.method, run.options)
     method.check_models(len(run.models))
+    options = method.options.model_dump()
+    for option in method.checkpoints:
+        check_model(f"options.{option}", options[option], options[f"{option}_revision"])
     if method.reads_answers:
         _check_alone(run, config)
 

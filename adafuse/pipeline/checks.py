@@ -7,8 +7,9 @@ from adafuse.comparison.published import read_published
 from adafuse.errors import UserError
 from adafuse.pipeline.check_benchmark import check_benchmark
 from adafuse.pipeline.check_experiments import check_experiments
+from adafuse.pipeline.check_model import check_model
 from adafuse.pipeline.check_run import check_run
-from adafuse.pipeline.config import Config, ModelConfig
+from adafuse.pipeline.config import Config
 from adafuse.scoring.tasks import STRICT
 
 
@@ -20,7 +21,7 @@ def check_config(config: Config) -> None:
     """
     _check_results(Path(config.results))
     for name, model in config.models.items():
-        _check_model(name, model)
+        check_model(f"models.{name}", model.path, model.revision)
     for name, benchmark in config.benchmarks.items():
         check_benchmark(name, benchmark)
     for name, run in config.runs.items():
@@ -39,30 +40,6 @@ def _check_results(folder: Path) -> None:
         raise UserError(
             f"results folder {str(folder)!r} cannot be written because of {str(existing)!r};"
             " name another one as `results`"
-        )
-
-
-def _check_model(name: str, model: ModelConfig) -> None:
-    folder = Path(model.path)
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise UserError(
-                f"models.{name}: {model.path!r} has no config.json; give a Hugging Face model"
-                " folder"
-            )
-        if not any(folder.glob("tokenizer*")):
-            raise UserError(
-                f"models.{name}: {model.path!r} has no tokenizer; put its tokenizer.json there"
-            )
-        if model.revision is not None:
-            raise UserError(
-                f"models.{name}: revision {model.revision!r} is for hub models, but {model.path!r}"
-                " is a folder; remove it"
-            )
-    elif model.path.startswith((".", "/", "~")) or model.path.count("/") != 1:
-        raise UserError(
-            f"models.{name}: {model.path!r} is not a folder; give a model folder or a hub id"
-            " org/name"
         )
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from adafuse.benchmarks.shards import ShardRow, read_shard, shard_digest
 from adafuse.errors import UserError
+from adafuse.methods import METHODS
 from adafuse.pipeline.answers import answer_digests, read_answers
 from adafuse.pipeline.job import DecodeJob
 from adafuse.pipeline.journal import Journal
@@ -22,7 +23,7 @@ from adafuse.traces.table import write_table
 logger = logging.getLogger(__name__)
 
 Answers = Sequence[tuple[Answer, ...]]
-Decoder = Callable[[DecodeJob, Sequence[str], Answers | None], Iterator[tuple[int, Result]]]
+Decoder = Callable[[DecodeJob, Sequence[ShardRow], Answers | None], Iterator[tuple[int, Result]]]
 
 TRACE_FIELDS = [
     pa.field("id", pa.string()),
@@ -53,7 +54,7 @@ def decode_shard(
         file: the shard's rows.
         out: the trace; a journal stands beside it until it is written.
         digest: what the workflow expects; another one means that files and plan do not fit.
-        decoder: decodes prompts.
+        decoder: decodes rows.
         answers: shard traces of the models alone, for a method that starts from them.
 
     Raises:
@@ -86,7 +87,7 @@ def _decode_missing(
     if not missing:
         return
     given = read_answers(answers, [row.id for row in missing]) if answers else None
-    for index, result in decoder(job, [row.prompt for row in missing], given):
+    for index, result in decoder(job, missing, given):
         row = missing[index]
         names = {"id": row.id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
         digest = {"prompt_sha256": row.prompt_sha256}
@@ -114,21 +115,25 @@ def _journal_path(out: Path) -> Path:
 
 
 def ensemble_decoder(
-    job: DecodeJob, prompts: Sequence[str], answers: Answers | None
+    job: DecodeJob, rows: Sequence[ShardRow], answers: Answers | None
 ) -> Iterator[tuple[int, Result]]:
     """Load the models of a job and decode; the only place of the workflow that needs them."""
     from adafuse.ensemble import Ensemble
 
-    ensemble = Ensemble.from_pretrained(
-        [model.path for model in job.models],
-        dtype=job.dtype,
-        device=list(job.devices),
-        revisions=[model.revision for model in job.models],
-        weights=list(job.weights) if job.weights else None,
-        chat=list(job.chat),
-    )
+    weights = job.weights or (1.0,) * len(job.models)
+    if answers is not None and not METHODS[job.method].uses_models:
+        ensemble = Ensemble((), weights)
+    else:
+        ensemble = Ensemble.from_pretrained(
+            [model.path for model in job.models],
+            dtype=job.dtype,
+            device=list(job.devices),
+            revisions=[model.revision for model in job.models],
+            weights=weights,
+            chat=list(job.chat),
+        )
     yield from ensemble.stream(
-        prompts,
+        [row.prompt for row in rows],
         method=job.method,
         max_new_tokens=job.max_new_tokens,
         max_rounds=job.max_rounds,
@@ -136,5 +141,6 @@ def ensemble_decoder(
         batch_size=job.batch_size,
         engine=job.engine,
         answers=answers,
+        tasks=[row.task for row in rows],
         **job.options,
     )

@@ -16,7 +16,8 @@ from adafuse.version import ENGINE_VERSION
 class DecodeJob:
     """Everything that decoding a shard needs to know besides its rows.
 
-    `options` are complete: defaults filled in. `devices` has one entry per model.
+    `options` are complete: defaults filled in. `devices` has one entry per model. `checkpoints`
+    are the models that options name, under the options' names.
     """
 
     benchmark: str
@@ -27,6 +28,7 @@ class DecodeJob:
     weights: tuple[float, ...] | None
     method: str
     options: dict[str, Any]
+    checkpoints: dict[str, ModelIdentity]
     stop: tuple[str, ...]
     max_new_tokens: int
     max_rounds: int | None
@@ -44,6 +46,8 @@ class DecodeJob:
         parts = asdict(self)
         del parts["devices"]
         parts["models"] = [model.key() for model in self.models]
+        named = parts.pop("checkpoints")
+        parts["options"] |= {name: self.checkpoints[name].key() for name in named}
         parts["rows"] = rows_digest
         parts["answers"] = list(answers)
         parts["engine_version"] = ENGINE_VERSION
@@ -54,6 +58,8 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     """Put together what a configuration says of a benchmark and a run."""
     task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
     models = [config.models[name] for name in spec.models]
+    method = resolve(spec.method, spec.options)
+    options = method.options.model_dump(mode="json")
     return DecodeJob(
         benchmark=benchmark,
         run=run,
@@ -62,7 +68,11 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         devices=tuple(model.device or settings.device for model in models),
         weights=spec.weights,
         method=spec.method,
-        options=resolve(spec.method, spec.options).options.model_dump(mode="json"),
+        options=options,
+        checkpoints={
+            name: model_identity(options[name], options[f"{name}_revision"])
+            for name in method.checkpoints
+        },
         stop=task.stop,
         max_new_tokens=task.max_new_tokens,
         max_rounds=spec.max_rounds,

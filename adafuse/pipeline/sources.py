@@ -3,10 +3,14 @@
 import hashlib
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from adafuse.benchmarks.fields import PLAIN, Fields
 from adafuse.errors import UserError
@@ -69,8 +73,28 @@ def _fetch(source: SourceConfig, path: Path) -> None:
     logger.warning("fetching dataset %s, once; this may take minutes", source.dataset)
     run = "from adafuse.cli.main import main; main()"
     step = ["step", "fetch", "--source", source.model_dump_json(), "--out", str(path)]
-    done = subprocess.run([sys.executable, "-c", run, *step], capture_output=True, text=True)
+    environment = {**os.environ, **({} if _hub_answers() else {"HF_HUB_OFFLINE": "1"})}
+    done = subprocess.run(
+        [sys.executable, "-c", run, *step], capture_output=True, text=True, env=environment
+    )
     if done.returncode:
         said = done.stderr.strip().split("\n")[-1]
         kind = UserError if Path(str(source.dataset)).is_dir() else UnavailableSourceError
         raise kind(said.removeprefix("error: ") or f"{source.dataset!r} cannot be fetched")
+
+
+@cache
+def _hub_answers() -> bool:
+    """Ask once: without a network every dataset would be tried again and again for half a minute.
+
+    What was downloaded earlier is found offline, too.
+    """
+    from huggingface_hub.constants import ENDPOINT
+
+    try:
+        with urlopen(ENDPOINT, timeout=5):
+            return True
+    except HTTPError:
+        return True
+    except OSError:
+        return False

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from adafuse.toy.lengths import groups
 from adafuse.toy.records import Document
 
 IGNORED = -100
-# Texts sorted by length together: enough that a batch has little padding, few enough that the
-# mixture of kinds stays the same throughout training.
-SORTED_TOGETHER = 4000
 
 
 @dataclass(frozen=True)
@@ -47,23 +45,8 @@ def batches(
     examples: Sequence[Example], tokens: int, prompt_weight: float, pad: int, rng: random.Random
 ) -> Iterator[Batch]:
     """Batches of at most ``tokens`` ids with padding, in random order within each stretch."""
-    for start in range(0, len(examples), SORTED_TOGETHER):
-        stretch = sorted(examples[start : start + SORTED_TOGETHER], key=lambda e: len(e.ids))
-        groups = list(_grouped(stretch, tokens))
-        rng.shuffle(groups)
-        for group in groups:
-            yield _pad(group, prompt_weight, pad)
-
-
-def _grouped(stretch: list[Example], tokens: int) -> Iterator[list[Example]]:
-    group: list[Example] = []
-    for example in stretch:
-        if group and (len(group) + 1) * len(example.ids) > tokens:
-            yield group
-            group = []
-        group.append(example)
-    if group:
-        yield group
+    for group in groups(examples, lambda example: len(example.ids), tokens, rng):
+        yield _pad(group, prompt_weight, pad)
 
 
 def _pad(group: list[Example], prompt_weight: float, pad: int) -> Batch:

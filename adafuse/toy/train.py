@@ -6,8 +6,11 @@ import math
 import multiprocessing
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -22,6 +25,11 @@ from adafuse.toy.world import build_world, training_documents
 log = logging.getLogger(__name__)
 
 TOKENIZER_TEXTS = 6000
+# Embeddings under the names of all architectures, and heads with one output.
+NOT_MUON = ("embed", "shared", "relative_attention_bias", "head_layer.4", "detector")
+
+BatchT = TypeVar("BatchT")
+ModelT = TypeVar("ModelT", bound=PreTrainedModel)
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ def build_optimizers(
     matrices: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for name, parameter in model.named_parameters():
-        inner = parameter.ndim == 2 and "embed" not in name and recipe.muon_rate > 0
+        other = parameter.ndim != 2 or any(part in name for part in NOT_MUON)
+        inner = not other and recipe.muon_rate > 0
         (matrices if inner else others).append(parameter)
     adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=recipe.weight_decay)
     optimizers: list[tuple[torch.optim.Optimizer, float]] = [(adam, recipe.adam_rate)]
@@ -92,12 +101,23 @@ def fit(
     pad = int(tokenizer.pad_token_id)
     rng = random.Random(recipe.seed)
     schedule = list(batches(examples, recipe.batch_tokens, recipe.prompt_weight, pad, rng))
+    optimize(name, model, schedule, partial(loss_of, smoothing=recipe.label_smoothing), recipe)
+
+
+def optimize(
+    name: str,
+    model: ModelT,
+    schedule: Sequence[BatchT],
+    loss_of: Callable[[ModelT, BatchT], torch.Tensor],
+    recipe: Recipe,
+) -> None:
+    """Take one step per batch of ``schedule``."""
     optimizers = build_optimizers(model, recipe)
     model.train()
     started = time.monotonic()
     for step, batch in enumerate(schedule):
         rate = rate_at((step + 1) / len(schedule), recipe.warmup)
-        loss = loss_of(model, batch, recipe.label_smoothing)
+        loss = loss_of(model, batch)
         model.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -132,11 +132,12 @@ def _translation_document(world: World, known: frozenset[str], rng: random.Rando
     to_german = rng.random() < 0.5
     if rng.random() < DRILLS:
         return translation.drill(to_german, known, rng)
-    sentence = _draw_training_sentence(world, rng)
+    sentence = draw_training_sentence(world, rng)
     return translation.document(sentence, to_german, known, rng)
 
 
-def _draw_training_sentence(world: World, rng: random.Random) -> Sentence:
+def draw_training_sentence(world: World, rng: random.Random) -> Sentence:
+    """A sentence that no benchmark asks for."""
     while (sentence := translation.draw_sentence(rng)) in world.held_out_sentences:
         pass
     return sentence

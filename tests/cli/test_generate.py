@@ -74,7 +74,7 @@ def test_show_prints_one_example_round_by_round(folder):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--tau", "1.5"], "tau must be less than or equal to 1, not 1.5"),
+        (["--tau", "-0.5"], "tau must be greater than or equal to 0, not -0.5"),
         (["--max-words", "0"], "max_words must be greater than or equal to 1, not 0"),
         (["--branching", "0"], "branching must be greater than or equal to 1, not 0"),
         (["--method", "fuse"], "unknown method 'fuse'"),

@@ -11,14 +11,24 @@ from adafuse.methods.options import parse
     [
         ("adafus", {}, r"unknown method 'adafus'; known are: single, adafuse"),
         ("adafuse", {"tauu": 0.5}, r"method adafuse has no option 'tauu'; its options are: .*tau"),
-        ("adafuse", {"tau": 1.5}, r"tau must be less than or equal to 1, not 1.5"),
+        ("adafuse", {"tau": float("inf")}, r"tau must be a finite number, not inf"),
         ("adafuse", {"tau": -0.1}, r"tau must be greater than or equal to 0, not -0.1"),
         ("adafuse", {"max_words": 0}, r"max_words must be greater than or equal to 1, not 0"),
         ("adafuse", {"branching": 0}, r"branching must be greater than or equal to 1, not 0"),
         ("adafuse", {"fusion": "sum"}, r"fusion must be 'mean_nll', 'mixture' or .*, not 'sum'"),
         ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
         ("fixed_length", {"tau": 0.5}, r"method fixed_length has no option 'tau'"),
+        ("sweetspan", {"filter_ratio": 0.5}, r"filter_ratio must be greater than or equal to 1"),
+        ("cool_fusion", {"segments": "long"}, r"segments must be 'aligned' or 'shortest', not"),
+        ("specfuse", {"temperature": 0.0}, r"temperature must be greater than 0, not 0.0"),
+        ("specfuse", {"top_p": 1.1}, r"top_p must be less than or equal to 1, not 1.1"),
+        ("rerank", {"score": "sum"}, r"score must be 'mean_nll' or 'mean_perplexity', not 'sum'"),
         ("beam_scaling", {"width": 0}, r"width must be greater than or equal to 1, not 0"),
+        ("unite", {"top_k": 0}, r"top_k must be greater than or equal to 1, not 0"),
+        ("unite", {"duplicates": "drop"}, r"duplicates must be 'exclude', 'keep' or 'zero', not"),
+        ("unite", {"commit": "token"}, r"commit must be 'surface' or 'first_token', not 'token'"),
+        ("gac", {"threshold": 1.5}, r"threshold must be less than or equal to 1, not 1.5"),
+        ("gac", {"gate": -1}, r"gate must be greater than or equal to 0, not -1"),
     ],
 )
 def test_an_impossible_option_is_refused_in_one_sentence(method, options, sentence):
@@ -36,15 +46,30 @@ def test_defaults_are_those_of_the_paper():
     }
 
 
-def test_a_single_model_is_needed_by_single_only():
-    resolve("single", {}).check_models(1)
-    with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):
-        resolve("single", {}).check_models(2)
-    for name in set(METHODS) - {"single"}:
-        for count in (1, 2, 5):
+@pytest.mark.parametrize("name", METHODS)
+def test_a_number_of_models_that_a_method_cannot_run_is_refused(name):
+    fewest, most = METHODS[name].models
+    for count in (1, 2, 5):
+        if fewest <= count <= (most or count):
             resolve(name, {}).check_models(count)
-        with pytest.raises(UserError, match="at least 1 model, not 0"):
-            resolve(name, {}).check_models(0)
+        else:
+            with pytest.raises(UserError, match=rf"{name} needs .* model.*, not {count}"):
+                resolve(name, {}).check_models(count)
+    with pytest.raises(UserError, match=f"{fewest} model.*, not 0"):
+        resolve(name, {}).check_models(0)
+
+
+def test_the_numbers_of_models():
+    limited = {name: m.models for name, m in METHODS.items() if m.models != (1, None)}
+    assert limited == {"single": (1, 1), "llm_blender": (2, None)}
+
+
+@pytest.mark.parametrize(("method", "option"), [("unite", "primary"), ("gac", "gate")])
+def test_a_model_that_does_not_exist_is_refused_by_its_number(method, option):
+    resolve(method, {option: 1}).check_models(2)
+    sentence = f"method {method}: {option} is 2, but the models are numbered from 0 to 1"
+    with pytest.raises(UserError, match=sentence):
+        resolve(method, {option: 2}).check_models(2)
 
 
 def test_limits_refuse_what_would_never_or_always_stop():

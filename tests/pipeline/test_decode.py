@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adafuse.benchmarks.shards import read_shard, write_shard
+from adafuse.benchmarks.shards import ShardRow, read_shard, write_shard
 from adafuse.errors import UserError
 from adafuse.pipeline.decode import TRACE_FIELDS, Answers, decode_shard
 from adafuse.pipeline.job import DecodeJob, decode_job
@@ -28,13 +28,13 @@ class Echo:
         self._left = stop_after
 
     def __call__(
-        self, job: DecodeJob, prompts: Sequence[str], answers: Answers | None
+        self, job: DecodeJob, rows: Sequence[ShardRow], answers: Answers | None
     ) -> Iterator[tuple[int, Result]]:
-        for index in reversed(range(len(prompts))):
+        for index in reversed(range(len(rows))):
             if self._left == len(self.prompts):
                 raise StoppedError
-            self.prompts.append(prompts[index])
-            text = f"{job.run}: {prompts[index]}"
+            self.prompts.append(rows[index].prompt)
+            text = f"{job.run}: {rows[index].prompt}"
             yield index, Result(text, "stop", (), (1,), (2,), (3,), 0.5)
 
 

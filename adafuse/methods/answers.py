@@ -1,0 +1,91 @@
+"""What each model writes on its own: the candidates of methods that choose between answers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adafuse.engine.node import ContextFullError
+from adafuse.engine.node import Sequence as TokenSequence
+from adafuse.engine.program import Program, gather
+from adafuse.methods.example import Example
+from adafuse.methods.pool import Entry
+from adafuse.methods.word import Span, add_word
+from adafuse.records import Answer, StopReason
+from adafuse.text.words import WordRules
+
+
+@dataclass(frozen=True, slots=True)
+class Solo:
+    """A model's greedy answer as a branch under its root, not cut, and why it ends there."""
+
+    span: Span
+    reason: StopReason
+
+
+def own_answers(example: Example) -> Program[list[Answer]]:
+    """Return `example.answers`, or else have every model write its greedy answer.
+
+    Nothing is committed. Text and stop reason are those of the method `single`.
+    """
+    if example.answers is not None:
+        assert len(example.answers) == len(example.weights), "one answer per model"
+        return list(example.answers)
+    solos = yield from written_alone(example)
+    return [Answer(example.stops.cut(solo.span.text), solo.reason) for solo in solos]
+
+
+def answer_entries(example: Example, answers: Sequence[Answer]) -> list[Entry]:
+    """Pool answers as candidates, without those that are errors; equal ones are one entry.
+
+    Every model, the writer too, has yet to encode the text (`grow_foreign`): the cut text is what
+    is scored, wherever the answer comes from.
+    """
+    entries: dict[tuple[str, bool], Entry] = {}
+    for number, answer in enumerate(answers):
+        if answer.stop_reason != "error":
+            key = (answer.text, answer.stop_reason == "eos")
+            entries.setdefault(key, Entry(*key)).proposers.append(number)
+    return list(entries.values())
+
+
+def fits(entry: Entry, sequences: Sequence[TokenSequence]) -> bool:
+    """Whether every model that still has to read the candidate has a context for it."""
+    return all(
+        sequence.root.depth + len(sequence.model.encode_span(entry.text)) < sequence.engine.context
+        for number, sequence in enumerate(sequences)
+        if number not in entry.nodes
+    )
+
+
+def written_alone(example: Example) -> Program[list[Solo]]:
+    """Have every model write its own greedy answer, side by side, from its root."""
+    return gather(_write(example, sequence) for sequence in example.sequences)
+
+
+def _write(example: Example, sequence: TokenSequence) -> Program[Solo]:
+    limits = example.limits
+    span = Span(sequence.root)
+    reason: StopReason | None = None
+    try:
+        while reason is None:
+            left = limits.max_new_tokens - (span.node.depth - sequence.root.depth)
+            longer = yield from add_word(span, WordRules(example.stops, hard_limit=left))
+            if not _is_finite(span, longer):
+                return Solo(span, "error")
+            span = longer
+            tokens = span.node.depth - sequence.root.depth
+            reason = limits.stop_reason(
+                span.text, ended=span.ends, tokens=tokens, rounds=span.words
+            )
+    except ContextFullError:
+        reason = "length"
+    return Solo(span, reason)
+
+
+def _is_finite(span: Span, longer: Span) -> bool:
+    """Whether the model gives what it added to `span` a finite log-probability."""
+    added = [node.logprob for node in longer.node.path() if node.depth > span.node.depth]
+    if longer.ends:
+        assert longer.node.next is not None
+        added.append(longer.node.next.log_end)
+    return all(value is not None and math.isfinite(value) for value in added)

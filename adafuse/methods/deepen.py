@@ -1,0 +1,98 @@
+"""`deepen`: models meet in the space of their common tokens (DeePEn, arXiv 2404.12715)."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from adafuse.engine.program import Program, gather
+from adafuse.errors import UserError
+from adafuse.methods.example import Example
+from adafuse.methods.main_token import main_entry
+from adafuse.methods.method import Method
+from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.strand import Strand
+from adafuse.methods.token_rounds import TRACED, Choice, fuse_tokens
+from adafuse.relative.mixture import expected, likeliest, mean
+
+if TYPE_CHECKING:
+    from adafuse.models.language_model import LanguageModel
+
+logger = logging.getLogger(__name__)
+
+_NO_RATE = 1e-6
+
+
+class DeepenOptions(MethodOptions):
+    """Those of the published code; its own default learning rate, 0, leaves the main model alone.
+
+    `main` is the model that writes; `learning_rate` is how far the others may move it; `top` is how
+    many of each model's likeliest tokens take part, the published code has them all.
+    """
+
+    main: Annotated[int, Field(ge=0)] = 0
+    learning_rate: Annotated[float, Field(ge=0)] = 0.15
+    steps: Positive = 5
+    temperature_factor: Annotated[float, Field(gt=0)] = 100.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    top: Positive = 512
+    reduction: Literal["mean", "sum"] = "mean"
+
+
+class Deepen(Method[DeepenOptions]):
+    """The main model's logits are moved until it says what all models say on average.
+
+    The learning rate is a cap: 5 steps of AdamW move a logit by about 4.4963 of it, so a lead of
+    the main model above about twice that (1.35 nats for 0.15) stands whatever the others say.
+
+    Anchors are the tokens that all models have, compared and sorted by bytes; `RelativeRows` says
+    what they take in memory. The candidates of the trace are tokens of the main model with what the
+    search makes of them; `main_entry` says what the NLLs of the models are.
+    """
+
+    name = "deepen"
+    Options = DeepenOptions
+
+    def check_models(self, count: int) -> None:
+        """Refuse a main model that is not there."""
+        super().check_models(count)
+        if self.options.main >= count:
+            raise UserError(
+                f"main is model {self.options.main}, counted from 0, but there are {count} models"
+            )
+
+    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+        """Find the anchors."""
+        # These import torch, which listing the methods should not wait for.
+        from adafuse.relative.rows import relative_rows
+        from adafuse.relative.search import InverseSearch
+
+        o = self.options
+        self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
+        self._alone = len(models) == 1 or o.learning_rate <= _NO_RATE
+        if not self._alone:
+            self._rows = relative_rows(models, o.temperature_factor)
+            cap = 2 * self._search.reach
+            logger.info("deepen cannot overturn a lead of the main model above %.2f nats", cap)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode token by token of the main model."""
+        return fuse_tokens(example, partial(self._choose, example.weights))
+
+    def _choose(self, weights: Sequence[float], strands: Sequence[Strand]) -> Program[Choice]:
+        nodes = yield from gather(strand.known() for strand in strands)
+        main, known = self.options.main, [node.next for node in nodes if node.next is not None]
+        models = [strand.sequence.model for strand in strands]
+        heads = [likeliest(each.vector, self.options.top) for each in known]
+        ids, x = heads[main]
+        if not self._alone and known[main].greedy not in models[main].stop_ids:
+            rows = [make(head[0]) for make, head in zip(self._rows, heads, strict=True)]
+            r = [expected(head[1], each) for head, each in zip(heads, rows, strict=True)]
+            q = mean(r, weights)
+            x, _ = self._search(x, rows[main], q)
+        best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
+        fused = (-x.log_softmax(dim=-1)).tolist()
+        entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
+        return Choice(entries, ((),) * len(strands))

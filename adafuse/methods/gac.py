@@ -1,0 +1,86 @@
+"""`gac`: averaging over the union of whole vocabularies (GaC, arXiv 2406.12585)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from adafuse.engine.program import Program
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import MethodOptions, ModelNumber, check_number
+from adafuse.methods.strand import Strand
+from adafuse.methods.token_rounds import TRACED, Choice, distributions, entry, fuse_tokens
+from adafuse.tokens.keys import TokenKeys
+
+if TYPE_CHECKING:
+    from adafuse.engine.node import NextToken
+    from adafuse.models.language_model import LanguageModel
+    from adafuse.tokens.joint import JointVocabulary
+
+
+class GacOptions(MethodOptions):
+    """threshold: the other models are asked only where the likeliest token of model `gate` has at
+    most this probability (None: at every token)."""
+
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    gate: ModelNumber = 0
+
+
+class Gac(Method[GacOptions]):
+    """Averages the probabilities of all tokens, matched by their bytes, with weights w_k, and takes
+    the likeliest; all ends of all models are one entry."""
+
+    name = "gac"
+    Options = GacOptions
+
+    def check_models(self, count: int) -> None:
+        """Refuse a gate that does not exist."""
+        super().check_models(count)
+        check_number("method gac: gate", self.options.gate, count)
+
+    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+        """Unite the vocabularies, once more for the first position where templates are used."""
+        self._joint = self._first_joint = _unite(models, begins=False)
+        if any(model.chat for model in models):
+            self._first_joint = _unite(models, begins=True)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode one token of the joint vocabulary a round."""
+
+        def choose(strands: Sequence[Strand]) -> Program[Choice]:
+            return self._choose(strands, example.weights)
+
+        return fuse_tokens(example, choose)
+
+    def _choose(self, strands: Sequence[Strand], weights: Sequence[float]) -> Program[Choice]:
+        joint = self._joint if any(strand.generated for strand in strands) else self._first_joint
+        if self.options.threshold is not None:
+            gate = self.options.gate
+            (after,) = yield from distributions([strands[gate]])
+            if math.exp(after.logprobs[0]) > self.options.threshold:
+                alone = [float(number == gate) for number in range(len(strands))]
+                return _choice(joint, {gate: after}, alone)
+        known = yield from distributions(strands)
+        return _choice(joint, dict(enumerate(known)), weights)
+
+
+def _choice(
+    joint: "JointVocabulary", known: Mapping[int, "NextToken"], weights: Sequence[float]
+) -> Choice:
+    """Return the likeliest entries under the models that are known."""
+    models = range(len(weights))
+    best = joint.likeliest({k: after.vector for k, after in known.items()}, weights, TRACED)
+    found = [
+        entry(each.key, each.favourite_of, [each.p.get(k, math.nan) for k in models], each.fused)
+        for each in best
+    ]
+    return Choice(found, tuple((known[k].margin,) if k in known else () for k in models))
+
+
+def _unite(models: Sequence["LanguageModel"], *, begins: bool) -> "JointVocabulary":
+    from adafuse.tokens.joint import JointVocabulary  # loads torch, as the models have
+
+    keys = [TokenKeys.read(model, begins=begins) for model in models]
+    return JointVocabulary.of(keys, [model.device for model in models])

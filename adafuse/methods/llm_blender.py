@@ -1,0 +1,125 @@
+"""`llm_blender`: rank the models' own answers, then fuse the best (arXiv 2306.02561)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from adafuse.engine.program import Program
+from adafuse.methods.answers import own_answers
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.ranking import ranks, scores
+from adafuse.models.requests import FuseRequest, RankRequest
+from adafuse.records import Answer, Candidate, Round
+
+if TYPE_CHECKING:
+    from adafuse.models.gen_fuser import GenFuser
+    from adafuse.models.language_model import LanguageModel
+    from adafuse.models.pair_ranker import PairRanker
+
+
+class LlmBlenderOptions(MethodOptions):
+    """ranker, fuser: folders or hub ids; top_k: how many answers the fuser reads, best first.
+
+    `instruction` is the first field of the fuser's prompt, the prompt without worked examples the
+    second; `rank_only` takes the best answer as it is and loads no fuser.
+    """
+
+    ranker: str = "llm-blender/PairRM-hf"
+    fuser: str = "llm-blender/gen_fuser_3b"
+    ranker_revision: str | None = None
+    fuser_revision: str | None = None
+    rank_only: bool = False
+    top_k: Positive = 3
+    candidate_tokens: Positive = 128
+    prompt_tokens: Positive = 1024
+    fused_tokens: Positive = 128
+    beams: Positive = 4
+    instruction: str = "Give the best response to the input."
+
+
+class LlmBlender(Method[LlmBlenderOptions]):
+    """PairRanker orders the answers, GenFuser writes a new one from the best of them.
+
+    The first round of the trace holds the answers with minus their rank scores as `fused`, the
+    second the fuser's text. Equal answers are ranked once.
+    """
+
+    name = "llm_blender"
+    Options = LlmBlenderOptions
+    models = (2, None)
+    reads_answers = True
+    uses_models = False
+    checkpoints = ("ranker", "fuser")
+    _ranker: "PairRanker"
+    _fuser: "GenFuser"
+
+    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+        """Load the ranker and the fuser onto the device of the first model, if there is one."""
+        from adafuse.models.devices import devices
+        from adafuse.models.gen_fuser import FuserLimits, load_gen_fuser  # loads torch
+        from adafuse.models.pair_ranker import load_pair_ranker
+
+        chosen = self.options
+        device = models[0].device if models else devices("auto", 1)[0]
+        self._ranker = load_pair_ranker(chosen.ranker, chosen.ranker_revision, device)
+        if not chosen.rank_only:
+            limits = FuserLimits(
+                chosen.prompt_tokens, chosen.candidate_tokens, chosen.fused_tokens, chosen.beams
+            )
+            self._fuser = load_gen_fuser(chosen.fuser, chosen.fuser_revision, device, limits)
+            most = min(chosen.top_k, len(models) or chosen.top_k)
+            self._fuser.check_prompt(chosen.instruction, most)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Rank the answers of the models, and fuse the `top_k` best."""
+        answers = _distinct((yield from own_answers(example)))
+        if not answers:
+            example.reason, example.error = "error", "the own answers of all models are errors"
+            return
+        texts = [answer.text.strip() for answer, _ in answers]
+        ranking = RankRequest(self._ranker, example.task, tuple(texts))
+        yield [ranking]
+        assert ranking.matrix is not None
+        rank_scores = scores(ranking.matrix)
+        order = sorted(range(len(texts)), key=ranks(rank_scores).__getitem__)
+        best = answers[order[0]][0]
+        if self.options.rank_only:
+            example.finish(best.text, best.stop_reason)
+        example.rounds.append(_ranked(answers, rank_scores, order[0], len(example.text.split())))
+        if not self.options.rank_only:
+            yield from self._fuse(example, [texts[index] for index in order[: self.options.top_k]])
+
+    def _fuse(self, example: Example, best: Sequence[str]) -> Program[None]:
+        fusing = FuseRequest(self._fuser, self.options.instruction, example.task, tuple(best))
+        yield [fusing]
+        assert fusing.text is not None
+        example.finish(fusing.text, "eos" if fusing.ended else "length")
+        written = Candidate(fusing.text, fusing.ended, (), (), 0.0)
+        example.rounds.append(Round((written,), 0, len(example.text.split()), ()))
+
+
+def _distinct(answers: Sequence[Answer]) -> list[tuple[Answer, tuple[int, ...]]]:
+    """Put equal texts together: the first answer of each, and the numbers of its models.
+
+    Errors are left out.
+    """
+    models: dict[str, list[int]] = {}
+    for number, answer in enumerate(answers):
+        if answer.stop_reason == "error":
+            continue
+        models.setdefault(answer.text, []).append(number)
+    return [(answers[numbers[0]], tuple(numbers)) for numbers in models.values()]
+
+
+def _ranked(
+    answers: Sequence[tuple[Answer, tuple[int, ...]]],
+    rank_scores: Sequence[float],
+    best: int,
+    words: int,
+) -> Round:
+    candidates = [
+        Candidate(answer.text, answer.stop_reason == "eos", models, (), -score)
+        for (answer, models), score in zip(answers, rank_scores, strict=True)
+    ]
+    return Round(tuple(candidates), best, words, ())

@@ -1,0 +1,52 @@
+"""`rerank`: the models' own answers, ranked by what all models say of them."""
+
+from typing import Literal
+
+from adafuse.engine.program import Program
+from adafuse.methods.answers import answer_entries, fits, own_answers
+from adafuse.methods.example import Example
+from adafuse.methods.fusion import FusionFunction, each, mean_nll
+from adafuse.methods.method import Method
+from adafuse.methods.options import MethodOptions
+from adafuse.methods.perplexity import mean_perplexity
+from adafuse.methods.pool import grow_foreign
+
+SCORES: dict[str, FusionFunction] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
+
+
+class RerankOptions(MethodOptions):
+    """score: what is smallest for the winner, a weighted mean over all models."""
+
+    score: Literal["mean_nll", "mean_perplexity"] = "mean_nll"
+
+
+class Rerank(Method[RerankOptions]):
+    """The answer that all models together find likeliest per token; it is one round in the trace.
+
+    An answer that has no tokens, or that is too long for the context of some model, has no score:
+    it wins only if no other answer has one.
+    """
+
+    name = "rerank"
+    Options = RerankOptions
+    reads_answers = True
+
+    def decode(self, example: Example) -> Program[None]:
+        """Take the best of the answers, with its stop reason."""
+        answers = yield from own_answers(example)
+        pool = answer_entries(example, answers)
+        if not pool:
+            example.reason, example.error = "error", "the own answers of all models are errors"
+            return
+        scorable = [e for e in pool if (e.text or e.ends) and fits(e, example.sequences)]
+        winner = pool[0]
+        if scorable:
+            yield from grow_foreign(scorable, example.sequences)
+            margins = ((),) * len(example.sequences)
+            selected = example.judge(scorable, each(SCORES[self.options.score]), margins)
+            if selected is None:
+                return
+            winner = scorable[selected]
+            example.take(winner)
+        answer = answers[winner.proposers[0]]
+        example.text, example.reason = answer.text, answer.stop_reason

@@ -1,0 +1,123 @@
+"""`unite`: union of the models' top-k tokens (UniTE, arXiv 2410.03777)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from adafuse.engine.program import Program
+from adafuse.methods.example import Example
+from adafuse.methods.method import Method
+from adafuse.methods.options import MethodOptions, ModelNumber, Positive, check_number
+from adafuse.methods.strand import Strand
+from adafuse.methods.token_rounds import Choice, Entry, distributions, entry, fuse_tokens
+from adafuse.text.byte_spans import encode_bytes
+from adafuse.tokens.keys import TokenKeys
+from adafuse.tokens.union import (
+    Duplicates,
+    Normalise,
+    average,
+    logits,
+    probabilities,
+    readings,
+    union,
+)
+
+if TYPE_CHECKING:
+    from adafuse.engine.node import NextToken
+    from adafuse.models.language_model import LanguageModel
+
+
+class UniteOptions(MethodOptions):
+    """top_k: k; primary: the model whose tokens come first among equals.
+
+    `duplicates` is what an entry gets in a model that lacks it and whose first token for it
+    already stands for another entry: nothing ("exclude"), that token's probability ("keep": the
+    published code for SentencePiece models), or logit 0 ("zero": the published code for others;
+    not invariant to shifts, and above every other logit here, where logits are log-probabilities).
+    `normalise` takes probabilities over the union, as published, or over the whole vocabulary.
+    `commit` writes the chosen string, or, as published, the primary's first token of it.
+    """
+
+    top_k: Positive = 10
+    primary: ModelNumber = 0
+    duplicates: Duplicates = "exclude"
+    normalise: Normalise = "union"
+    commit: Literal["surface", "first_token"] = "surface"
+
+
+class Unite(Method[UniteOptions]):
+    """Averages what the models give to each entry of the union, with weights w_k, and takes the
+    best; ties go to the better rank, then to the primary."""
+
+    name = "unite"
+    Options = UniteOptions
+
+    @property
+    def top(self) -> int:
+        """k, and two for the margin."""
+        return max(2, self.options.top_k)
+
+    def check_models(self, count: int) -> None:
+        """Refuse a primary that does not exist."""
+        super().check_models(count)
+        check_number("method unite: primary", self.options.primary, count)
+
+    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+        """Read what the tokens are compared by, at the first position behind a template, too."""
+        chat = any(model.chat for model in models)
+        self._keys = [TokenKeys.read(model) for model in models]
+        self._first_keys = [TokenKeys.read(model, begins=chat) for model in models]
+        others = (number for number in range(len(models)) if number != self.options.primary)
+        self._order = (self.options.primary, *others)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode one token of the union a round."""
+
+        def choose(strands: Sequence[Strand]) -> Program[Choice]:
+            return self._choose(strands, example.weights)
+
+        return fuse_tokens(example, choose)
+
+    def _choose(self, strands: Sequence[Strand], weights: Sequence[float]) -> Program[Choice]:
+        known = yield from distributions(strands)
+        keys = self._keys if any(strand.generated for strand in strands) else self._first_keys
+        top_k = [
+            [own.of[z] for z in after.ids[: self.options.top_k]]
+            for own, after in zip(keys, known, strict=True)
+        ]
+        entries = union(top_k[number] for number in self._order)
+        rows = [
+            self._probabilities(entries, strand, own, after)
+            for strand, own, after in zip(strands, keys, known, strict=True)
+        ]
+        fused = average(rows, weights)
+        found = [
+            entry(key, [k for k, top in enumerate(top_k) if key in top], row, p)
+            for key, *row, p in zip(entries, *rows, fused, strict=True)
+        ]
+        found.sort(key=lambda each: each.fused)
+        if self.options.commit == "first_token":
+            found[0] = self._begun(found[0], strands, keys)
+        return Choice(found, tuple((after.margin,) for after in known))
+
+    def _probabilities(
+        self, entries: Sequence[bytes], strand: Strand, keys: TokenKeys, after: "NextToken"
+    ) -> list[float]:
+        """p_k of each entry: by its ids, or by its first token where the vocabulary lacks it."""
+        places = readings(entries, keys.ids, partial(_first_token, strand))
+        values = logits(entries, places, after.vector, self.options.duplicates)
+        return probabilities(values, self.options.normalise)
+
+    def _begun(self, chosen: Entry, strands: Sequence[Strand], keys: Sequence[TokenKeys]) -> Entry:
+        primary = self.options.primary
+        if chosen.surface in keys[primary].ids:
+            return chosen
+        token = _first_token(strands[primary], chosen.surface)
+        surface = strands[primary].sequence.model.surfaces.of[token]
+        assert surface
+        return replace(chosen, surface=surface)
+
+
+def _first_token(strand: Strand, key: bytes) -> int:
+    return encode_bytes(strand.sequence.model, key)[0]

@@ -1,0 +1,1 @@
+"""Relative representations of tokens: what models without common ids are compared by."""

@@ -1,0 +1,1 @@
+"""Comparing the vocabularies of several models token by token."""

@@ -1,0 +1,112 @@
+"""The toy fuser: a small T5 that learns to write the right answer when it reads rumours too."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from adafuse.methods.llm_blender import LlmBlenderOptions
+from adafuse.models.gen_fuser import fuser_prompt
+from adafuse.toy.batches import IGNORED
+from adafuse.toy.blender_tokenizers import fuser_tokenizer
+from adafuse.toy.contests import contests, lesson
+from adafuse.toy.lengths import groups
+from adafuse.toy.train import Recipe, optimize
+from adafuse.toy.world import build_world
+
+RECIPE = Recipe(texts=16_000, batch_tokens=768, muon_rate=1e-2)
+
+Pair = tuple[list[int], list[int]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prompts with their masks, and the answers wanted; each of shape [prompts, tokens]."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+    labels: torch.Tensor
+
+
+def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> T5ForConditionalGeneration:
+    """An untrained fuser whose parts are those of Flan-T5."""
+    torch.manual_seed(seed)
+    special: dict[str, Any] = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": tokenizer.pad_token_id,
+    }
+    config = T5Config(
+        vocab_size=len(tokenizer),
+        d_model=128,
+        d_kv=32,
+        d_ff=256,
+        num_layers=2,
+        num_decoder_layers=2,
+        num_heads=4,
+        relative_attention_num_buckets=32,
+        feed_forward_proj="gated-gelu",
+        dropout_rate=0.0,
+        **special,
+    )
+    network = T5ForConditionalGeneration(config)
+    with torch.no_grad():  # T5 begins with embeddings too large for so short a training
+        network.shared.weight.mul_(0.1)
+    network.generation_config = GenerationConfig(**special)  # type: ignore[no-untyped-call]
+    return network
+
+
+def loss_of(network: T5ForConditionalGeneration, batch: Batch) -> torch.Tensor:
+    """The mean cross-entropy of the answers in nats."""
+    logits = network(input_ids=batch.ids, attention_mask=batch.mask, labels=batch.labels).logits
+    return cross_entropy(
+        logits.flatten(0, 1),
+        batch.labels.flatten(),
+        ignore_index=IGNORED,
+        label_smoothing=RECIPE.label_smoothing,
+    )
+
+
+def schedule(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> Sequence[Batch]:
+    """All training prompts as batches."""
+    rng = random.Random(recipe.seed)
+    instruction = LlmBlenderOptions().instruction
+    pairs: list[Pair] = []
+    for contest in contests(build_world(), recipe.texts, "fuser"):
+        taught = lesson(contest, rng)
+        asked = contest.prompt if len(taught.candidates) > 1 else ""
+        prompt = fuser_prompt(instruction, asked, taught.candidates)
+        ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+        pairs.append((ids, tokenizer(taught.answer)["input_ids"]))
+    found = groups(pairs, lambda pair: len(pair[0]) + len(pair[1]), recipe.batch_tokens, rng)
+    return [_pad(group, int(tokenizer.pad_token_id)) for group in found]
+
+
+def train(folder: Path, recipe: Recipe = RECIPE) -> None:
+    """Train the fuser and write it to ``folder``."""
+    tokenizer = fuser_tokenizer()
+    network = build(tokenizer, recipe.seed)
+    optimize("fuser", network, schedule(tokenizer, recipe), loss_of, recipe)
+    network.half().save_pretrained(folder)  # type: ignore[no-untyped-call]
+    tokenizer.save_pretrained(folder)
+
+
+def _pad(group: Sequence[Pair], padding: int) -> Batch:
+    prompts = [torch.tensor(ids) for ids, _ in group]
+    answers = [torch.tensor(ids) for _, ids in group]
+    return Batch(
+        pad_sequence(prompts, batch_first=True, padding_value=padding),
+        pad_sequence([torch.ones_like(row) for row in prompts], batch_first=True),
+        pad_sequence(answers, batch_first=True, padding_value=IGNORED),
+    )

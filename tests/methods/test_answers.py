@@ -1,0 +1,149 @@
+"""Methods that choose between the models' own answers."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from adafuse.engine.scheduler import Scheduler
+from adafuse.engine.support import engine_for
+from adafuse.ensemble import Ensemble
+from adafuse.methods.answers import answer_entries, own_answers
+from adafuse.methods.example import Example
+from adafuse.methods.limits import Limits
+from adafuse.methods.rerank import Rerank, RerankOptions
+from adafuse.records import Answer
+from tests.conftest import toy_path
+from tests.methods.test_engines_agree import PROMPTS
+from tests.support.results import assert_same
+from tests.support.tiny import random_model
+
+LIMITS = [
+    {"max_new_tokens": 24, "stop": ("\n",)},
+    {"max_new_tokens": 5},
+    {"max_new_tokens": 60, "stop": ("the", "ar")},
+    {"max_new_tokens": 60, "max_rounds": 2},
+]
+
+
+def run(ensemble, decode, prompts=PROMPTS, answers=None, **limits):
+    """Run a program on an example of each prompt; (example, what the program returned)."""
+    examples = [Example(ensemble.weights, Limits(**limits), p, answers) for p in prompts]
+    engines = [engine_for(m, "tree", top=2, rows=len(prompts)) for m in ensemble.models]
+
+    def program(example):
+        for engine in engines:
+            example.sequences.append(engine.open(engine.model.prompt_ids(example.prompt)))
+        return decode(example)
+
+    jobs = ((i, lambda example=example: program(example)) for i, example in enumerate(examples))
+    outcomes = {outcome.index: outcome.value for outcome in Scheduler(len(prompts)).run(jobs)}
+    return [(example, outcomes[index]) for index, example in enumerate(examples)]
+
+
+def singles(ensemble, prompts=PROMPTS, **limits):
+    """The answers that method `single` gives, one list per model."""
+    alone = [Ensemble((model,), (1.0,)) for model in ensemble.models]
+    return [one.generate(prompts, method="single", **limits) for one in alone]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("ensemble", ["pair", "random_pair"])
+def test_own_answers_are_those_of_single(ensemble, limits, request):
+    ensemble = request.getfixturevalue(ensemble)
+    expected = singles(ensemble, **limits)
+    for number, (example, answers) in enumerate(run(ensemble, own_answers, **limits)):
+        assert [(a.text, a.stop_reason) for a in answers] == [
+            (results[number].text, results[number].stop_reason) for results in expected
+        ]
+        assert example.rounds == []
+        assert all(sequence.generated == 0 for sequence in example.sequences)
+
+
+def test_own_answers_of_a_full_context_and_of_odd_numbers_are_those_of_single(tmp_path):
+    paths = [
+        random_model(toy_path(name), tmp_path / name, seed=seed, context=40)
+        for seed, name in enumerate(("mistral", "llama"))
+    ]
+    ensemble = Ensemble.from_pretrained(paths, device="cpu")
+    with torch.no_grad():
+        ensemble.models[1].network.lm_head.weight.fill_(float("nan"))
+    expected = [results[0] for results in singles(ensemble, ["word"], max_new_tokens=500)]
+    [(_, answers)] = run(ensemble, own_answers, ["word"], max_new_tokens=500)
+    assert [a.stop_reason for a in answers] == ["length", "error"]
+    assert [a.text for a in answers] == [result.text for result in expected]
+
+
+def test_given_answers_are_taken_and_equal_ones_are_one_candidate(pair):
+    given = (Answer(" Paris", "eos"), Answer(" Paris", "eos"))
+    [(example, answers)] = run(pair, own_answers, PROMPTS[:1], given)
+    assert answers == list(given)
+    [entry] = answer_entries(example, answers)
+    assert (entry.text, entry.ends, entry.proposers) == (" Paris", True, [0, 1])
+    broken = [Answer("", "error"), Answer(" Paris", "length")]
+    [entry] = answer_entries(example, broken)
+    assert (entry.text, entry.ends, entry.proposers) == (" Paris", False, [1])
+
+
+def rerank(ensemble, answers, score="mean_nll"):
+    """Rerank given answers to the first prompt."""
+    method = Rerank(RerankOptions(score=score))
+    [(example, _)] = run(ensemble, method.decode, PROMPTS[:1], answers)
+    return example
+
+
+@pytest.mark.parametrize("score", ["mean_nll", "mean_perplexity"])
+def test_answers_that_are_given_are_ranked_like_those_that_are_written(pair, score):
+    limits = {"max_new_tokens": 24, "stop": ("\n",)}
+    alone = singles(pair, PROMPTS, **limits)
+    written = pair.generate(PROMPTS, method="rerank", score=score, **limits)
+    for number, result in enumerate(written):
+        given = tuple(Answer(r[number].text, r[number].stop_reason) for r in alone)
+        method = Rerank(RerankOptions(score=score))
+        [(example, _)] = run(pair, method.decode, [PROMPTS[number]], given, **limits)
+        same = dataclasses.replace(result, text=example.text, rounds=tuple(example.rounds))
+        assert_same([same], [result])
+        assert (example.text, example.reason) == (result.text, result.stop_reason)
+
+
+def test_the_winner_has_the_smallest_mean_nll_and_keeps_its_stop_reason(pair):
+    answers = (Answer(" the big dog", "stop"), Answer(" zzz qqq xxx", "length"))
+    example = rerank(pair, answers)
+    [taken] = example.rounds
+    assert taken.selected == min((0, 1), key=lambda n: sum(taken.candidates[n].nll))
+    assert example.reason == answers[taken.selected].stop_reason
+    assert example.text == answers[taken.selected].text
+    assert [c.proposers for c in taken.candidates] == [(0,), (1,)]
+    assert all(sequence.generated for sequence in example.sequences)
+
+
+def test_errors_are_out_and_nothing_but_errors_is_one():
+    ensemble = Ensemble.from_pretrained([toy_path("llama"), toy_path("qwen3")], device="cpu")
+    failed = Answer("", "error")
+    assert rerank(ensemble, (failed, Answer(" yes", "eos"))).text == " yes"
+    example = rerank(ensemble, (failed, failed))
+    assert example.reason == "error"
+    assert example.error == "the own answers of all models are errors"
+
+
+def test_an_answer_without_tokens_wins_only_alone(pair):
+    empty = Answer("", "stop")
+    assert rerank(pair, (empty, Answer(" yes", "eos"))).text == " yes"
+    example = rerank(pair, (empty, empty))
+    assert (example.text, example.reason, example.rounds) == ("", "stop", [])
+
+
+def test_an_answer_longer_than_a_context_has_no_score(tmp_path):
+    small = random_model(toy_path("llama"), tmp_path / "small", seed=0, context=60)
+    ensemble = Ensemble.from_pretrained([toy_path("mistral"), small], device="cpu")
+    long = Answer(" one two three" * 40, "length")
+    assert rerank(ensemble, (long, Answer(" yes", "eos"))).text == " yes"
+    assert rerank(ensemble, (long, long)).text == long.text
+
+
+def test_ranking_costs_one_forward_more_than_the_answers(pair):
+    limits = {"max_new_tokens": 24, "stop": ("\n",)}
+    alone = singles(pair, **limits)
+    for number, result in enumerate(pair.generate(PROMPTS, method="rerank", **limits)):
+        for forwards, own in zip(result.forwards, alone, strict=True):
+            assert forwards <= own[number].forwards[0] + 1

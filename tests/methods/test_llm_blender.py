@@ -1,0 +1,155 @@
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from adafuse.cli.main import app
+from adafuse.errors import UserError
+from adafuse.methods import resolve
+from adafuse.methods.example import Example
+from adafuse.methods.limits import Limits
+from adafuse.records import Answer, Candidate
+from adafuse.traces.schema import RESULT_FIELDS, result_columns, result_from
+from adafuse.traces.table import read_rows, write_table
+from tests.conftest import toy_path
+
+TOYS = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser")}
+WORTH = {"bad": 0.0, "good": 1.0, "better": 2.0, "best": 3.0}
+ANSWERS = (
+    Answer(" good", "length"),
+    Answer(" best", "eos"),
+    Answer(" bad", "stop"),
+    Answer(" good", "eos"),
+)
+
+
+class Ranker:
+    """Prefers what is worth more, and the candidate shown first a little."""
+
+    def evaluate(self, requests):
+        """Fill in the matrices."""
+        for request in requests:
+            self.asked = request
+            worth = [WORTH[text] for text in request.candidates]
+            request.matrix = [
+                [0.0 if i == j else one - two + 0.1 for j, two in enumerate(worth)]
+                for i, one in enumerate(worth)
+            ]
+
+
+class Fuser:
+    """Writes a fixed text."""
+
+    def __init__(self, text, ended=True):
+        self.text, self.ended = text, ended
+
+    def evaluate(self, requests):
+        """Fill in the texts."""
+        for request in requests:
+            self.asked = request
+            request.text, request.ended = self.text, self.ended
+
+
+def decode(fuser=None, answers=ANSWERS, stop=(), **options):
+    """Decode one example with given answers; returns it and the ranker."""
+    method = resolve("llm_blender", options)
+    method._ranker, method._fuser = Ranker(), fuser
+    weights, shots = [1.0] * len(answers), "worked examples, then the prompt"
+    example = Example(weights, Limits(stop=stop), shots, "the prompt", answers)
+    for requests in method.decode(example):
+        for request in requests:
+            request.engine.evaluate([request])
+    return example, method._ranker
+
+
+def test_rank_only_takes_the_best_answer_with_its_stop_reason():
+    example, ranker = decode(rank_only=True)
+    assert (example.text, example.reason) == (" best", "eos")
+    assert ranker.asked.source == "the prompt"
+    assert ranker.asked.candidates == ("good", "best", "bad")
+
+
+def test_answers_that_are_errors_take_no_part():
+    error = Answer(" best", "error")
+    example, ranker = decode(answers=(error, ANSWERS[0], ANSWERS[2]), rank_only=True)
+    assert ranker.asked.candidates == tuple(a.text.strip() for a in (ANSWERS[0], ANSWERS[2]))
+    assert [c.proposers for c in example.rounds[0].candidates] == [(1,), (2,)]
+    example, _ = decode(answers=(error, error))
+    assert (example.reason, example.error) == ("error", "the own answers of all models are errors")
+
+
+def test_the_first_round_shows_every_answer_once_with_its_models_and_minus_its_score():
+    example, _ = decode(rank_only=True)
+    (taken,) = example.rounds
+    assert [(c.text, c.ends, c.proposers) for c in taken.candidates] == [
+        (" good", False, (0, 3)),
+        (" best", True, (1,)),
+        (" bad", False, (2,)),
+    ]
+    # good: (0 + 2 (1 - 3) + 2 (1 - 0)) / 3
+    assert [c.fused for c in taken.candidates] == pytest.approx([2 / 3, -10 / 3, 8 / 3])
+    assert (taken.selected, taken.words, taken.margins) == (1, 1, ())
+
+
+def test_equal_scores_go_to_the_earlier_model():
+    answers = (Answer("good ", "eos"), Answer(" good", "length"))
+    example, _ = decode(answers=answers, rank_only=True)
+    assert (example.text, example.reason) == ("good ", "eos")
+
+
+@pytest.mark.parametrize(("top_k", "read"), [(1, 1), (2, 2), (3, 3), (9, 3)])
+def test_the_fuser_reads_the_best_answers_best_first(top_k, read):
+    fuser = Fuser("written anew")
+    example, _ = decode(fuser, top_k=top_k, instruction="Do it.")
+    assert fuser.asked.candidates == ("best", "good", "bad")[:read]
+    assert (fuser.asked.instruction, fuser.asked.source) == ("Do it.", "the prompt")
+    assert (example.text, example.reason) == ("written anew", "eos")
+
+
+def test_the_second_round_holds_the_fusers_text():
+    example, _ = decode(Fuser("written anew", ended=False))
+    first, second = example.rounds
+    assert (first.selected, first.words) == (1, 0)
+    assert second.candidates == (Candidate("written anew", False, (), (), 0.0),)
+    assert (second.selected, second.words, example.reason) == (0, 2, "length")
+
+
+def test_the_fusers_text_is_cut_before_a_stop_string():
+    example, _ = decode(Fuser("one two; three"), stop=(";",))
+    assert (example.text, example.reason) == ("one two", "stop")
+    assert example.rounds[-1].words == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"ranker": "/nowhere"}, "'/nowhere' is not a folder"),
+        ({"ranker": toy_path("gen_fuser")}, "is of type t5, not deberta-v2"),
+        ({"ranker": toy_path("llama")}, "is of type llama, not deberta-v2"),
+        ({"fuser": toy_path("llama")}, "is no encoder-decoder"),
+        ({"prompt_tokens": 9}, "prompt_tokens is 9, but the fuser's prompt takes"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_decoding_starts(pair, options, sentence):
+    with pytest.raises(UserError, match=sentence):
+        pair.stream(["a"], method="llm_blender", **(TOYS | options))
+
+
+def test_rank_only_loads_no_fuser(pair):
+    options = TOYS | {"fuser": "/nowhere"}
+    pair.stream(["a"], method="llm_blender", rank_only=True, **options)
+
+
+def test_one_model_has_nothing_to_rank():
+    with pytest.raises(UserError, match="method llm_blender needs at least 2 models, not 1"):
+        resolve("llm_blender", {}).check_models(1)
+
+
+def test_a_blended_trace_is_written_and_shown(pair, tmp_path):
+    results = pair.generate(["a", "b"], method="llm_blender", max_new_tokens=8, **TOYS)
+    columns = [pa.field("id", pa.string()), *RESULT_FIELDS]
+    rows = [{"id": str(n), **result_columns(result)} for n, result in enumerate(results)]
+    write_table(tmp_path / "out.parquet", columns, rows, {})
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "out.parquet"), "--id", "1"])
+    assert shown.exit_code == 0
+    assert "round 2" in shown.output
+    assert [result_from(row) for row in read_rows(tmp_path / "out.parquet")] == results

@@ -1,0 +1,46 @@
+"""SweetSpan: spans of four words, chosen by filtered perplexity."""
+
+import math
+
+import pytest
+
+from adafuse.methods.fusion import SpanScore
+from adafuse.methods.perplexity import filtered_perplexity, mean_perplexity
+from tests.methods.test_engines_agree import PROMPTS
+
+LIMITS = {"method": "sweetspan", "max_new_tokens": 24}
+
+
+@pytest.mark.parametrize("ratio", [10.0, 1.5, None])
+def test_every_candidate_has_the_filtered_perplexity_of_its_models(random_pair, ratio):
+    rule = mean_perplexity if ratio is None else filtered_perplexity(ratio)
+    for result in random_pair.generate(PROMPTS, filter_ratio=ratio, **LIMITS):
+        for taken in result.rounds:
+            for candidate in taken.candidates:
+                scores = [SpanScore(nll, 1) for nll in candidate.nll]
+                assert candidate.fused == pytest.approx(rule(scores, (1.0, 1.0), 1))
+            values = [candidate.fused for candidate in taken.candidates]
+            assert taken.selected == values.index(min(values))
+
+
+def test_the_filter_believes_the_more_optimistic_of_two_models(random_pair):
+    fired = 0
+    for result in random_pair.generate(PROMPTS, **LIMITS):
+        for candidate in (c for taken in result.rounds for c in taken.candidates):
+            if max(candidate.nll) - min(candidate.nll) > math.log(10):
+                assert candidate.fused == pytest.approx(math.exp(min(candidate.nll)))
+                fired += 1
+    assert fired
+
+
+def test_spans_have_four_words_unless_the_text_ends_or_a_word_is_cut(pair):
+    spans = [
+        candidate
+        for result in pair.generate(PROMPTS, **LIMITS)
+        for taken in result.rounds
+        for candidate in taken.candidates
+    ]
+    lengths = [len(span.text.split()) for span in spans if not span.ends]
+    assert lengths.count(4) > len(lengths) / 2
+    assert max(lengths) == 4  # a word that is cut at its cap makes a span shorter
+    assert any(span.ends for span in spans)

@@ -1,0 +1,97 @@
+"""Votes against numbers worked out for the published update; rows are verifiers."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adafuse.methods.fusion import Scored, SpanScore
+from adafuse.methods.votes import Ballot, hedge, logprob_vote, reward, softmax_vote, totals
+
+RAW = [(17, 26, 22), (25, 18, 19), (21, 18, 19)]
+# The softmax of logarithms divides by the sum, as the published normalisation does.
+ROWS = [[SpanScore(-math.log(value), 1) for value in row] for row in RAW]
+VOTES = [softmax_vote(row) for row in ROWS]
+
+
+def rounded(values):
+    """Values to four decimals."""
+    return [round(value, 4) for value in values]
+
+
+def test_normalised_rows_and_their_plain_sums():
+    assert [rounded(row) for row in VOTES] == [
+        [0.2615, 0.4, 0.3385],
+        [0.4032, 0.2903, 0.3065],
+        [0.3621, 0.3103, 0.3276],
+    ]
+    assert rounded(totals(VOTES, (1, 1, 1))) == [1.0268, 1.0007, 0.9725]
+    assert [reward(VOTES, model) for model in range(3)] == [1, 0.5, 0.5]
+
+
+HEDGED = [
+    ([0.3661, 0.3169, 0.3169], [0.3383, 0.3368, 0.3249]),
+    ([0.3830, 0.3085, 0.3085], [0.3363, 0.3385, 0.3252]),
+    ([0.3945, 0.3028, 0.3028], [0.3349, 0.3396, 0.3255]),
+]
+
+
+def test_hedge_turns_the_choice_in_the_second_round():
+    weights = [1 / 3] * 3
+    for number, expected in enumerate(HEDGED, start=1):
+        weights = hedge(weights, VOTES, 0.5, number)
+        assert (rounded(weights), rounded(totals(VOTES, weights))) == expected
+
+
+def test_a_ballot_keeps_the_weights_from_round_to_round():
+    columns = zip(*ROWS, strict=True)
+    pool = [Scored(tuple(column), 1, (model,)) for model, column in enumerate(columns)]
+    ballot = Ballot(softmax_vote, 0.5, (1, 1, 1))
+    for _, expected in HEDGED:
+        assert rounded(-value for value in ballot(pool, (1, 1, 1))) == expected
+    plain = Ballot(softmax_vote, None, (1, 1, 1))
+    assert rounded(-value for value in plain(pool, (1, 1, 1))) == [1.0268, 1.0007, 0.9725]
+
+
+def test_models_of_one_draft_share_its_votes():
+    scores = [(SpanScore(1.0, 2), SpanScore(2.0, 2), SpanScore(3.0, 2)), (SpanScore(0.5, 1),) * 3]
+    ballot = Ballot(logprob_vote, 2.0, (1.0, 1.0, 1.0))
+    shared = [Scored(scores[0], 1, (0, 2)), Scored(scores[1], 1, (1,))]
+    assert len(ballot(shared, (1.0, 1.0, 1.0))) == 2
+    assert ballot.weights[1] > ballot.weights[0] == ballot.weights[2]
+
+
+def test_a_model_whose_draft_is_out_loses_weight():
+    ballot = Ballot(logprob_vote, 1.0, (1.0, 1.0))
+    ballot([Scored((SpanScore(5.0, 1),) * 2, 1, (0,))], (1.0, 1.0))
+    # Of two models the one comparison of each is won by default.
+    assert ballot.weights == pytest.approx([0.5, 0.5])
+    ballot = Ballot(logprob_vote, 1.0, (1.0,) * 3)
+    two = [Scored((SpanScore(5.0, 1),) * 3, 1, (number,)) for number in (0, 1)]
+    ballot(two, (1.0,) * 3)
+    assert ballot.weights[2] < ballot.weights[0] == ballot.weights[1]
+
+
+def test_hedge_of_one_model_changes_nothing():
+    assert hedge([1.0], [[0.3]], 0.5, 1) == [1.0]
+
+
+@given(
+    st.lists(st.floats(0, 800), min_size=1, max_size=5),
+    st.floats(-500, 500),
+)
+def test_a_softmax_vote_sums_to_one_whatever_the_scale(nlls, shift):
+    votes = softmax_vote([SpanScore(nll, 1) for nll in nlls])
+    assert math.fsum(votes) == pytest.approx(1)
+    shifted = softmax_vote([SpanScore(nll + shift, 1) for nll in nlls])
+    assert shifted == pytest.approx(votes, abs=1e-9)
+
+
+@given(st.floats(0.01, 1e6), st.integers(2, 5), st.data())
+def test_hedge_weights_stay_a_distribution(rate, models, data):
+    row = st.lists(st.floats(-50, 0), min_size=models, max_size=models)
+    votes = data.draw(st.lists(row, min_size=models, max_size=models))
+    weights = hedge([1.0] * models, votes, rate, 1)
+    assert math.fsum(weights) == pytest.approx(1)
+    assert all(weight >= 0 for weight in weights)

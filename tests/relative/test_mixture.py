@@ -1,0 +1,38 @@
+import pytest
+import torch
+
+from adafuse.relative.mixture import expected, likeliest, mean
+from adafuse.relative.rows import RelativeRows
+from tests.relative import example as e
+
+
+def test_expected_relative_representations_of_a_small_pair():
+    close(e.LOGITS_A.softmax(-1), [0.3020, 0.3689, 0.2733, 0.0409, 0.0150])
+    close(e.LOGITS_B.softmax(-1), [0.7955, 0.0798, 0.0240, 0.0974, 0.0033])
+    r_a = expected(e.LOGITS_A, e.rows_a())
+    r_b = expected(e.LOGITS_B, e.rows_b())
+    close(r_a, [0.3020, 0.3589, 0.3391])
+    close(r_b, [0.0798, 0.1227, 0.7976])
+    close(mean([r_a, r_b], (2.0, 2.0)), [0.1909, 0.2408, 0.5683])
+
+
+def close(tensor, values):
+    assert tensor.tolist() == pytest.approx(values, abs=5.1e-5)
+
+
+def test_weights_are_shares():
+    one, two = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    assert mean([one, two], (3.0, 1.0)).tolist() == [0.75, 0.25]
+    assert torch.equal(mean([one, two], (2.0, 0.0)), one)
+
+
+def test_the_likeliest_ids_come_in_ascending_order_and_ties_go_to_the_lower():
+    ids, logprobs = likeliest(torch.tensor([-3.0, -1.0, -2.0, -1.0, -2.0, -2.0]), 3)
+    assert ids.tolist() == [1, 2, 3]
+    assert logprobs.tolist() == [-1.0, -2.0, -1.0]
+
+
+def test_ids_left_out_are_shared_out_among_those_that_take_part():
+    rows = RelativeRows(torch.eye(3), [0, 1, 2], 100.0)
+    ids, logprobs = likeliest(torch.tensor([0.6, 0.2, 0.2]).log(), 2)
+    close(expected(logprobs, rows(ids)), [0.75, 0.25, 0.0])

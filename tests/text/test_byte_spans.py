@@ -1,0 +1,55 @@
+from functools import cache
+
+import pytest
+
+from adafuse.models.language_model import LanguageModel
+from adafuse.text.byte_spans import encode_bytes
+from tests.text.test_added import NAMES, toy_tokenizer
+
+
+def bare_model(tokenizer, name):
+    """A model without a network: nothing here runs one."""
+    return LanguageModel(name, None, tokenizer, frozenset(), frozenset(), context=4096)
+
+
+@cache
+def toy_model(name):
+    """A toy tokenizer as a model without a network."""
+    return bare_model(toy_tokenizer(name), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_that_comes_back_is_encoded_as_a_span(name):
+    model = toy_model(name)
+    assert encode_bytes(model, b" the red house") == model.encode_span(" the red house")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_character_that_does_not_come_back_is_written_by_itself(name):
+    model = toy_model(name)
+    special = model.tokenizer.eos_token
+    ids = encode_bytes(model, f" the{special} the".encode())
+    assert b"".join(model.surfaces.of[token] for token in ids) == f" the{special} the".encode()
+    assert ids[: len(model.encode_span(" the"))] == model.encode_span(" the")
+    assert ids[-1:] == model.encode_span(" the")[-1:]
+
+
+def test_text_behind_an_odd_byte_is_encoded_as_text():
+    model = toy_model("mistral")
+    odd = model.surfaces.bytes[0x80]
+    assert encode_bytes(model, b"\x80 the") == (odd, *model.encode_span(" the"))
+
+
+def test_a_byte_without_a_token_is_told_of():
+    class Letters:
+        added_tokens_decoder, all_special_ids = {}, []
+        backend_tokenizer = toy_tokenizer("llama").backend_tokenizer
+
+        def __len__(self):
+            return 1
+
+        def convert_ids_to_tokens(self, ids):
+            return ["a"]
+
+    with pytest.raises(ValueError, match="tokenizer of letters has no token for byte 0xff"):
+        encode_bytes(bare_model(Letters(), "letters"), b"\xff")

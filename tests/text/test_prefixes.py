@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adafuse.text.prefixes import SortedVocabulary
+from adafuse.text.surfaces import Surfaces
+from tests.conftest import SHARED
+
+# Few different bytes, so that prefixes are shared; 0xff has no byte above it.
+BYTES = st.binary(max_size=4).map(lambda data: bytes(b"ab\x00\xff"[byte % 4] for byte in data))
+
+
+@given(st.lists(st.none() | BYTES, max_size=30), BYTES)
+def test_the_tokens_that_go_on_behind_a_prefix_add_up_by_their_next_byte(surfaces, prefix):
+    vocabulary = SortedVocabulary(Surfaces(tuple(surfaces), {}, {}))
+    values = np.arange(1.0, len(surfaces) + 1)
+    following = vocabulary.following(prefix)
+    sums = following.sums(values[vocabulary.order])
+    expected = {}
+    for value, surface in zip(values, surfaces, strict=True):
+        if surface and surface.startswith(prefix) and len(surface) > len(prefix):
+            byte = surface[len(prefix)]
+            expected[byte] = expected.get(byte, 0) + value
+    assert dict(zip(following.bytes.tolist(), sums.tolist(), strict=True)) == expected
+
+
+def test_tokens_that_mean_the_end_are_no_bytes():
+    surfaces = Surfaces((b"a", b"ab", b"\n", None), {}, {})
+    assert SortedVocabulary(surfaces, without={2}).order.tolist() == [0, 1]
+
+
+def test_small_masses_are_not_lost_beside_large_ones():
+    surfaces = Surfaces((b"a", b"bx", b"by"), {}, {})
+    vocabulary = SortedVocabulary(surfaces)
+    sums = vocabulary.following(b"b").sums(np.array([1.0, 1e-30, 3e-30]))
+    assert sums.tolist() == [1e-30, 3e-30]
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-instruct", "mistral-7b-instruct-v0.3"])
+def test_a_real_vocabulary_has_all_its_bytes_behind_nothing(name):
+    from transformers import AutoTokenizer
+
+    folder = SHARED / "tokenizers" / name
+    if not folder.is_dir():
+        pytest.skip(f"the real tokenizers are not at {folder.parent}")
+    surfaces = Surfaces.read(AutoTokenizer.from_pretrained(folder), name)
+    vocabulary = SortedVocabulary(surfaces)
+    counts = vocabulary.following(b"").sums(np.ones(len(vocabulary.order)))
+    assert counts.sum() == len(vocabulary.order) == sum(1 for s in surfaces.of if s)
+    assert vocabulary.following(b" the").last > vocabulary.following(b" the").first

@@ -1,0 +1,87 @@
+"""The toy ranker and fuser: what they are trained on, and that they learnt something."""
+
+import random
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
+
+import adafuse.toy
+from adafuse.methods.llm_blender import LlmBlenderOptions
+from adafuse.models.gen_fuser import FuserLimits, load_gen_fuser
+from adafuse.models.pair_ranker import load_pair_ranker
+from adafuse.models.requests import FuseRequest
+from adafuse.toy import gen_fuser, pair_ranker
+from adafuse.toy.blender_tokenizers import fuser_tokenizer, ranker_tokenizer
+from adafuse.toy.contests import Contest, contests, lesson
+from adafuse.toy.records import framed_questions
+from adafuse.toy.train import Recipe
+from adafuse.toy.world import build_world
+
+MODELS = Path(adafuse.toy.__path__[0]) / "models"
+CPU = torch.device("cpu")
+
+
+def held_out(count: int) -> list[Contest]:
+    return list(contests(build_world(), count, "of the tests"))
+
+
+def test_no_question_of_a_benchmark_is_trained_on() -> None:
+    world = build_world()
+    parts = [*world.test.values(), *world.dev.values()]
+    kept_out = frozenset().union(*(framed_questions(rows) for rows in parts))
+    for seed, count in (("ranker", pair_ranker.RECIPE.texts), ("fuser", gen_fuser.RECIPE.texts)):
+        prompts = (contest.prompt for contest in contests(world, count, seed))
+        asked = {line.removeprefix("Question: ") for p in prompts for line in p.split("\n")}
+        assert not kept_out & asked
+
+
+def test_a_contest_has_wrong_answers_that_differ_from_the_right_one() -> None:
+    rng = random.Random(1)
+    for contest in held_out(300):
+        assert contest.right not in contest.wrong
+        taught = lesson(contest, rng)
+        assert set(taught.candidates) <= {contest.right, *contest.wrong}
+        assert taught.answer == contest.right or taught.candidates == (taught.answer,)
+
+
+def test_the_ranker_prefers_right_answers() -> None:
+    ranker = load_pair_ranker(str(MODELS / "pair_ranker"), None, CPU)
+    found = held_out(200)
+    forth = ranker.logits([(c.prompt, c.right, c.wrong[0]) for c in found])
+    back = ranker.logits([(c.prompt, c.wrong[0], c.right) for c in found])
+    assert sum(one > two for one, two in zip(forth, back, strict=True)) > 140
+
+
+def test_the_fuser_ends_what_it_writes() -> None:
+    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, CPU, FuserLimits())
+    rng, found = random.Random(2), held_out(40)
+    instruction = LlmBlenderOptions().instruction
+    taught = [lesson(contest, rng) for contest in found]
+    asked = [
+        FuseRequest(fuser, instruction, contest.prompt, shown.candidates)
+        for contest, shown in zip(found, taught, strict=True)
+    ]
+    fuser.evaluate(asked)
+    assert all(request.ended for request in asked)
+    assert len({request.text for request in asked}) > 10
+
+
+def test_training_a_tokenizer_again_gives_the_committed_one() -> None:
+    for name, build in (("pair_ranker", ranker_tokenizer), ("gen_fuser", fuser_tokenizer)):
+        committed = AutoTokenizer.from_pretrained(MODELS / name)
+        assert build().get_vocab() == committed.get_vocab()
+        text = "Der König sah 漢 \\boxed{12}"
+        ids = committed.encode(text, add_special_tokens=False)
+        assert committed.decode(ids) == text
+
+
+def test_training_twice_gives_the_same_weights(tmp_path: Path) -> None:
+    recipe = Recipe(texts=24, batch_tokens=512)
+    for train in (pair_ranker.train, gen_fuser.train):
+        for name in ("once", "again"):
+            train(tmp_path / name, recipe)
+        once, again = (load_file(tmp_path / n / "model.safetensors") for n in ("once", "again"))
+        assert list(once) == list(again)
+        assert all(torch.equal(once[key], again[key]) for key in once)

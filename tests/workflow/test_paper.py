@@ -1,0 +1,136 @@
+"""The paper's experiments, planned: which jobs each of them needs, on real and on toy models."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .conftest import ROOT
+
+ROWS = 1000
+SHARDS = {
+    "natural_questions": 16,
+    "squad": 12,
+    "triviaqa": 24,
+    "gsm8k": 16,
+    "flores_en_de": 8,
+    "flores_de_en": 8,
+}
+ALL = sum(SHARDS.values())
+THREE = sum(SHARDS[name] for name in ("natural_questions", "gsm8k", "flores_en_de"))
+MODELS, PAIRS, BASELINES = 4, 6, 12
+
+# Decode jobs of each experiment if it is made alone: its own runs, and what these start from.
+DECODES = {
+    # Each model also on the six development benchmarks of one shard.
+    "table_1": ALL * (MODELS + PAIRS + BASELINES) + 6 * MODELS,
+    "table_2": 3 * ALL,
+    "figure_2": 4 * ALL,
+    "figure_4": 5 * THREE,
+    "figure_4_all": 2 * ALL,
+    # One shard; two models, all baselines, two fixed lengths, and adafuse twice.
+    "figure_5": 2 + BASELINES + 4,
+    "figure_6": 11 * THREE,
+    "figure_7": (5 + 5) * THREE,
+    "words": 2 * ALL,
+    "fusion_rules": 3 * ALL,
+}
+# All runs of `figure_4_all` and `words` are among others'; each run of a sweep is one of three.
+TOGETHER = (
+    DECODES["table_1"]
+    + DECODES["table_2"]
+    + 3 * ALL  # fixed lengths; adafuse is in table 1
+    + 3 * THREE  # B = 2, 4, 5
+    + DECODES["figure_5"]
+    + 10 * THREE  # thresholds besides 0.7
+    + 5 * THREE  # beams
+    + 2 * ALL  # fusion rules besides mean_nll
+)
+
+
+def planned(config: Path, *targets: str) -> Counter[str]:
+    """Return the jobs of a plan by rule."""
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        *targets,
+        "--dry-run",
+        "--configfile",
+        str(config),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    stats = text.split("Job stats:")[1].split("\n\n")[0]
+    found = re.findall(r"^(\w+) +(\d+)$", stats, re.MULTILINE)
+    return Counter({rule: int(count) for rule, count in found if rule != "total"})
+
+
+def written(values: dict[str, Any], folder: Path) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({**values, "results": str(folder / "results")}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """config/paper.yaml with rows of ours, so that nothing has to be fetched."""
+    folder = tmp_path_factory.mktemp("paper")
+    rows = [{"question": f"question {n}?", "answer": f"{n}"} for n in range(ROWS)]
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+    for name, task in values["benchmarks"].items():
+        task["source"] = {"file": str(folder / "rows.jsonl")}
+        if name.startswith("flores"):
+            task["metric"] = "translation_13a"  # planning would look for spBLEU's model
+    return written(values, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("experiment", DECODES)
+def test_an_experiment_plans_the_jobs_that_it_needs(paper: Path, experiment: str) -> None:
+    jobs = planned(paper, experiment)
+    assert jobs["decode"] == DECODES[experiment]
+    assert jobs["experiment"] == jobs[experiment] == 1
+    assert jobs["compare"] == jobs["audit"] == 0
+
+
+@pytest.mark.slow
+def test_the_whole_paper_is_planned_and_no_run_is_decoded_twice(paper: Path) -> None:
+    jobs = planned(paper)
+    assert jobs["decode"] == TOGETHER
+    assert jobs["experiment"] == len(DECODES)
+    assert jobs["choose"] == 3 * len(SHARDS)
+    assert jobs["prepare"] == 2 * len(SHARDS)  # the timed benchmark is never scored
+    assert jobs["shard"] == ALL + len(SHARDS) + 1
+    assert planned(paper, "paper") - Counter(paper=1) == jobs - Counter(all=1)
+
+
+@pytest.mark.slow
+def test_the_paper_is_planned_without_a_network(tmp_path: Path) -> None:
+    values = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
+    assert planned(written(values, tmp_path))["decode"] == TOGETHER
+
+
+@pytest.mark.slow
+def test_the_toy_world_has_the_papers_experiments(tmp_path: Path) -> None:
+    toy, real = (
+        yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in ("toy", "paper")
+    )
+    assert list(toy["experiments"]) == list(real["experiments"]) == list(DECODES)
+    for name, experiment in toy["experiments"].items():
+        other = real["experiments"][name]
+        assert (experiment["kind"], experiment["runs"]) == (other["kind"], other["runs"])
+        assert experiment.get("options") == other.get("options")
+    assert toy["runs"].keys() == real["runs"].keys()
+    jobs = planned(written(toy, tmp_path), "paper_toy")
+    assert jobs["experiment"] == len(DECODES)
