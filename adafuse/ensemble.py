@@ -18,6 +18,7 @@ from adafuse.methods.options import parse
 from adafuse.methods.weights import check_weights
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models, sources
+from adafuse.models.prompts import shared_prefix
 from adafuse.records import Answer, Result
 
 
@@ -138,7 +139,12 @@ class Run:
         """Decode all prompts; what cannot run is refused before the first one."""
         self.method.check_models(len(self.ensemble.weights))
         self.method.prepare(self.ensemble.models)
-        return self._outcomes(asked, self._engines())
+        engines = self._engines()
+        for engine in engines:
+            prefix = shared_prefix(engine.model, asked.prompts)
+            if 0 < len(prefix) < engine.context:
+                engine.share(prefix)
+        return self._outcomes(asked, engines)
 
     def _outcomes(self, asked: Asked, engines: list[Engine]) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}

@@ -29,6 +29,7 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def __init__(self, cache: "SlotCache") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._cache = cache
+        self._saved: tuple[torch.Tensor, torch.Tensor] | None = None
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Allocate for the head counts, dtype and device of the first keys and values."""
@@ -51,6 +52,17 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             assert tensor is not None
             at = tensor.device
             tensor[rows.to(at), targets.to(at)] = tensor[rows.to(at), sources.to(at)]
+
+    def save(self, row: int, count: int) -> None:
+        """Keep a copy of the first `count` slots of a row."""
+        assert self.keys is not None and self.values is not None
+        self._saved = self.keys[row, :count].clone(), self.values[row, :count].clone()
+
+    def restore(self, row: int) -> None:
+        """Write what was saved into the first slots of a row."""
+        assert self.keys is not None and self.values is not None and self._saved is not None
+        for tensor, saved in zip((self.keys, self.values), self._saved, strict=True):
+            tensor[row, : len(saved)] = saved
 
     def grow(self) -> None:
         """Take the size of the cache, keeping what is there."""
@@ -110,6 +122,16 @@ class SlotCache(Cache):
             self.slots = -(-slots // SLOT_STEP) * SLOT_STEP
             for layer in self._slot_layers:
                 layer.grow()
+
+    def save(self, row: int, count: int) -> None:
+        """Keep a copy of the first `count` slots of a row in all layers."""
+        for layer in self._slot_layers:
+            layer.save(row, count)
+
+    def restore(self, row: int) -> None:
+        """Write what was saved into the first slots of a row in all layers."""
+        for layer in self._slot_layers:
+            layer.restore(row)
 
     def move(self, moves: list[tuple[int, int, int]]) -> None:
         """Copy keys and values; each move is (row, source slot, target slot)."""

@@ -20,6 +20,10 @@ class Engine(Protocol):
         """How many positions a sequence may have."""
         ...
 
+    def share(self, prefix_ids: list[int]) -> None:
+        """Prepare for prompts that begin with these ids, before the first sequence is opened."""
+        ...
+
     def open(self, prompt_ids: list[int]) -> Sequence:
         """Begin a sequence after a prompt; its root is the prompt's last token, not evaluated."""
         ...

@@ -20,6 +20,9 @@ class ReferenceEngine:
         self.context = model.context
         self._reducer = Reducer(model, top)
 
+    def share(self, prefix_ids: list[int]) -> None:
+        """Nothing is kept."""
+
     def open(self, prompt_ids: list[int]) -> Sequence:
         """Begin a sequence after a prompt."""
         return Sequence(self, prompt_ids)

@@ -1,8 +1,10 @@
 """Which engine runs a model: the tree engine needs explicit positions and masks."""
 
 import logging
+from weakref import WeakKeyDictionary
 
 import torch
+from transformers import PreTrainedModel
 
 from adafuse.engine.protocol import Engine
 from adafuse.engine.reference import ReferenceEngine
@@ -11,6 +13,7 @@ from adafuse.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
 
+_tried: "WeakKeyDictionary[PreTrainedModel, str | None]" = WeakKeyDictionary()
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
 
 
@@ -35,9 +38,17 @@ def engine_for(model: LanguageModel, wanted: str, *, top: int, rows: int) -> Eng
 def obstacle(model: LanguageModel) -> str | None:
     """Run a small tree in both engines and compare; return what keeps the model from it, if any.
 
+    A network is tried once.
+
     Models with recurrent states, or that make positions from the attention mask, cannot be fed
     tokens out of order; their own forward passes show it.
     """
+    if model.network not in _tried:
+        _tried[model.network] = _try(model)
+    return _tried[model.network]
+
+
+def _try(model: LanguageModel) -> str | None:
     try:
         tree = _probe(TreeEngine(model, top=2, rows=2))
     except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:

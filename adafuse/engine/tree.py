@@ -31,10 +31,26 @@ class TreeEngine:
         self._cache = SlotCache(layers, rows)
         self._free = list(range(rows))
         self._moves: dict[int, list[tuple[int, int]]] = {}
+        self._prefix: list[int] = []
 
+    @torch.inference_mode()
+    def share(self, prefix_ids: list[int]) -> None:
+        """Compute the keys and values of ids that prompts will begin with; they are copied then."""
+        sequence = self.open(prefix_ids)
+        self.evaluate([sequence.root])
+        self._cache.save(sequence.row, len(prefix_ids))
+        self.close(sequence)
+        self._prefix = list(prefix_ids)
+
+    @torch.inference_mode()
     def open(self, prompt_ids: list[int]) -> Sequence:
-        """Begin a sequence in a free row."""
-        return Sequence(self, prompt_ids, self._free.pop(0))
+        """Begin a sequence in a free row; what it shares with other prompts is copied there."""
+        sequence = Sequence(self, prompt_ids, self._free.pop(0))
+        size = len(self._prefix)
+        if 0 < size < len(prompt_ids) and prompt_ids[:size] == self._prefix:
+            self._cache.restore(sequence.row)
+            sequence.cached = size
+        return sequence
 
     @torch.inference_mode()
     def close(self, sequence: Sequence) -> None:

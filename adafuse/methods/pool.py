@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from adafuse.engine.node import Node
+from adafuse.engine.node import ContextFullError, Node
 from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.engine.program import Program, evaluated
 from adafuse.methods.fusion import SpanScore
@@ -35,6 +36,19 @@ def pool(proposals: Iterable[Iterable[Span]]) -> list[Entry]:
                 entry.proposers.append(number)
                 entry.nodes[number] = span.node
     return list(entries.values())
+
+
+def reading(sequence: TokenSequence, texts: Iterable[str]) -> list[Node]:
+    """Return the nodes that let a model read `texts` under its root, the root among them.
+
+    A text that its tokenizer or context has no room for is left out: whether that is an error is
+    known when the text turns out to be a candidate that the model did not write itself.
+    """
+    nodes = [sequence.root]
+    for text in texts:
+        with suppress(ContextFullError, ValueError):
+            nodes += sequence.root.chain(sequence.model.encode_span(text))
+    return list(dict.fromkeys(nodes))
 
 
 def grow_foreign(entries: Sequence[Entry], sequences: Sequence[TokenSequence]) -> Program[None]:

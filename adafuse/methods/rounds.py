@@ -1,14 +1,14 @@
 """Algorithm 1: the loop that every method with candidates shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from adafuse.engine.node import ContextFullError
 from adafuse.engine.node import Sequence as TokenSequence
-from adafuse.engine.program import Program, gather
+from adafuse.engine.program import Program, evaluated
 from adafuse.methods.example import Example
 from adafuse.methods.fusion import PoolFusion
-from adafuse.methods.pool import grow_foreign, pool
+from adafuse.methods.pool import grow_foreign, pool, reading
 from adafuse.methods.word import Span
 
 
@@ -27,12 +27,24 @@ def fuse_rounds(example: Example, propose: Propose, fuse: PoolFusion) -> Program
     """Propose, score and commit until the example stops.
 
     A pool of one entry was written by every model, so its scores are known without a forward.
+    Agreement comes first: a model reads what the earlier ones proposed before it writes, in the
+    forward that scoring needs anyway, and then spends forwards of its own only from the first
+    disagreement on. The proposals are the same as without.
     """
     try:
         while example.reason is None:
-            proposals = yield from gather(propose(sequence) for sequence in example.sequences)
+            proposals = yield from _in_turn(example.sequences, propose)
             entries = pool(proposal.spans for proposal in proposals)
             yield from grow_foreign(entries, example.sequences)
             example.commit(entries, fuse, tuple(proposal.margins for proposal in proposals))
     except ContextFullError:
         example.reason = "length"
+
+
+def _in_turn(sequences: Sequence[TokenSequence], propose: Propose) -> Program[list[Proposal]]:
+    made: list[Proposal] = []
+    for sequence in sequences:
+        spans = [span.text for proposal in made for span in proposal.spans]
+        yield from evaluated(reading(sequence, spans))
+        made.append((yield from propose(sequence)))
+    return made

@@ -1,8 +1,20 @@
 """How a prompt becomes the ids of one model: raw text or its own chat template."""
 
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
 from transformers import PreTrainedTokenizerBase
 
 from adafuse.errors import UserError
+
+if TYPE_CHECKING:
+    from adafuse.models.language_model import LanguageModel
+
+SAMPLED = 8
+"""About this many prompts are compared."""
+WORTH_SHARING = 16
+"""Fewer ids than this are computed again."""
 
 
 def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat: bool) -> list[int]:
@@ -12,6 +24,25 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat: bool) -
     text or leaves it out, so it is put in front or reduced to one.
     """
     return _chat_ids(tokenizer, prompt) if chat else list(tokenizer(prompt)["input_ids"])
+
+
+def shared_prefix(model: "LanguageModel", prompts: Sequence[str]) -> list[int]:
+    """Return the ids that all prompts begin with, such as worked examples; none if they are few.
+
+    Some of the prompts stand for all: one that begins otherwise is simply read as a whole.
+    """
+    if len(prompts) < 2:
+        return []
+    step = -(-len(prompts) // SAMPLED)
+    rows = [model.prompt_ids(prompt) for prompt in prompts[::step]]
+    shared = [column[0] for column in takewhile(_is_one, zip(*rows, strict=False))]
+    # The last id of a prompt is never shared: what follows it is asked of each.
+    shared = shared[: min(map(len, rows)) - 1]
+    return shared if len(shared) >= WORTH_SHARING else []
+
+
+def _is_one(column: tuple[int, ...]) -> bool:
+    return len(set(column)) == 1
 
 
 def check_chat(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
