@@ -18,14 +18,14 @@ rule decode:
         answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
     log:
         f"{results}/logs/decode/{{benchmark}}/{{run}}/{{shard}}.log",
-    # What is timed has the machine to itself.
+    # What is timed has the machine to itself, but no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if plan.timed(wc.benchmark) else 1
     resources:
         gpu=plan.config.decode.gpu,
     conda:
         "../../environment.yml"
     shell:
-        "adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
+        "OMP_NUM_THREADS=1 adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
         " --run {wildcards.run} --shard {wildcards.shard} --rows {input.rows:q}"
         " --digest {params.digest} {params.answers:q} --out {output:q} 2> {log:q}"
 
