@@ -1,10 +1,12 @@
 """The public face: an ensemble of language models that continues prompts together."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
+from adafuse.engine.capacity import demand, rows_that_fit
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
@@ -20,6 +22,11 @@ from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models, sources
 from adafuse.models.prompts import shared_prefix
 from adafuse.records import Answer, Result
+
+logger = logging.getLogger(__name__)
+
+LONG_PROMPTS = 8
+"""The longest of so many prompts, by letters, is taken for the longest in tokens."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Ensemble:
         max_new_tokens: int = 256,
         max_rounds: int | None = None,
         stop: Sequence[str] = (),
-        batch_size: int = 8,
+        batch_size: int | Literal["auto"] = 8,
         engine: str = "tree",
         answers: Sequence[Sequence[Answer]] | None = None,
         tasks: Sequence[str] | None = None,
@@ -89,7 +96,8 @@ class Ensemble:
             max_new_tokens: ends a text when some model holds that many generated ids.
             max_rounds: ends a text after that many rounds.
             stop: strings that end a text; it is cut before them.
-            batch_size: how many examples are decoded at a time.
+            batch_size: how many examples are decoded at a time; "auto" is as many as fit into the
+                memory that is free now.
             engine: "tree", or "reference" to check it.
             answers: what each model wrote on its own, per prompt, for a method that starts from
                 that; it is decoded where it is not given.
@@ -139,14 +147,31 @@ class Run:
         """Decode all prompts; what cannot run is refused before the first one."""
         self.method.check_models(len(self.ensemble.weights))
         self.method.prepare(self.ensemble.models)
-        engines = self._engines()
+        rows = self._rows(asked.prompts)
+        engines = self._engines(rows)
         for engine in engines:
             prefix = shared_prefix(engine.model, asked.prompts)
             if 0 < len(prefix) < engine.context:
                 engine.share(prefix)
-        return self._outcomes(asked, engines)
+        return self._outcomes(asked, engines, rows)
 
-    def _outcomes(self, asked: Asked, engines: list[Engine]) -> Iterator[tuple[int, Result]]:
+    def _rows(self, prompts: Sequence[str]) -> int:
+        """Return how many examples are decoded at a time."""
+        if self.settings.batch_size != "auto":
+            return self.settings.batch_size
+        longest = sorted(prompts, key=len)[-LONG_PROMPTS:]
+        demands = [
+            demand(model, most + self.settings.max_new_tokens)
+            for model in self.ensemble.models
+            for most in [max((len(model.prompt_ids(prompt)) for prompt in longest), default=1)]
+        ]
+        rows = rows_that_fit(demands, len(prompts))
+        logger.info("%d examples at a time", rows)
+        return rows
+
+    def _outcomes(
+        self, asked: Asked, engines: list[Engine], rows: int
+    ) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}
 
         def program(index: int) -> Program[None]:
@@ -154,15 +179,12 @@ class Run:
             return self._decode(alive[index], engines)
 
         jobs = ((index, partial(program, index)) for index in range(len(asked.prompts)))
-        for outcome in Scheduler[None](self.settings.batch_size).run(jobs):
+        for outcome in Scheduler[None](rows).run(jobs):
             yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
-    def _engines(self) -> list[Engine]:
-        name, rows = self.settings.engine, self.settings.batch_size
-        return [
-            engine_for(model, name, top=self.method.top, rows=rows)
-            for model in self.ensemble.models
-        ]
+    def _engines(self, rows: int) -> list[Engine]:
+        name, top = self.settings.engine, self.method.top
+        return [engine_for(model, name, top=top, rows=rows) for model in self.ensemble.models]
 
     def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from tqdm import tqdm
 
-from adafuse.cli.method_options import with_options
+from adafuse.cli.method_options import number_or_name, with_options
 from adafuse.cli.prompts import Prompt, read_prompts
 from adafuse.methods import resolve
 from adafuse.methods.limits import Settings
@@ -36,7 +36,7 @@ def generate(
     max_new_tokens: Annotated[int, typer.Option(help="Generated ids of some model.")] = 256,
     max_rounds: Annotated[int | None, typer.Option(help="Rounds; no limit by default.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Cut before it; repeatable.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Examples decoded at a time.")] = 8,
+    batch_size: Annotated[str, typer.Option(help="Examples at a time: a number, or auto.")] = "8",
     engine: Annotated[str, typer.Option(help="tree, or reference to check it.")] = "tree",
     device: Annotated[
         list[str] | None, typer.Option(help="auto, cpu, cuda:0; one, or one per model.")
@@ -51,7 +51,8 @@ def generate(
     named = _given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
     options = with_options(named, option or [])
     settings = _given(
-        max_new_tokens=max_new_tokens, max_rounds=max_rounds, batch_size=batch_size, engine=engine,
+        max_new_tokens=max_new_tokens, max_rounds=max_rounds, engine=engine,
+        batch_size=number_or_name(batch_size),
         stop=[string.replace("\\n", "\n") for string in stop or []],
     )  # fmt: skip
     resolve(method, options).check_models(len(model))

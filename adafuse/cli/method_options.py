@@ -26,3 +26,8 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
         except yaml.YAMLError:
             raise UserError(f"--option {text!r} has a value that is no YAML; quote it") from None
     return options
+
+
+def number_or_name(text: str) -> int | str:
+    """Return a whole number as such, everything else as it is."""
+    return int(text) if text.removeprefix("-").isdecimal() else text

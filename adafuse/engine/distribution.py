@@ -1,7 +1,8 @@
 """From logits to what decoding reads: masking, float32 softmax, top ids, margin, p(END)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -24,8 +25,15 @@ class Reducer:
 
         `logits` has shape [nodes, rows of the output layer].
         """
+        self.start(nodes, logits)()
+
+    def start(self, nodes: Sequence[Node], logits: torch.Tensor) -> Callable[[], None]:
+        """Do what `fill` does on the device; the call that is returned waits for it."""
         vectors = self.log_softmax(logits)
-        numbers = self._numbers(nodes, vectors).tolist()
+        return partial(self._assign, nodes, vectors, self._numbers(nodes, vectors))
+
+    def _assign(self, nodes: Sequence[Node], vectors: torch.Tensor, packed: torch.Tensor) -> None:
+        numbers = packed.tolist()
         top = min(self.top, vectors.shape[1])
         for node, vector, row in zip(nodes, vectors, numbers, strict=True):
             own, margin, log_end, *rest = row
@@ -50,7 +58,7 @@ class Reducer:
         log_end = vectors[:, end].logsumexp(dim=-1)
         own = self._own_logprobs(nodes, vectors)
         columns = [own[:, None], margin[:, None], log_end[:, None], ids, logprobs]
-        return torch.cat([column.double() for column in columns], dim=1).cpu()
+        return torch.cat([column.double() for column in columns], dim=1)
 
     def _own_logprobs(self, nodes: Sequence[Node], vectors: torch.Tensor) -> torch.Tensor:
         """Return log p(token | parent) per node, from the parent's vector wherever that is."""

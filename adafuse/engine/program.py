@@ -5,8 +5,8 @@ when their engines have filled them in; it knows nothing of batches. Programs co
 `yield from` and `gather`.
 """
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from adafuse.engine.node import Node
 
@@ -18,6 +18,15 @@ class Evaluator(Protocol):
 
     def evaluate(self, requests: Iterable[Any], /) -> None:
         """Fill in all requests."""
+        ...
+
+
+@runtime_checkable
+class Starter(Evaluator, Protocol):
+    """An evaluator on a device of its own, which need not be waited for at once."""
+
+    def start(self, requests: Iterable[Any], /) -> Callable[[], None]:
+        """Begin to fill in all requests; the call that is returned waits until they are."""
         ...
 
 

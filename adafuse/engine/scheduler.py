@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from adafuse.engine.program import Evaluator, Program, Request
+from adafuse.engine.program import Evaluator, Program, Request, Starter
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -41,7 +41,8 @@ class Outcome(Generic[T]):
 class Scheduler(Generic[T]):
     """Keeps up to `batch_size` examples alive; a finished one is replaced from the queue.
 
-    Examples need not be in step: in each turn every engine runs whatever nodes are asked for.
+    Examples need not be in step: in each turn every engine runs whatever nodes are asked for, all
+    of them started before one is waited for, so that forwards on several devices overlap.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -72,8 +73,15 @@ class Scheduler(Generic[T]):
         for live in self._live:
             for request in live.waiting:
                 wanted.setdefault(request.engine, []).append(request)
-        for engine, requests in wanted.items():
-            engine.evaluate(requests)
+        started = [
+            engine.start(requests) if isinstance(engine, Starter) else None
+            for engine, requests in wanted.items()
+        ]
+        for (engine, requests), finish in zip(wanted.items(), started, strict=True):
+            if finish is None:
+                engine.evaluate(requests)
+            else:
+                finish()
 
     def _advance(self, live: _Live[T]) -> Iterator[Outcome[T]]:
         """Resume one example up to its next request; yield its outcome if there is none."""

@@ -5,7 +5,7 @@ request feeds only new tokens, all rows in one forward, each token seeing the co
 its own ancestors. A commit moves the winner's slots next to the committed text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from inspect import signature
 
 import torch
@@ -70,9 +70,13 @@ class TreeEngine:
         sequence.cached = start + len(slots) if sequence.cached == start else sequence.cached
         sequence.used = len(sequence.ids)
 
-    @torch.inference_mode()
     def evaluate(self, nodes: Iterable[Node]) -> None:
         """Fill in the nodes: one forward for all rows, or more while prompts are fed."""
+        self.start(nodes)()
+
+    @torch.inference_mode()
+    def start(self, nodes: Iterable[Node]) -> Callable[[], None]:
+        """Do what `evaluate` does up to the wait for the device; the returned call waits."""
         wanted: dict[Sequence, list[Node]] = {}
         for node in dict.fromkeys(nodes):
             if node.next is None:
@@ -82,8 +86,11 @@ class TreeEngine:
         self._cache.reserve(max((feed.slots for feed in feeds), default=0))
         for feed in feeds:
             feed.sequence.forwards += 1
+        finish: Callable[[], None] = _nothing
         for batch in split(feeds):
-            self._forward(batch)
+            finish()  # a piece of a row may need the one before
+            finish = self._forward(batch)
+        return finish
 
     def _apply_moves(self) -> None:
         moves = [(row, *move) for row, pairs in self._moves.items() for move in pairs]
@@ -91,7 +98,7 @@ class TreeEngine:
         if moves:
             self._cache.move(moves)
 
-    def _forward(self, batch: Batch) -> None:
+    def _forward(self, batch: Batch) -> Callable[[], None]:
         device = self.model.device
         slots = batch.slots.to(device)
         self._cache.step = Step(batch.rows.to(device), slots, batch.view)
@@ -103,7 +110,12 @@ class TreeEngine:
             use_cache=True,
             **({"logits_to_keep": batch.keep} if self._keeps else {}),
         )
-        if batch.reads:
-            at_rows, at_columns = zip(*batch.reads, strict=True)
-            logits = output.logits[:, -batch.keep :]
-            self._reducer.fill(batch.nodes, logits[list(at_rows), list(at_columns)])
+        if not batch.reads:
+            return _nothing
+        at_rows, at_columns = zip(*batch.reads, strict=True)
+        logits = output.logits[:, -batch.keep :]
+        return self._reducer.start(batch.nodes, logits[list(at_rows), list(at_columns)])
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""

@@ -51,7 +51,10 @@ class Limits(MethodOptions):
 
 
 class Settings(Limits):
-    """How a run decodes besides its method: examples at a time, and which engine."""
+    """How a run decodes besides its method: examples at a time, and which engine.
 
-    batch_size: Positive = 8
+    A `batch_size` of "auto" is as many examples as fit into the memory that is free.
+    """
+
+    batch_size: Positive | Literal["auto"] = 8
     engine: Literal["tree", "reference"] = "tree"

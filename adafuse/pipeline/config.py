@@ -107,7 +107,7 @@ class BenchmarkConfig(Section):
     ids_file: Text | None = None
     shards: Count = 1
     development: Text | None = None
-    batch_size: Count | None = None
+    batch_size: Count | Literal["auto"] | None = None
     timed: Flag = False
     paper: PaperConfig = PaperConfig()
 
@@ -152,7 +152,7 @@ class DecodeConfig(Section):
     """
 
     engine: Literal["tree", "reference"] = "tree"
-    batch_size: Count = 16
+    batch_size: Count | Literal["auto"] = 16
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     device: Text = "auto"
     gpu: Annotated[int, Field(ge=0, strict=True)] = 1

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from adafuse.methods import resolve
 from adafuse.pipeline.config import Config
@@ -33,7 +33,7 @@ class DecodeJob:
     max_new_tokens: int
     max_rounds: int | None
     engine: str
-    batch_size: int
+    batch_size: int | Literal["auto"]
     dtype: str
 
     def digest(self, rows_digest: str, answers: Sequence[str] = ()) -> str:

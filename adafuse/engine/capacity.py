@@ -1,0 +1,72 @@
+"""How many examples fit into memory at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from adafuse.errors import UserError
+from adafuse.models.language_model import LanguageModel
+
+MOST_ROWS = 64
+"""More rows gain little, and their results take long to come."""
+TREE_NODES = 64
+"""Per example so many uncommitted tokens, and rows of log-probabilities, are allowed for."""
+SHARE = 0.8
+"""The part of the free memory that keys, values and log-probabilities may take."""
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Bytes that one example needs on the device of one model."""
+
+    device: torch.device
+    size: int
+
+
+def demand(model: LanguageModel, longest: int) -> Demand:
+    """Return what an example of at most `longest` ids, prompt included, needs.
+
+    Keys and values of every token and tree node, and a float32 row over the vocabulary per node.
+    """
+    config = model.network.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    item = torch.empty((), dtype=model.network.dtype).element_size()
+    per_token = 2 * config.num_hidden_layers * heads * head * item
+    slots = min(longest, model.context) + TREE_NODES
+    return Demand(model.device, slots * per_token + TREE_NODES * 4 * model.vocabulary)
+
+
+def rows_that_fit(demands: Sequence[Demand], examples: int) -> int:
+    """Return how many of `examples` can be decoded at a time on every device.
+
+    Raises:
+        UserError: not even one.
+    """
+    needed: dict[torch.device, int] = {}
+    for each in demands:
+        needed[each.device] = needed.get(each.device, 0) + each.size
+    rows = min(MOST_ROWS, max(1, examples))
+    for device, size in needed.items():
+        free = int(SHARE * free_memory(device))
+        if size > free:
+            raise UserError(
+                f"one example needs {size / _GIB:.2f} GiB on {device} beside the models, and"
+                f" {free / _GIB:.2f} GiB may be taken; lower max_new_tokens, shorten the prompts,"
+                " or give the models other devices or a smaller dtype"
+            )
+        rows = min(rows, free // size)
+    return rows
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that are free on a device now."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    import psutil  # comes with accelerate
+
+    return int(psutil.virtual_memory().available)
