@@ -86,6 +86,7 @@ def test_a_revision_is_part_of_a_hub_model(values: dict[str, Any]) -> None:
 def blended(values: dict[str, Any], folder: Path, **options: str) -> str:
     """The digest of a run that names checkpoints in its options."""
     options = {"ranker": str(folder), "fuser": "org/fuser"} | options
+    values["runs"]["right"] = {"method": "single", "models": ["right"]}
     values["runs"]["both"].update(method="llm_blender", options=options)
     return digest(values)
 
@@ -108,7 +109,7 @@ def test_a_checkpoint_of_the_hub_counts_by_its_name_and_revision(
 
 
 def test_a_checkpoint_that_is_not_there_is_refused(values: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"runs.both.options.ranker: .* is not a folder"):
+    with pytest.raises(UserError, match=r"runs.both: options.ranker: .* is not a folder"):
         blended(values, tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"runs.both.options.ranker: revision 'abc' is for hub"):
+    with pytest.raises(UserError, match=r"runs.both: options.ranker: revision 'abc' is for hub"):
         blended(values, tmp_path / "left", ranker_revision="abc")
