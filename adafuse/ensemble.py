@@ -16,6 +16,7 @@ from adafuse.methods.limits import Limits, Settings
 from adafuse.methods.method import Method
 from adafuse.methods.options import parse
 from adafuse.methods.weights import check_weights
+from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models, sources
 from adafuse.records import Answer, Result
@@ -25,11 +26,13 @@ from adafuse.records import Answer, Result
 class Ensemble:
     """Models m_1..m_K with their weights w_k.
 
-    There are no models where a method starts from their answers and asks them for nothing.
+    There are no models where a method starts from their answers and asks them for nothing; `place`
+    is then where its own checkpoints go, which is where the first model is otherwise.
     """
 
     models: tuple[LanguageModel, ...]
     weights: tuple[float, ...]
+    place: Place | None = None
 
     @classmethod
     def from_pretrained(
@@ -109,7 +112,8 @@ class Ensemble:
             "engine": engine,
         }
         run = Run(self, resolve(method, method_options), parse(Settings, given, "generate"))
-        return run.stream(Asked(prompts, tasks or prompts, answers))
+        known = answers if run.method.reads_answers else None
+        return run.stream(Asked(prompts, tasks or prompts, known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,21 @@ class Asked:
     prompts: Sequence[str]
     tasks: Sequence[str]
     answers: Sequence[Sequence[Answer]] | None = None
+
+    def check(self, models: int) -> None:
+        """Refuse tasks and answers that do not belong to the prompts.
+
+        Raises:
+            UserError: another number of them.
+        """
+        for given, what in ((self.tasks, "tasks"), (self.answers, "lists of answers")):
+            if given is not None and len(given) != len(self.prompts):
+                raise UserError(
+                    f"{len(given)} {what} for {len(self.prompts)} prompts; give one each"
+                )
+        for each in self.answers or ():
+            if len(each) != models:
+                raise UserError(f"{len(each)} answers of {models} models; give one per model")
 
     def example(self, index: int, weights: Sequence[float], limits: Limits) -> Example:
         """Return one prompt as an example that nothing was decoded of."""
@@ -136,9 +155,16 @@ class Run:
 
     def stream(self, asked: Asked) -> Iterator[tuple[int, Result]]:
         """Decode all prompts; what cannot run is refused before the first one."""
+        asked.check(len(self.ensemble.weights))
         self.method.check_models(len(self.ensemble.weights))
-        self.method.prepare(self.ensemble.models)
+        self.method.prepare(self.ensemble.models, self._place())
         return self._outcomes(asked, self._engines())
+
+    def _place(self) -> Place:
+        if self.ensemble.place is not None:
+            return self.ensemble.place
+        first = self.ensemble.models[0]
+        return Place(first.device, first.network.dtype)
 
     def _outcomes(self, asked: Asked, engines: list[Engine]) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}

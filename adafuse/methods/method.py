@@ -10,6 +10,7 @@ from adafuse.methods.example import Example
 from adafuse.methods.options import MethodOptions
 
 if TYPE_CHECKING:
+    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
@@ -45,8 +46,12 @@ class Method(ABC, Generic[OptionsT]):
     def decode(self, example: Example) -> Program[None]:
         """Decode `example` until it has a stop reason."""
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Check the loaded models and make what all examples share, before the first of them.
+
+        Args:
+            models: none of them where answers are given and the method asks models for nothing.
+            place: where further checkpoints go.
 
         Raises:
             UserError: the method cannot run on these models.

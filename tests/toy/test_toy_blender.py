@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 
 import adafuse.toy
 from adafuse.methods.llm_blender import LlmBlenderOptions
+from adafuse.models.devices import Place
 from adafuse.models.gen_fuser import FuserLimits, fuser_prompt, load_gen_fuser
 from adafuse.models.pair_ranker import load_pair_ranker
 from adafuse.models.requests import FuseRequest
@@ -22,6 +23,7 @@ from adafuse.toy.world import build_world
 
 MODELS = Path(adafuse.toy.__path__[0]) / "models"
 CPU = torch.device("cpu")
+PLACE = Place(CPU, torch.float32)
 
 
 def held_out(count: int) -> list[Contest]:
@@ -72,7 +74,7 @@ def test_the_ranker_prefers_right_answers() -> None:
 
 
 def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
-    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, CPU, FuserLimits())
+    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, PLACE, FuserLimits())
     rng, instruction = random.Random(2), LlmBlenderOptions().instruction
     asked = [
         FuseRequest(fuser, instruction, contest.prompt, shuffled(contest, rng))
