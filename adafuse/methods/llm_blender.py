@@ -62,9 +62,14 @@ class LlmBlender(Method[LlmBlenderOptions]):
     models = (2, None)
     reads_answers = True
     uses_models = False
-    checkpoints = ("ranker", "fuser")
     _ranker: "PairRanker"
     _fuser: "GenFuser"
+
+    @property
+    def checkpoints(self) -> dict[str, str]:
+        """A ranker, and a fuser unless the best answer is taken as it is."""
+        fuser = {} if self.options.rank_only else {"fuser": "t5"}
+        return {"ranker": "deberta-v2", **fuser}
 
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Load the ranker and the fuser."""

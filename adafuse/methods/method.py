@@ -22,9 +22,7 @@ class Method(ABC, Generic[OptionsT]):
     `name` is what users write, `Options` the type of its options. `models` is the count of models
     it needs (fewest, most; None: any number). One that `reads_answers` starts from what each model
     wrote on its own, and has the models write that where nobody gives it; unless it `uses_models`
-    besides, they are not loaded where somebody does. `checkpoints` names the options that are
-    folders or hub ids of further models; the revision of each is the option of its name with
-    `_revision` behind it.
+    besides, they are not loaded where somebody does.
     """
 
     name: ClassVar[str]
@@ -32,7 +30,6 @@ class Method(ABC, Generic[OptionsT]):
     models: ClassVar[tuple[int, int | None]] = (1, None)
     reads_answers: ClassVar[bool] = False
     uses_models: ClassVar[bool] = True
-    checkpoints: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
@@ -41,6 +38,14 @@ class Method(ABC, Generic[OptionsT]):
     def top(self) -> int:
         """How many of the likeliest next ids the method reads (2 for a margin)."""
         return 2
+
+    @property
+    def checkpoints(self) -> dict[str, str]:
+        """The options that name further models which these settings use, with their `model_type`.
+
+        Each is a folder or hub id; its revision is the option of its name with `_revision` behind.
+        """
+        return {}
 
     @abstractmethod
     def decode(self, example: Example) -> Program[None]:
