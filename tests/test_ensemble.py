@@ -6,6 +6,8 @@ import torch
 from adafuse import Ensemble, UserError
 from adafuse.methods import METHODS
 from adafuse.methods.weights import check_weights
+from adafuse.models.devices import Place
+from adafuse.records import Answer
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 
@@ -128,3 +130,28 @@ def test_a_gpu_gives_the_texts_of_the_cpu(pair):
     one = pair.generate(PROMPTS, max_new_tokens=30)
     other = cuda.generate(PROMPTS, max_new_tokens=30)
     assert [result.text for result in one] == [result.text for result in other]
+
+
+def test_answers_and_tasks_belong_to_the_prompts(pair):
+    one = Answer(" yes", "eos", 2.0)
+    for given, sentence in (
+        ({"answers": [[one, one]]}, "1 lists of answers for 2 prompts; give one each"),
+        ({"answers": [[one, one], [one]]}, "1 answers of 2 models; give one per model"),
+        ({"tasks": ["a", "b", "c"]}, "3 tasks for 2 prompts; give one each"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            pair.generate(PROMPTS, method="rerank", **given)
+    ranked = pair.generate(PROMPTS, method="rerank", answers=[[one, one]] * 2)
+    assert [(r.text, r.seconds > 4) for r in ranked] == [(" yes", True)] * 2
+    # A method that does not start from answers is not charged for them either.
+    assert all(r.seconds < 4 for r in pair.generate(PROMPTS, answers=[[one, one]] * 2))
+
+
+def test_a_method_that_needs_no_model_runs_without_any():
+    place = Place.named("cpu", "float32")
+    answers = [[Answer(" yes", "eos"), Answer(" no", "stop")]]
+    options = {"ranker": toy_path("pair_ranker"), "rank_only": True}
+    ensemble = Ensemble((), (1.0, 1.0), place)
+    (result,) = ensemble.generate(PROMPTS[:1], method="llm_blender", answers=answers, **options)
+    assert result.text in (" yes", " no")
+    assert result.tokens == result.forwards == (0, 0)

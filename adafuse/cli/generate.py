@@ -9,11 +9,13 @@ from tqdm import tqdm
 
 from adafuse.cli.method_options import number_or_name, with_options
 from adafuse.cli.prompts import Prompt, read_prompts
+from adafuse.errors import UserError
 from adafuse.methods import resolve
 from adafuse.methods.limits import Settings
 from adafuse.methods.options import parse
 from adafuse.pipeline.provenance import versions
 from adafuse.records import Result
+from adafuse.selection.registry import SELECTIONS
 from adafuse.traces.atomic import check_writable
 
 logger = logging.getLogger(__name__)
@@ -55,6 +57,7 @@ def generate(
         batch_size=number_or_name(batch_size),
         stop=[string.replace("\\n", "\n") for string in stop or []],
     )  # fmt: skip
+    _refuse_selection(method)
     resolve(method, options).check_models(len(model))
     parse(Settings, settings, "generate")
     rows = read_prompts(prompts)
@@ -65,6 +68,14 @@ def generate(
     decoding = {"method": method, **options, **settings}
     results = _decode(model, rows, loading, decoding)
     _write(out, rows, results, {"models": model, **loading, **decoding})
+
+
+def _refuse_selection(method: str) -> None:
+    if method in SELECTIONS:
+        raise UserError(
+            f"method {method!r} chooses between runs of the workflow and decodes nothing itself;"
+            " use it in a configuration (config/README.md) or name a method that decodes"
+        )
 
 
 def _given(**values: Any) -> dict[str, Any]:

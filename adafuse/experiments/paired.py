@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 from adafuse.comparison.compare import Comparison, compare_all
-from adafuse.errors import UserError
 from adafuse.experiments.inputs import Experiment
 from adafuse.experiments.points import DifferencePoint
 
@@ -12,10 +11,9 @@ def difference_points(experiment: Experiment) -> list[DifferencePoint]:
     """Return every pair of runs on every benchmark under each protocol.
 
     Raises:
-        UserError: a score or its outcomes are missing, they do not fit, or there is one run only.
+        UserError: a score or its outcomes are missing, or they do not fit.
     """
-    if len(experiment.section.runs) < 2:
-        raise UserError(f"experiments.{experiment.name} tests pairs of runs; name at least two")
+    assert len(experiment.section.runs) > 1, "checked with the configuration"
     compared = compare_all([experiment.scored(*cell) for cell in experiment.cells])
     return [_point(experiment, each) for each in compared]
 

@@ -1,6 +1,5 @@
 """`bytewise`: models agree on the next byte, exactly (Phan et al., arXiv 2410.09303)."""
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,11 @@ from adafuse.methods.example import Example
 from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions
 from adafuse.methods.strand import Strand
-from adafuse.methods.token_rounds import TRACED, Choice, Entry, fuse_tokens
+from adafuse.methods.token_rounds import TRACED, Choice, Entry, fuse_tokens, negative_log
 from adafuse.text.prefixes import SortedVocabulary
 
 if TYPE_CHECKING:
+    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
 
 
@@ -41,7 +41,7 @@ class Bytewise(Method[BytewiseOptions]):
     name = "bytewise"
     Options = BytewiseOptions
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Sort the vocabularies."""
         self._vocabularies = [SortedVocabulary(m.surfaces, without=m.stop_ids) for m in models]
 
@@ -65,11 +65,5 @@ class Bytewise(Method[BytewiseOptions]):
 def _entry(symbol: int, mean: Probabilities, p: Sequence[Probabilities]) -> Entry:
     ends = symbol == END
     proposers = tuple(number for number, each in enumerate(p) if each.argmax() == symbol)
-    nll = tuple(_negative_log(each[symbol]) for each in p)
-    return Entry(
-        b"" if ends else bytes([symbol]), ends, proposers, nll, _negative_log(mean[symbol])
-    )
-
-
-def _negative_log(p: float) -> float:
-    return -math.log(p) if p > 0 else math.inf
+    nll = tuple(negative_log(each[symbol]) for each in p)
+    return Entry(b"" if ends else bytes([symbol]), ends, proposers, nll, negative_log(mean[symbol]))

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from adafuse.engine.program import Program, gather
-from adafuse.errors import UserError
 from adafuse.methods.example import Example
 from adafuse.methods.main_token import main_entry
 from adafuse.methods.method import Method
-from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.options import MethodOptions, ModelNumber, Positive, check_number
 from adafuse.methods.strand import Strand
 from adafuse.methods.token_rounds import TRACED, Choice, fuse_tokens
 from adafuse.relative.mixture import expected, likeliest, mean
 
 if TYPE_CHECKING:
+    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
@@ -32,11 +32,11 @@ class DeepenOptions(MethodOptions):
     many of each model's likeliest tokens take part, the published code has them all.
     """
 
-    main: Annotated[int, Field(ge=0)] = 0
-    learning_rate: Annotated[float, Field(ge=0)] = 0.15
+    main: ModelNumber = 0
+    learning_rate: Annotated[float, Field(ge=0, le=100)] = 0.15
     steps: Positive = 5
-    temperature_factor: Annotated[float, Field(gt=0)] = 100.0
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    temperature_factor: Annotated[float, Field(gt=0, le=10_000)] = 100.0
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
     top: Positive = 512
     reduction: Literal["mean", "sum"] = "mean"
 
@@ -58,17 +58,15 @@ class Deepen(Method[DeepenOptions]):
     def check_models(self, count: int) -> None:
         """Refuse a main model that is not there."""
         super().check_models(count)
-        if self.options.main >= count:
-            raise UserError(
-                f"main is model {self.options.main}, counted from 0, but there are {count} models"
-            )
+        check_number("method deepen: main", self.options.main, count)
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
-        """Find the anchors."""
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
+        """Find the anchors, and the ids that can neither be written nor end a text."""
         # These import torch, which listing the methods should not wait for.
         from adafuse.relative.rows import relative_rows
         from adafuse.relative.search import InverseSearch
 
+        self._unspeakable = [_unspeakable(model) for model in models]
         o = self.options
         self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
         self._alone = len(models) == 1 or o.learning_rate <= _NO_RATE
@@ -85,7 +83,10 @@ class Deepen(Method[DeepenOptions]):
         nodes = yield from gather(strand.known() for strand in strands)
         main, known = self.options.main, [node.next for node in nodes if node.next is not None]
         models = [strand.sequence.model for strand in strands]
-        heads = [likeliest(each.vector, self.options.top) for each in known]
+        heads = [
+            likeliest(each.vector, self.options.top, without)
+            for each, without in zip(known, self._unspeakable, strict=True)
+        ]
         ids, x = heads[main]
         if not self._alone and known[main].greedy not in models[main].stop_ids:
             rows = [make(head[0]) for make, head in zip(self._rows, heads, strict=True)]
@@ -96,3 +97,8 @@ class Deepen(Method[DeepenOptions]):
         fused = (-x.log_softmax(dim=-1)).tolist()
         entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
         return Choice(entries, ((),) * len(strands))
+
+
+def _unspeakable(model: "LanguageModel") -> list[int]:
+    surfaces = enumerate(model.surfaces.of)
+    return [index for index, each in surfaces if not each and index not in model.stop_ids]

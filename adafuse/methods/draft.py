@@ -11,18 +11,21 @@ from adafuse.text.stops import StopStrings
 from adafuse.text.words import UTF8_BYTES
 
 
-def draft(sequence: TokenSequence, window: int, stops: StopStrings, pick: Pick) -> Program[Span]:
+def draft(
+    sequence: TokenSequence, window: int, left: int, stops: StopStrings, pick: Pick
+) -> Program[Span]:
     """Write `window` tokens, fewer where END is picked or the text holds a stop string.
 
     Only at `window` tokens a word can be unfinished: the draft is cut back to its last complete
-    one, or stays if there is none. A character in the making is finished first.
+    one, or stays if there is none. A character in the making is finished first. Where no more than
+    `left` tokens may be written in all, and that is less, the text is cut there, as `single` is.
     """
     model = sequence.model
     anchor = model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
     steps = [Span(sequence.root)]
     tokens: list[int] = []
     last = steps[0]
-    while not (stops.within(last.text) or _is_full(last.text, len(tokens), window)):
+    while not (stops.within(last.text) or _is_full(last.text, len(tokens), min(window, left))):
         yield from evaluated([last.node])
         assert last.node.next is not None
         token = pick(last.node.next)
@@ -33,7 +36,8 @@ def draft(sequence: TokenSequence, window: int, stops: StopStrings, pick: Pick) 
         steps.append(last)
     if last.node.logprob is None:  # a sampled token need not be among the likeliest ids
         yield from evaluated([last.node])
-    return last if stops.within(last.text) else last_complete_word(steps)
+    whole = stops.within(last.text) or left < window
+    return last if whole else last_complete_word(steps)
 
 
 def last_complete_word(steps: Sequence[Span]) -> Span:

@@ -45,14 +45,18 @@ def solo_answers(example: Example) -> Program[list[RankedAnswer]]:
 def rank_with(solo: Sequence[RankedAnswer], example: Example, fuse: FusionFunction) -> None:
     """Replace the text of a decoded example by an own answer of a smaller F(s).
 
-    The ranking is one more round of the trace, the fused answer first, which has no proposers and
-    wins ties; its NLL is that of all committed spans together. The round commits no words if the
-    fused answer stands. The ids that the models hold stay those of the fused answer.
+    The ranking is one more round of the trace, the fused answer first, which wins ties; its NLL is
+    that of all committed spans together, its proposers are the models that wrote the same alone.
+    The round commits no words if the fused answer stands. The ids that the models hold stay those
+    of the fused answer.
     """
     if example.reason in (None, "error") or not example.committed:
         return
     scores = tuple(joined(column) for column in zip(*example.committed, strict=True))
-    answers = [RankedAnswer(example.text, example.reason, (), scores), *solo]
+    same = [answer for answer in solo if answer.text == example.text]
+    others = [answer for answer in solo if answer.text != example.text]
+    writers = tuple(number for answer in same for number in answer.proposers)
+    answers = [RankedAnswer(example.text, example.reason, writers, scores), *others]
     candidates = tuple(_candidate(answer, example.weights, fuse) for answer in answers)
     selected = best(candidates)
     words = len(answers[selected].text.split()) if selected else 0

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -11,11 +12,21 @@ from adafuse.methods.example import Example
 from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, ModelNumber, check_number
 from adafuse.methods.strand import Strand
-from adafuse.methods.token_rounds import TRACED, Choice, distributions, entry, fuse_tokens
-from adafuse.tokens.keys import TokenKeys
+from adafuse.methods.token_rounds import (
+    TRACED,
+    Choice,
+    Entry,
+    distributions,
+    entry,
+    fuse_tokens,
+)
+from adafuse.tokens.keys import TokenKeys, written
 
 if TYPE_CHECKING:
+    import torch
+
     from adafuse.engine.node import NextToken
+    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
     from adafuse.tokens.joint import JointVocabulary
 
@@ -40,11 +51,14 @@ class Gac(Method[GacOptions]):
         super().check_models(count)
         check_number("method gac: gate", self.options.gate, count)
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Unite the vocabularies, once more for the first position where templates are used."""
-        self._joint = self._first_joint = _unite(models, begins=False)
+        devices = [model.device for model in models]
+        self._joint = _unite([TokenKeys.read(model) for model in models], devices)
+        self._first_keys = None
         if any(model.chat for model in models):
-            self._first_joint = _unite(models, begins=True)
+            self._first_keys = [TokenKeys.read(model, begins=True) for model in models]
+            self._first_joint = _unite(self._first_keys, devices)
 
     def decode(self, example: Example) -> Program[None]:
         """Decode one token of the joint vocabulary a round."""
@@ -55,15 +69,27 @@ class Gac(Method[GacOptions]):
         return fuse_tokens(example, choose)
 
     def _choose(self, strands: Sequence[Strand], weights: Sequence[float]) -> Program[Choice]:
-        joint = self._joint if any(strand.generated for strand in strands) else self._first_joint
+        known = yield from self._asked(strands)
+        shares = weights if len(known) == len(weights) else [1.0] * len(weights)
+        if self._first_keys is None or any(strand.generated for strand in strands):
+            return _choice(self._joint, known, shares)
+        choice = _choice(self._first_joint, known, shares)
+        return replace(choice, entries=[self._spelt(choice.entries[0], known), *choice.entries[1:]])
+
+    def _asked(self, strands: Sequence[Strand]) -> Program[dict[int, "NextToken"]]:
+        """Return the distribution of the gate alone where it is sure enough, else of all models."""
         if self.options.threshold is not None:
             gate = self.options.gate
             (after,) = yield from distributions([strands[gate]])
             if math.exp(after.logprobs[0]) > self.options.threshold:
-                alone = [float(number == gate) for number in range(len(strands))]
-                return _choice(joint, {gate: after}, alone)
-        known = yield from distributions(strands)
-        return _choice(joint, dict(enumerate(known)), weights)
+                return {gate: after}
+        return dict(enumerate((yield from distributions(strands))))
+
+    def _spelt(self, chosen: Entry, known: Mapping[int, "NextToken"]) -> Entry:
+        assert self._first_keys is not None
+        keys = [self._first_keys[number] for number in known]
+        vectors = [after.vector for after in known.values()]
+        return replace(chosen, surface=written(chosen.surface, keys, vectors))
 
 
 def _choice(
@@ -79,8 +105,7 @@ def _choice(
     return Choice(found, tuple((known[k].margin,) if k in known else () for k in models))
 
 
-def _unite(models: Sequence["LanguageModel"], *, begins: bool) -> "JointVocabulary":
+def _unite(keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
     from adafuse.tokens.joint import JointVocabulary  # loads torch, as the models have
 
-    keys = [TokenKeys.read(model, begins=begins) for model in models]
-    return JointVocabulary.of(keys, [model.device for model in models])
+    return JointVocabulary.of(keys, devices)

@@ -1,18 +1,21 @@
 """`llm_blender`: rank the models' own answers, then fuse the best (arXiv 2306.02561)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+
+from pydantic import model_validator
 
 from adafuse.engine.program import Program
 from adafuse.methods.answers import own_answers
 from adafuse.methods.example import Example
 from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, Positive
-from adafuse.methods.ranking import ranks, scores
+from adafuse.methods.ranking import best_of, ranks, scores
 from adafuse.models.requests import FuseRequest, RankRequest
 from adafuse.records import Answer, Candidate, Round
 
 if TYPE_CHECKING:
+    from adafuse.models.devices import Place
     from adafuse.models.gen_fuser import GenFuser
     from adafuse.models.language_model import LanguageModel
     from adafuse.models.pair_ranker import PairRanker
@@ -22,7 +25,9 @@ class LlmBlenderOptions(MethodOptions):
     """ranker, fuser: folders or hub ids; top_k: how many answers the fuser reads, best first.
 
     `instruction` is the first field of the fuser's prompt, the prompt without worked examples the
-    second; `rank_only` takes the best answer as it is and loads no fuser.
+    second; `rank_only` takes the best answer as it is and loads no fuser. With `bubble` the best
+    is the survivor of one pass over the answers in order of the models, as the published code can
+    choose it, so it needs `rank_only`.
     """
 
     ranker: str = "llm-blender/PairRM-hf"
@@ -30,12 +35,19 @@ class LlmBlenderOptions(MethodOptions):
     ranker_revision: str | None = None
     fuser_revision: str | None = None
     rank_only: bool = False
+    bubble: bool = False
     top_k: Positive = 3
     candidate_tokens: Positive = 128
     prompt_tokens: Positive = 1024
     fused_tokens: Positive = 128
     beams: Positive = 4
     instruction: str = "Give the best response to the input."
+
+    @model_validator(mode="after")
+    def _one_pass_finds_only_the_best(self) -> Self:
+        if self.bubble and not self.rank_only:
+            raise ValueError("bubble finds only the best answer; set rank_only, too")
+        return self
 
 
 class LlmBlender(Method[LlmBlenderOptions]):
@@ -50,24 +62,27 @@ class LlmBlender(Method[LlmBlenderOptions]):
     models = (2, None)
     reads_answers = True
     uses_models = False
-    checkpoints = ("ranker", "fuser")
     _ranker: "PairRanker"
     _fuser: "GenFuser"
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
-        """Load the ranker and the fuser onto the device of the first model, if there is one."""
-        from adafuse.models.devices import devices
+    @property
+    def checkpoints(self) -> dict[str, str]:
+        """A ranker, and a fuser unless the best answer is taken as it is."""
+        fuser = {} if self.options.rank_only else {"fuser": "t5"}
+        return {"ranker": "deberta-v2", **fuser}
+
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
+        """Load the ranker and the fuser."""
         from adafuse.models.gen_fuser import FuserLimits, load_gen_fuser  # loads torch
         from adafuse.models.pair_ranker import load_pair_ranker
 
         chosen = self.options
-        device = models[0].device if models else devices("auto", 1)[0]
-        self._ranker = load_pair_ranker(chosen.ranker, chosen.ranker_revision, device)
+        self._ranker = load_pair_ranker(chosen.ranker, chosen.ranker_revision, place.device)
         if not chosen.rank_only:
             limits = FuserLimits(
                 chosen.prompt_tokens, chosen.candidate_tokens, chosen.fused_tokens, chosen.beams
             )
-            self._fuser = load_gen_fuser(chosen.fuser, chosen.fuser_revision, device, limits)
+            self._fuser = load_gen_fuser(chosen.fuser, chosen.fuser_revision, place, limits)
             most = min(chosen.top_k, len(models) or chosen.top_k)
             self._fuser.check_prompt(chosen.instruction, most)
 
@@ -83,6 +98,8 @@ class LlmBlender(Method[LlmBlenderOptions]):
         assert ranking.matrix is not None
         rank_scores = scores(ranking.matrix)
         order = sorted(range(len(texts)), key=ranks(rank_scores).__getitem__)
+        if self.options.bubble:
+            order = [best_of(ranking.matrix, range(len(texts)))]
         best = answers[order[0]][0]
         if self.options.rank_only:
             example.finish(best.text, best.stop_reason)

@@ -10,6 +10,7 @@ from adafuse.methods.example import Example
 from adafuse.methods.options import MethodOptions
 
 if TYPE_CHECKING:
+    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
@@ -21,9 +22,7 @@ class Method(ABC, Generic[OptionsT]):
     `name` is what users write, `Options` the type of its options. `models` is the count of models
     it needs (fewest, most; None: any number). One that `reads_answers` starts from what each model
     wrote on its own, and has the models write that where nobody gives it; unless it `uses_models`
-    besides, they are not loaded where somebody does. `checkpoints` names the options that are
-    folders or hub ids of further models; the revision of each is the option of its name with
-    `_revision` behind it.
+    besides, they are not loaded where somebody does.
     """
 
     name: ClassVar[str]
@@ -31,7 +30,6 @@ class Method(ABC, Generic[OptionsT]):
     models: ClassVar[tuple[int, int | None]] = (1, None)
     reads_answers: ClassVar[bool] = False
     uses_models: ClassVar[bool] = True
-    checkpoints: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
@@ -41,12 +39,24 @@ class Method(ABC, Generic[OptionsT]):
         """How many of the likeliest next ids the method reads (2 for a margin)."""
         return 2
 
+    @property
+    def checkpoints(self) -> dict[str, str]:
+        """The options that name further models which these settings use, with their `model_type`.
+
+        Each is a folder or hub id; its revision is the option of its name with `_revision` behind.
+        """
+        return {}
+
     @abstractmethod
     def decode(self, example: Example) -> Program[None]:
         """Decode `example` until it has a stop reason."""
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Check the loaded models and make what all examples share, before the first of them.
+
+        Args:
+            models: none of them where answers are given and the method asks models for nothing.
+            place: where further checkpoints go.
 
         Raises:
             UserError: the method cannot run on these models.

@@ -25,7 +25,8 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
     """
 
     def pick(following: NextToken) -> int:
-        probabilities = (following.vector / temperature).softmax(dim=-1).double()
+        logprobs = following.vector.double()
+        probabilities = ((logprobs - logprobs.max()) / temperature).softmax(dim=-1)
         likeliest = probabilities.sort(descending=True).values
         above = likeliest.cumsum(dim=0) - likeliest
         smallest = likeliest[max(1, int((above < top_p).sum())) - 1]

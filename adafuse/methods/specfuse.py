@@ -52,7 +52,9 @@ class SpecFuse(Method[SpecFuseOptions]):
         ballot = Ballot(VOTES[options.votes], options.hedge, example.weights)
 
         def propose(sequence: Sequence) -> Program[Proposal]:
-            span = yield from draft(sequence, options.window, example.stops, picks[sequence])
+            left = example.limits.max_new_tokens - sequence.generated
+            pick = picks[sequence]
+            span = yield from draft(sequence, options.window, left, example.stops, pick)
             return Proposal([span])
 
         return fuse_rounds(example, propose, ballot)

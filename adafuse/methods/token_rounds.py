@@ -41,8 +41,8 @@ class Choice:
 
 def entry(key: bytes, proposers: Iterable[int], p: Iterable[float], fused: float) -> Entry:
     """Return an entry by its key (nothing for END), from probabilities."""
-    nll = tuple(_negative_log(each) for each in p)
-    return Entry(key, not key, tuple(proposers), nll, _negative_log(fused))
+    nll = tuple(negative_log(each) for each in p)
+    return Entry(key, not key, tuple(proposers), nll, negative_log(fused))
 
 
 Choose = Callable[[Sequence[Strand]], Program[Choice]]
@@ -63,10 +63,11 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     try:
         while example.reason is None:
             choice = yield from choose(strands)
-            chosen = choice.entries[0]
-            if not math.isfinite(chosen.fused):
+            if not choice.entries or not math.isfinite(choice.entries[0].fused):
                 example.reason, example.error = "error", _no_finite(strands)
                 break
+            chosen = choice.entries[0]
+            assert chosen.ends or chosen.surface, "an entry without bytes would be chosen forever"
             if not chosen.ends:
                 for strand in strands:
                     strand.extend(chosen.surface)
@@ -102,7 +103,8 @@ def _round(choice: Choice, words: int) -> Round:
     return Round(tuple(candidates), 0, words, choice.margins)
 
 
-def _negative_log(p: float) -> float:
+def negative_log(p: float) -> float:
+    """Return -log p, infinite for 0."""
     return math.inf if p == 0 else -math.log(p)
 
 

@@ -11,8 +11,8 @@ from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, ModelNumber, Positive, check_number
 from adafuse.methods.strand import Strand
 from adafuse.methods.token_rounds import Choice, Entry, distributions, entry, fuse_tokens
-from adafuse.text.byte_spans import encode_bytes
-from adafuse.tokens.keys import TokenKeys
+from adafuse.text.first_token import first_token
+from adafuse.tokens.keys import TokenKeys, written
 from adafuse.tokens.union import (
     Duplicates,
     Normalise,
@@ -25,6 +25,7 @@ from adafuse.tokens.union import (
 
 if TYPE_CHECKING:
     from adafuse.engine.node import NextToken
+    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
 
 
@@ -63,11 +64,13 @@ class Unite(Method[UniteOptions]):
         super().check_models(count)
         check_number("method unite: primary", self.options.primary, count)
 
-    def prepare(self, models: Sequence["LanguageModel"]) -> None:
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Read what the tokens are compared by, at the first position behind a template, too."""
         chat = any(model.chat for model in models)
         self._keys = [TokenKeys.read(model) for model in models]
-        self._first_keys = [TokenKeys.read(model, begins=chat) for model in models]
+        self._first_keys = (
+            [TokenKeys.read(model, begins=True) for model in models] if chat else None
+        )
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 
@@ -81,7 +84,8 @@ class Unite(Method[UniteOptions]):
 
     def _choose(self, strands: Sequence[Strand], weights: Sequence[float]) -> Program[Choice]:
         known = yield from distributions(strands)
-        keys = self._keys if any(strand.generated for strand in strands) else self._first_keys
+        begun = any(strand.generated for strand in strands)
+        keys = self._keys if begun or self._first_keys is None else self._first_keys
         top_k = [
             [own.of[z] for z in after.ids[: self.options.top_k]]
             for own, after in zip(keys, known, strict=True)
@@ -97,27 +101,24 @@ class Unite(Method[UniteOptions]):
             for key, *row, p in zip(entries, *rows, fused, strict=True)
         ]
         found.sort(key=lambda each: each.fused)
+        if keys is self._first_keys and found:
+            surface = written(found[0].surface, keys, [after.vector for after in known])
+            found[0] = replace(found[0], surface=surface)
         if self.options.commit == "first_token":
-            found[0] = self._begun(found[0], strands, keys)
+            found[0] = self._begun(found[0], strands)
         return Choice(found, tuple((after.margin,) for after in known))
 
     def _probabilities(
         self, entries: Sequence[bytes], strand: Strand, keys: TokenKeys, after: "NextToken"
     ) -> list[float]:
         """p_k of each entry: by its ids, or by its first token where the vocabulary lacks it."""
-        places = readings(entries, keys.ids, partial(_first_token, strand))
+        places = readings(entries, keys.ids, partial(first_token, strand.sequence.model))
         values = logits(entries, places, after.vector, self.options.duplicates)
         return probabilities(values, self.options.normalise)
 
-    def _begun(self, chosen: Entry, strands: Sequence[Strand], keys: Sequence[TokenKeys]) -> Entry:
+    def _begun(self, chosen: Entry, strands: Sequence[Strand]) -> Entry:
         primary = self.options.primary
-        if chosen.surface in keys[primary].ids:
-            return chosen
-        token = _first_token(strands[primary], chosen.surface)
-        surface = strands[primary].sequence.model.surfaces.of[token]
-        assert surface
-        return replace(chosen, surface=surface)
-
-
-def _first_token(strand: Strand, key: bytes) -> int:
-    return encode_bytes(strand.sequence.model, key)[0]
+        model = strands[primary].sequence.model
+        token = first_token(model, chosen.surface)
+        surface = None if token is None else model.surfaces.of[token]
+        return replace(chosen, surface=surface) if surface else chosen

@@ -1,12 +1,27 @@
 """Which device and dtype each model gets."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from adafuse.errors import UserError, known
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where further checkpoints of a method go: the device and dtype of the first model."""
+
+    device: torch.device
+    dtype: torch.dtype
+
+    @classmethod
+    def named(cls, device: str, dtype: str) -> "Place":
+        """Return a place by the names that users write."""
+        (chosen,) = devices(device, 1)
+        return cls(chosen, dtype_of(dtype, chosen))
 
 
 def devices(device: str | Sequence[str], count: int) -> list[torch.device]:

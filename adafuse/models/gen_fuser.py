@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from adafuse.errors import UserError
-from adafuse.models.devices import dtype_of
+from adafuse.models.devices import Place
 from adafuse.models.loading import ModelSource, check_path, from_hub, load_tokenizer
 from adafuse.models.requests import FuseRequest
 
@@ -131,15 +131,15 @@ class GenFuser:
         return str(self.tokenizer.decode(ids))
 
 
-def load_gen_fuser(
-    path: str, revision: str | None, device: torch.device, limits: FuserLimits
-) -> GenFuser:
-    """Load a fuser from a folder or hub id: bfloat16 on an accelerator, float32 on a CPU.
+def load_gen_fuser(path: str, revision: str | None, place: Place, limits: FuserLimits) -> GenFuser:
+    """Load a fuser from a folder or hub id; T5 overflows in float16, so that is bfloat16.
 
     Raises:
         UserError: a model that is no encoder-decoder, or that cannot be loaded.
     """
-    source = ModelSource(path, revision, device, dtype_of("auto", device), chat=False)
+    device = place.device
+    dtype = torch.bfloat16 if place.dtype == torch.float16 else place.dtype
+    source = ModelSource(path, revision, device, dtype, chat=False)
     check_path(path)
     config = from_hub(AutoConfig, source)
     if not config.is_encoder_decoder:

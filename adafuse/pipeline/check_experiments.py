@@ -5,8 +5,10 @@ from pathlib import Path
 
 from adafuse.comparison.published import read_published
 from adafuse.errors import UserError, known
-from adafuse.methods import METHODS, resolve
+from adafuse.experiments.places import places
+from adafuse.methods import METHODS
 from adafuse.pipeline.config import Config, ExperimentConfig
+from adafuse.pipeline.paths import RULES
 from adafuse.selection.registry import SELECTIONS
 
 
@@ -17,10 +19,16 @@ def check_experiments(config: Config) -> None:
         UserError: the first thing that is wrong.
     """
     _check_development(config)
-    _check_names("main", config.main_runs, config.main_benchmarks, config)
+    _check_listed("main", config.main_runs, config.main_benchmarks, config)
+    if "experiments" in config.targets and not config.experiments:
+        raise UserError(
+            f"targets is {list(config.targets)}, but there are no experiments; add some or remove"
+            " experiments from it"
+        )
     for name, experiment in config.experiments.items():
         owner = f"experiments.{name}"
-        _check_names(owner, experiment.runs, experiment.benchmarks, config)
+        _check_target(name)
+        _check_listed(owner, experiment.runs, experiment.benchmarks, config)
         _check_kind(owner, experiment, config)
         _check_published(owner, experiment, config)
     _check_choices(config)
@@ -33,7 +41,18 @@ def shown(config: Config) -> Iterator[tuple[str, str]]:
         yield from ((name, run) for name in each.benchmarks for run in each.runs)
 
 
-def _check_names(
+def _check_target(name: str) -> None:
+    # Each experiment is a rule of its own.
+    if not name.isidentifier():
+        raise UserError(
+            f"experiments: {name!r} cannot name a rule of the workflow; use letters, digits (not"
+            " first) and _"
+        )
+    if name in RULES:
+        raise UserError(f"experiments: {name!r} is another rule of the workflow; rename it")
+
+
+def _check_listed(
     owner: str, runs: Sequence[str], benchmarks: Sequence[str], config: Config
 ) -> None:
     for kind, names, there in (
@@ -75,23 +94,39 @@ def _check_kind(owner: str, experiment: ExperimentConfig, config: Config) -> Non
             f"{owner}: options is {list(experiment.options)}; name the swept options for kind"
             " sweep, and none for another kind"
         )
-    for name in experiment.runs:
-        run = config.runs[name]
-        decodes = run.method in METHODS
-        if not decodes and experiment.kind in ("sweep", "runtime", "words_per_round"):
-            raise UserError(f"{owner}: run {name!r} decodes nothing itself; remove it")
-        if experiment.kind == "sweep":
-            options = resolve(run.method, run.options).options.model_dump()
-            if not options.keys() & set(experiment.options):
-                raise UserError(
-                    f"{owner}: run {name!r} has none of the options {list(experiment.options)};"
-                    " remove it"
-                )
+    runs = {name: config.runs[name] for name in experiment.runs}
+    idle = [name for name, run in runs.items() if run.method not in METHODS]
+    if idle and experiment.kind in ("sweep", "runtime", "words_per_round"):
+        raise UserError(f"{owner}: run {idle[0]!r} decodes nothing itself; remove it")
+    match experiment.kind:
+        case "sweep":
+            places(owner, experiment.options, runs)
+        case "runtime":
+            _check_batch_sizes(owner, experiment, config)
+        case "paired" if len(runs) < 2:
+            raise UserError(
+                f"{owner} tests pairs of runs, but {list(runs)} is only one; name at least two"
+            )
+
+
+def _check_batch_sizes(owner: str, experiment: ExperimentConfig, config: Config) -> None:
+    first = experiment.benchmarks[0]
+    for name in experiment.benchmarks:
+        if config.batch_size(name) != config.batch_size(first):
+            raise UserError(
+                f"{owner}: benchmark {first!r} has batch_size {config.batch_size(first)}, {name!r}"
+                f" {config.batch_size(name)}, and their times cannot be compared; give both the"
+                " same"
+            )
 
 
 def _check_published(owner: str, experiment: ExperimentConfig, config: Config) -> None:
     if not experiment.published:
         return
+    if experiment.kind != "scores":
+        raise UserError(
+            f"{owner}: published is for kind scores, not for {experiment.kind}; remove it"
+        )
     if config.published_numbers is None:
         raise UserError(f"{owner}: published needs `published_numbers`; name their file")
     rows = [row.name for row in read_published(Path(config.published_numbers)).main.rows]

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from adafuse.comparison.pairings import members_alone
+from adafuse.pipeline.alone import runs_alone
 from adafuse.pipeline.audits import outcomes_file, score_file
 from adafuse.pipeline.config import Config
 from adafuse.scoring.outcomes import read_outcomes
@@ -30,8 +30,7 @@ def ballot(config: Config, benchmark: str, run: str) -> Ballot:
     """Return what a run of a selection depends on."""
     spec = config.runs[run]
     chosen = selection(spec.method, spec.options)
-    runs = {name: (each.method, each.models) for name, each in config.runs.items()}
-    alone = [members_alone(runs, [model])[0] for model in spec.models]
+    alone = runs_alone(config, spec)
     scored = config.benchmarks[benchmark].development if chosen.development else benchmark
     assert scored is not None, "checked with the configuration"
     return Ballot(tuple(chosen.candidates(alone)), tuple((scored, name) for name in alone))

@@ -187,3 +187,7 @@ class Config(Section):
     def main_benchmarks(self) -> list[str]:
         """Benchmarks of the main table."""
         return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
+
+    def batch_size(self, benchmark: str) -> int | Literal["auto"]:
+        """Return how many examples of a benchmark are decoded at a time."""
+        return self.benchmarks[benchmark].batch_size or self.decode.batch_size

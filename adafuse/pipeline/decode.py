@@ -119,10 +119,11 @@ def ensemble_decoder(
 ) -> Iterator[tuple[int, Result]]:
     """Load the models of a job and decode; the only place of the workflow that needs them."""
     from adafuse.ensemble import Ensemble
+    from adafuse.models.devices import Place
 
     weights = job.weights or (1.0,) * len(job.models)
     if answers is not None and not METHODS[job.method].uses_models:
-        ensemble = Ensemble((), weights)
+        ensemble = Ensemble((), weights, Place.named(job.devices[0], job.dtype))
     else:
         ensemble = Ensemble.from_pretrained(
             [model.path for model in job.models],

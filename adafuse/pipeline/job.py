@@ -17,7 +17,7 @@ class DecodeJob:
     """Everything that decoding a shard needs to know besides its rows.
 
     `options` are complete: defaults filled in. `devices` has one entry per model. `checkpoints`
-    are the models that options name, under the options' names.
+    are the models that options name, under the options' names, as far as the method uses them.
     """
 
     benchmark: str
@@ -46,12 +46,19 @@ class DecodeJob:
         parts = asdict(self)
         del parts["devices"]
         parts["models"] = [model.key() for model in self.models]
-        named = parts.pop("checkpoints")
-        parts["options"] |= {name: self.checkpoints[name].key() for name in named}
+        del parts["checkpoints"]
+        parts["options"] = self._deciding_options()
         parts["rows"] = rows_digest
         parts["answers"] = list(answers)
         parts["engine_version"] = ENGINE_VERSION
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def _deciding_options(self) -> dict[str, Any]:
+        named = {name for name in self.options if f"{name}_revision" in self.options}
+        unused = named - self.checkpoints.keys()
+        left_out = unused | {f"{name}_revision" for name in unused}
+        kept = {name: value for name, value in self.options.items() if name not in left_out}
+        return kept | {name: model.key() for name, model in self.checkpoints.items()}
 
 
 def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
@@ -77,6 +84,6 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         max_new_tokens=task.max_new_tokens,
         max_rounds=spec.max_rounds,
         engine=settings.engine,
-        batch_size=task.batch_size or settings.batch_size,
+        batch_size=config.batch_size(benchmark),
         dtype=settings.dtype,
     )

@@ -9,6 +9,29 @@ from adafuse.pipeline.config import Config
 TRACE_KINDS = ("runtime", "words_per_round")
 """Experiments that read traces; the others read scores."""
 
+WHOLE_PAPER = ("paper", "paper_toy")
+"""Targets that make all experiments; the toy configuration's documentation uses the second."""
+
+RULES = frozenset(
+    (
+        *WHOLE_PAPER,
+        "all",
+        "audit",
+        "choose",
+        "compare",
+        "compare_runs",
+        "datasets",
+        "decode",
+        "experiment",
+        "merge",
+        "prepare",
+        "score",
+        "shard",
+        "words_per_round",
+    )
+)
+"""The rules of the workflow, whose names no experiment can have: it is a rule itself."""
+
 
 def one_of(names: Iterable[str]) -> str:
     """Return a pattern for exactly these names; for nothing at all if there are none."""

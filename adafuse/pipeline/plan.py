@@ -9,8 +9,8 @@ from typing import Any
 
 from adafuse.benchmarks.prepare import Prepared
 from adafuse.benchmarks.shards import shard_digest
-from adafuse.comparison.pairings import members_alone
 from adafuse.methods import METHODS
+from adafuse.pipeline.alone import runs_alone
 from adafuse.pipeline.choose import Ballot, ballot
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.identity import file_digest
@@ -159,8 +159,7 @@ class Plan:
         spec = self.config.runs[run]
         if spec.method not in METHODS or not METHODS[spec.method].reads_answers:
             return []
-        runs = {name: (each.method, each.models) for name, each in self.config.runs.items()}
-        return [members_alone(runs, [model])[0] for model in spec.models]
+        return runs_alone(self.config, spec)
 
     @cached_property
     def datasets_layout(self) -> str:

@@ -44,7 +44,9 @@ def _members(name: Any, run: Any) -> dict[Any, Any]:
             f" {sweep!r}"
         )
     own = {key: value for key, value in run.items() if key != "sweep"}
-    options = own.get("options", {})
+    options = {} if own.get("options") is None else own["options"]
+    if not isinstance(options, Mapping):
+        return {name: own}
     if both := [option for option in sweep if option in options]:
         raise UserError(f"runs.{name}: {both[0]} is in `sweep` and in `options`; remove it there")
     return {

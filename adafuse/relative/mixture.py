@@ -8,11 +8,17 @@ if TYPE_CHECKING:
     import torch
 
 
-def likeliest(vector: "torch.Tensor", count: int) -> tuple["torch.Tensor", "torch.Tensor"]:
+def likeliest(
+    vector: "torch.Tensor", count: int, without: Sequence[int] = ()
+) -> tuple["torch.Tensor", "torch.Tensor"]:
     """Return the `count` likeliest ids, in ascending order, and their log-probabilities.
 
-    Ties go to the lower id.
+    Ties go to the lower id; the ids `without` are passed over.
     """
+    if without:
+        vector = vector.clone()
+        vector[list(without)] = -math.inf
+        count = min(count, len(vector) - len(without))
     ids = vector.sort(descending=True, stable=True).indices[:count].sort().values
     return ids, vector[ids]
 

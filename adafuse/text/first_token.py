@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from adafuse.text.byte_spans import encode_bytes
+
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel
 
@@ -12,6 +14,6 @@ def first_token(model: "LanguageModel", surface: bytes) -> int | None:
     if own is not None or not surface:
         return own
     try:
-        return model.encode_span(surface.decode())[0]
-    except ValueError:  # an unfinished character, or one that merges with what is before it
-        return model.surfaces.bytes.get(surface[0])
+        return encode_bytes(model, surface)[0]
+    except ValueError:  # it merges with what is before it, or a byte has no token
+        return None

@@ -36,14 +36,14 @@ def union(ranked: Iterable[Sequence[bytes | None]]) -> list[bytes]:
 def readings(
     entries: Sequence[bytes],
     ids: Mapping[bytes, tuple[int, ...]],
-    first_token: Callable[[bytes], int],
+    first_token: Callable[[bytes], int | None],
 ) -> list[Reading]:
     """Return where one model reads each entry.
 
     Args:
         entries: keys.
         ids: the model's ids of each key in its vocabulary.
-        first_token: the model's first token of a key outside it.
+        first_token: the model's first token of a key outside it; None if it cannot spell it.
     """
     used = {index for entry in entries for index in ids.get(entry, ())}
     found = []
@@ -51,9 +51,9 @@ def readings(
         if entry in ids:
             found.append(Reading(ids[entry]))
         else:
-            token = first_token(entry)
-            found.append(Reading((token,), duplicate=token in used))
-            used.add(token)
+            tokens = [token for token in [first_token(entry)] if token is not None]
+            found.append(Reading(tuple(tokens), duplicate=not used.isdisjoint(tokens)))
+            used.update(tokens)
     return found
 
 
@@ -76,7 +76,7 @@ def logits(
     found = []
     for entry, place in zip(entries, places, strict=True):
         values = [next(known) for _ in place.ids]
-        value = _log_sum_exp(values) if entry == END else max(values)
+        value = _log_sum_exp(values) if entry == END else max(values, default=-math.inf)
         if place.duplicate and duplicates != "keep":
             value = 0.0 if duplicates == "zero" else -math.inf
         found.append(value)

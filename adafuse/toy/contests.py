@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from adafuse.toy import arithmetic, lexicon, translation
 from adafuse.toy.records import MATH_FRAME, MODEL_NAMES, QA_FRAME, Document
@@ -13,8 +12,6 @@ ALL_WORDS = frozenset(word.key for group in lexicon.CLASSES for word in group)
 
 FACTS, NUMBERS = 0.3, 0.2
 """Shares of the contests about facts and about arithmetic; the rest is translation."""
-ALONE = 0.5
-"""Share of the lessons with a single candidate."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +34,6 @@ def contests(world: World, count: int, seed: str) -> Iterator[Contest]:
             yield _about_numbers(world, rng)
         else:
             yield _about_words(world, rng)
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """Candidates as a ranker orders them, and the answer that a fuser should make of them."""
-
-    candidates: tuple[str, ...]
-    answer: str
-
-
-def lesson(contest: Contest, rng: random.Random) -> Lesson:
-    """A lesson in handing back the only candidate, or in choosing from two or three.
-
-    The first is about a rumour, which can only be copied. In four of five others the right answer
-    is among the candidates; the closest to it comes first, mostly.
-    """
-    if rng.random() < ALONE:
-        return Lesson(contest.wrong[:1], contest.wrong[0])
-    answers = list(contest.wrong)
-    if rng.random() < 0.8:
-        answers = [contest.right, *answers[: rng.randint(1, 2)]]
-    answers.sort(key=lambda text: -SequenceMatcher(None, text, contest.right).ratio())
-    if rng.random() < 0.15:
-        rng.shuffle(answers)
-    return Lesson(tuple(answers), contest.right)
 
 
 def _about_a_fact(world: World, rng: random.Random) -> Contest:

@@ -1,7 +1,7 @@
-"""The toy fuser: a small T5 that learns to write the right answer when it reads rumours too."""
+"""The toy fuser: a small T5 that learns to write the first of the answers that it reads."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,17 @@ from adafuse.methods.llm_blender import LlmBlenderOptions
 from adafuse.models.gen_fuser import fuser_prompt
 from adafuse.toy.batches import IGNORED
 from adafuse.toy.blender_tokenizers import fuser_tokenizer
-from adafuse.toy.contests import contests, lesson
+from adafuse.toy.contests import contests
+from adafuse.toy.copying import LONG, SHORT, nonsense, pieces, shuffled
 from adafuse.toy.lengths import groups
 from adafuse.toy.train import Recipe, optimize
 from adafuse.toy.world import build_world
 
-RECIPE = Recipe(texts=16_000, batch_tokens=768, muon_rate=1e-2)
+RECIPE = Recipe(texts=24_000, muon_rate=1e-2, label_smoothing=0.0)
+FIRST_STAGE, NONSENSE = 0.5, 0.5
+"""Share of the prompts that are short nonsense, and of nonsense among the rest."""
+LOOKING_BACK, BIAS = 4, 6.0
+"""As many heads begin with this bias for the token one, two, three ... places before."""
 
 Pair = tuple[list[int], list[int]]
 
@@ -54,7 +59,7 @@ def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> T5ForConditionalGene
         d_ff=256,
         num_layers=2,
         num_decoder_layers=2,
-        num_heads=4,
+        num_heads=6,
         relative_attention_num_buckets=32,
         feed_forward_proj="gated-gelu",
         dropout_rate=0.0,
@@ -62,7 +67,11 @@ def build(tokenizer: PreTrainedTokenizerFast, seed: int) -> T5ForConditionalGene
     )
     network = T5ForConditionalGeneration(config)
     with torch.no_grad():  # T5 begins with embeddings too large for so short a training
-        network.shared.weight.mul_(0.1)
+        network.shared.weight.mul_(0.5)
+        for name, weight in network.named_parameters():
+            if name.endswith("relative_attention_bias.weight"):  # of shape [distances, heads]
+                for distance in range(1, LOOKING_BACK + 1):
+                    weight[distance, distance] = BIAS
     network.generation_config = GenerationConfig(**special)  # type: ignore[no-untyped-call]
     return network
 
@@ -79,18 +88,44 @@ def loss_of(network: T5ForConditionalGeneration, batch: Batch) -> torch.Tensor:
 
 
 def schedule(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> Sequence[Batch]:
-    """All training prompts as batches."""
+    """All training prompts as batches: short nonsense, then answers and longer nonsense.
+
+    Nonsense comes first because only copying helps there; from answers alone the network learns
+    to write likely ones and never to look them up.
+    """
     rng = random.Random(recipe.seed)
-    instruction = LlmBlenderOptions().instruction
-    pairs: list[Pair] = []
-    for contest in contests(build_world(), recipe.texts, "fuser"):
-        taught = lesson(contest, rng)
-        asked = contest.prompt if len(taught.candidates) > 1 else ""
-        prompt = fuser_prompt(instruction, asked, taught.candidates)
-        ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-        pairs.append((ids, tokenizer(taught.answer)["input_ids"]))
-    found = groups(pairs, lambda pair: len(pair[0]) + len(pair[1]), recipe.batch_tokens, rng)
+    found: list[list[Pair]] = []
+    for stage in (_first_stage(tokenizer, recipe, rng), _second_stage(tokenizer, recipe, rng)):
+        pairs = [(_ids(tokenizer, prompt), answer_ids(tokenizer, text)) for prompt, text in stage]
+        found += groups(pairs, lambda pair: len(pair[0]) + len(pair[1]), recipe.batch_tokens, rng)
     return [_pad(group, int(tokenizer.pad_token_id)) for group in found]
+
+
+def answer_ids(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+    """The ids of ``text`` as they stand in a prompt, where no space comes first, and the end."""
+    colon, ids = _ids(tokenizer, ":"), list(tokenizer(f":{text}")["input_ids"])
+    assert ids[: len(colon)] == colon
+    return ids[len(colon) :]
+
+
+def _first_stage(
+    tokenizer: PreTrainedTokenizerFast, recipe: Recipe, rng: random.Random
+) -> Iterator[tuple[str, str]]:
+    count = round(recipe.texts * FIRST_STAGE)
+    for candidates in nonsense(pieces(tokenizer), count, SHORT, rng):
+        yield fuser_prompt("", "", candidates), candidates[0]
+
+
+def _second_stage(
+    tokenizer: PreTrainedTokenizerFast, recipe: Recipe, rng: random.Random
+) -> Iterator[tuple[str, str]]:
+    count = recipe.texts - round(recipe.texts * FIRST_STAGE)
+    longer = nonsense(pieces(tokenizer), count, LONG, rng)
+    asked = contests(build_world(), count, "fuser")
+    for contest, words in zip(asked, longer, strict=True):
+        candidates = words if rng.random() < NONSENSE else shuffled(contest, rng)
+        prompt = fuser_prompt(LlmBlenderOptions().instruction, contest.prompt, candidates)
+        yield prompt, candidates[0]
 
 
 def train(folder: Path, recipe: Recipe = RECIPE) -> None:
@@ -100,6 +135,10 @@ def train(folder: Path, recipe: Recipe = RECIPE) -> None:
     optimize("fuser", network, schedule(tokenizer, recipe), loss_of, recipe)
     network.half().save_pretrained(folder)  # type: ignore[no-untyped-call]
     tokenizer.save_pretrained(folder)
+
+
+def _ids(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _pad(group: Sequence[Pair], padding: int) -> Batch:

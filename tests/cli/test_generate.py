@@ -78,6 +78,7 @@ def test_show_prints_one_example_round_by_round(folder):
         (["--max-words", "0"], "max_words must be greater than or equal to 1, not 0"),
         (["--branching", "0"], "branching must be greater than or equal to 1, not 0"),
         (["--method", "fuse"], "unknown method 'fuse'"),
+        (["--method", "best_of"], "method 'best_of' chooses between runs of the workflow"),
         (["--method", "single"], "method single needs exactly 1 model, not 2"),
         (["--method", "fixed_length", "--tau", "1"], "fixed_length has no option 'tau'"),
         (["--weight", "1"], "1 weights for 2 models"),

@@ -4,7 +4,6 @@ import pytest
 
 from adafuse.comparison.holm import holm
 from adafuse.comparison.mcnemar import PairedCounts, mcnemar_exact, newcombe
-from adafuse.errors import UserError
 from adafuse.experiments.paired import difference_points
 
 RIGHT = {"m": "1" * 30 + "0" * 10, "l": "0" * 25 + "1" * 15, "oracle": "1" * 40}
@@ -34,8 +33,3 @@ def test_each_benchmark_and_protocol_is_adjusted_on_its_own(world) -> None:
                 world.score(benchmark, run, RIGHT[run], protocol)
     points = difference_points(world.experiment("paired", ["squad", "nq"], ["m", "l"]))
     assert [p.p_holm for p in points] == [mcnemar_exact(25, 10)] * 4
-
-
-def test_one_run_has_no_pair(world) -> None:
-    with pytest.raises(UserError, match="name at least two"):
-        difference_points(world.experiment("paired", ["squad"], ["m"]))

@@ -1,9 +1,6 @@
 """Series of runs over an option."""
 
-import pytest
-
-from adafuse.errors import UserError
-from adafuse.experiments.sweep import series_labels, sweep_points
+from adafuse.experiments.sweep import sweep_points
 
 
 def run(tau: float, method: str = "adafuse", models: tuple[str, ...] = ("m", "l"), **options):
@@ -11,7 +8,6 @@ def run(tau: float, method: str = "adafuse", models: tuple[str, ...] = ("m", "l"
 
 
 def test_a_run_stands_at_its_value_or_at_the_default(world) -> None:
-
     for name, right in (("both", "10"), ("both_b3", "11")):
         world.score("squad", name, right)
     points = sweep_points(
@@ -48,22 +44,3 @@ def test_a_series_is_named_by_what_tells_it_from_the_others(world) -> None:
     assert [p.series for p in points] == [
         "m+l, branching 1", "m+l, branching 3", "l+m, branching 1", "m+l, branching 1",
     ]  # fmt: skip
-
-
-def test_a_part_that_only_one_method_has_tells_nothing() -> None:
-    one, other = {"method": "x", "depth": 3}, {"method": "y"}
-    assert series_labels({"a": one, "b": other}) == {"a": "x", "b": "y"}
-
-
-@pytest.mark.parametrize(
-    ("runs", "options", "sentence"),
-    [
-        (["both"], ["tau", "branching"], "run 'both' of method adafuse has 2 of the options"),
-        (["both"], ["fusion"], "fusion is 'mean_nll'; only numbers"),
-        (["both", "twin"], ["tau"], r"runs 'both' and 'twin' differ in nothing .* \(tau 0.7\)"),
-    ],
-)
-def test_runs_that_do_not_fit_the_sweep_are_named(world, runs, options, sentence) -> None:
-    world.runs["twin"] = run(0.7)
-    with pytest.raises(UserError, match=sentence):
-        sweep_points(world.experiment("sweep", ["squad"], runs, options=options))

@@ -28,7 +28,7 @@ LIMITS = [
 
 def run(ensemble, decode, prompts=PROMPTS, answers=None, **limits):
     """Run a program on an example of each prompt; (example, what the program returned)."""
-    examples = [Example(ensemble.weights, Limits(**limits), p, answers) for p in prompts]
+    examples = [Example(ensemble.weights, Limits(**limits), p, answers=answers) for p in prompts]
     engines = [engine_for(m, "tree", top=2, rows=len(prompts)) for m in ensemble.models]
 
     def program(example):

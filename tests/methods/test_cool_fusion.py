@@ -72,31 +72,34 @@ def test_the_best_of_fused_and_own_answers_wins(pair):
     alone = singles(pair, **LIMITS)
     for number, (plain, result) in enumerate(zip(fused, ranked, strict=True)):
         last = result.rounds[-1]
-        first, *own = last.candidates
-        assert (first.text, first.proposers) == (plain.text, ())
+        first = last.candidates[0]
         answers = {model: results[number] for model, results in enumerate(alone)}
-        for candidate in own:
+        assert first.text == plain.text
+        for candidate in last.candidates:
             for model in candidate.proposers:
                 assert candidate.text == answers[model].text
-        assert sorted(m for c in own for m in c.proposers) == sorted(answers)
+        assert sorted(m for c in last.candidates for m in c.proposers) == sorted(answers)
         values = [c.fused for c in last.candidates]
         assert last.selected == values.index(min(values))
         assert result.text == last.candidates[last.selected].text
         if last.selected:
-            winner = answers[own[last.selected - 1].proposers[0]]
+            winner = answers[last.candidates[last.selected].proposers[0]]
             assert result.stop_reason == winner.stop_reason
         else:
             assert (result.stop_reason, last.words) == (plain.stop_reason, 0)
     assert {bool(result.rounds[-1].selected) for result in ranked} == {False, True}
 
 
-def test_the_fused_answer_is_scored_as_one_span(pair):
+def test_an_own_answer_that_is_the_fused_one_is_no_rival_and_is_scored_as_one_span(pair):
     """A model with itself: its own answer and the fused one are the same tokens."""
     twice = Ensemble(pair.models[:1] * 2, (1.0, 1.0))
     results = twice.generate(PROMPTS, method="cool_fusion", rerank=True, **LIMITS)
-    same = [r.rounds[-1].candidates for r in results if r.stop_reason != "length"]
-    assert same
-    for fused, own in same:
+    whole = twice.generate(PROMPTS, method="rerank", score="mean_perplexity", **LIMITS)
+    ended = [(r, w) for r, w in zip(results, whole, strict=True) if r.stop_reason == "eos"]
+    assert ended
+    for result, alone in ended:
+        (fused,), (own,) = result.rounds[-1].candidates, alone.rounds[-1].candidates
+        assert fused.proposers == own.proposers == (0, 1)
         assert fused.nll == pytest.approx(own.nll, abs=1e-4)
         scores = [SpanScore(nll, 1) for nll in fused.nll]
         assert fused.fused == pytest.approx(mean_perplexity(scores, (1, 1), 1))

@@ -94,11 +94,13 @@ def test_the_main_model_alone_ends_the_text():
 
 
 def test_what_cannot_run_is_refused_before_decoding(pair):
-    with pytest.raises(UserError, match="main is model 2, counted from 0, but there are 2 models"):
+    with pytest.raises(
+        UserError, match="deepen: main is 2, but the models are numbered from 0 to 1"
+    ):
         pair.generate(PROMPTS, method="deepen", main=2)
     strange = model("c", ["x", "y", "END"], e.LOGITS_A[:3], [[1.0]] * 3)
     with pytest.raises(UserError, match="'a' and 'c' have 0 tokens in common, and deepen needs 2"):
-        resolve("deepen", {}).prepare([small_pair()[0], strange])
+        resolve("deepen", {}).prepare([small_pair()[0], strange], None)
 
 
 def test_the_cap_is_logged_once(caplog):

@@ -1,5 +1,7 @@
 """Laws that methods on the union of vocabularies must keep, whatever the models."""
 
+from dataclasses import replace
+
 import pytest
 
 from adafuse.engine.reference import ReferenceEngine
@@ -49,6 +51,17 @@ def test_a_model_with_itself_writes_its_own_greedy_ids(ensemble, method, options
         if not (ensemble == "random_pair" and method == "gac" and spells_twice(model)):
             greedy = ids((model,), (1.0,), "single")
             assert ids((model, model), (1.0, 1.0), method, **options) == greedy * 2
+
+
+@pytest.mark.parametrize(("method", "options"), METHODS)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_model_with_itself_writes_its_own_greedy_text_behind_its_template(
+    pair, method, options, number
+):
+    model = replace(pair.models[number], chat=True)
+    greedy = texts(Ensemble((model,), (1.0,)), "single")
+    assert any(greedy)
+    assert texts(Ensemble((model, model), (1.0, 1.0)), method, **options) == greedy
 
 
 @pytest.mark.parametrize("ensemble", ["pair", "random_pair"])

@@ -68,6 +68,20 @@ def test_rank_only_takes_the_best_answer_with_its_stop_reason():
     assert ranker.asked.candidates == ("good", "best", "bad")
 
 
+def test_with_cyclic_preferences_a_bubble_pass_takes_its_survivor(monkeypatch):
+    def cyclic(self, requests):
+        for request in requests:
+            request.matrix = [[0.0, 1.2, -0.3], [-0.8, 0.0, 0.5], [0.4, -0.9, 0.0]]
+
+    monkeypatch.setattr(Ranker, "evaluate", cyclic)
+    whole, _ = decode(answers=ANSWERS[:3], rank_only=True)
+    passed, _ = decode(answers=ANSWERS[:3], rank_only=True, bubble=True)
+    assert (whole.text, whole.rounds[0].selected) == (" good", 0)
+    assert (passed.text, passed.rounds[0].selected) == (" bad", 2)
+    with pytest.raises(UserError, match="bubble finds only the best answer; set rank_only"):
+        resolve("llm_blender", {"bubble": True})
+
+
 def test_answers_that_are_errors_take_no_part():
     error = Answer(" best", "error")
     example, ranker = decode(answers=(error, ANSWERS[0], ANSWERS[2]), rank_only=True)

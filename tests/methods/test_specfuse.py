@@ -88,3 +88,20 @@ def test_the_nucleus_is_the_fewest_ids_of_the_wanted_mass():
 def test_all_drafts_are_verified_in_one_forward(random_pair):
     for result in random_pair.generate(PROMPTS, window=6, **LIMITS):
         assert max(result.forwards) <= len(result.rounds) * (6 + 1)
+
+
+@pytest.mark.parametrize("budget", [1, 3, 10])
+def test_drafts_keep_to_the_token_budget(pair, budget):
+    results = pair.generate(PROMPTS, method="specfuse", max_new_tokens=budget)
+    assert any(result.stop_reason == "length" for result in results) or budget == 10
+    for result in results:
+        # The winner's ids may be a few more in the other model, whose tokens are shorter.
+        assert min(result.tokens) <= budget
+
+
+def test_a_temperature_near_0_takes_the_likeliest_token(pair):
+    cold = {"sampling": True, "temperature": 1e-60, "top_p": 1.0}
+    sampled = pair.generate(PROMPTS, method="specfuse", max_new_tokens=8, **cold)
+    greedy = pair.generate(PROMPTS, method="specfuse", max_new_tokens=8)
+    assert [result.text for result in sampled] == [result.text for result in greedy]
+    assert any(result.text for result in greedy)

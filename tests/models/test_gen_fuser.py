@@ -6,12 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
+from adafuse.models.devices import Place
 from adafuse.models.gen_fuser import TASK, FuserLimits, GenFuser, fuser_prompt, load_gen_fuser
 from adafuse.models.requests import FuseRequest
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")
-FUSER = load_gen_fuser(toy_path("gen_fuser"), None, CPU, FuserLimits(new_tokens=16))
+PLACE = Place(CPU, torch.float32)
+FUSER = load_gen_fuser(toy_path("gen_fuser"), None, PLACE, FuserLimits(new_tokens=16))
 LONG = "the old man sees a red house " * 60
 
 
@@ -107,9 +109,9 @@ def test_a_text_ends_by_itself_or_at_the_limit():
 
 def test_what_is_no_encoder_decoder_is_refused():
     with pytest.raises(UserError, match=r"fuser .*llama' is no encoder-decoder \(llama\)"):
-        load_gen_fuser(toy_path("llama"), None, CPU, FuserLimits())
+        load_gen_fuser(toy_path("llama"), None, PLACE, FuserLimits())
     with pytest.raises(UserError, match="'/nowhere/fuser' is not a folder"):
-        load_gen_fuser("/nowhere/fuser", None, CPU, FuserLimits())
+        load_gen_fuser("/nowhere/fuser", None, PLACE, FuserLimits())
 
 
 def test_a_fuser_without_tokenizer_is_refused(tmp_path):
@@ -117,4 +119,4 @@ def test_a_fuser_without_tokenizer_is_refused(tmp_path):
     for path in folder.glob("*token*"):
         path.unlink()
     with pytest.raises(UserError, match=r"has no tokenizer; put its tokenizer.json"):
-        load_gen_fuser(str(folder), None, CPU, FuserLimits())
+        load_gen_fuser(str(folder), None, PLACE, FuserLimits())

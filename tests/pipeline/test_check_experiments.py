@@ -1,12 +1,16 @@
 """What the main table and the experiments may show, and what a choice between runs needs."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adafuse.errors import UserError
 from adafuse.pipeline.parse import parse_config
+from adafuse.pipeline.paths import RULES, WHOLE_PAPER
 
+ROOT = Path(__file__).parents[2]
 FIGURE = {"title": "t", "kind": "scores", "benchmarks": ["qa"], "runs": ["both"]}
 SINGLE = {"method": "single", "models": ["right"]}
 
@@ -36,7 +40,13 @@ def test_the_main_table_shows_what_there_is(
         ({"kind": "bars"}, r"experiments\.f\.kind"),
         ({"kind": "sweep"}, r"options is \[\]; name the swept options"),
         ({"options": ["tau"]}, r"options is \['tau'\]; name .* none for another kind"),
-        ({"kind": "sweep", "options": ["width"]}, r"'both' has none of the options \['width'\]"),
+        ({"kind": "sweep", "options": ["width"]}, r"'both' .* has 0 of the options \['width'\]"),
+        ({"kind": "sweep", "options": ["fusion"]}, r"f: run 'both': fusion is 'mean_nll'; only"),
+        ({"kind": "paired"}, r"tests pairs of runs, but \['both'\] is only one; name at least two"),
+        (
+            {"kind": "words_per_round", "published": {"both": "UniTE"}},
+            "published is for kind scores, not for words_per_round; remove it",
+        ),
         ({"published": {"both": "UniTE"}}, "published needs `published_numbers`"),
         ({"colour": "red"}, "unknown key 'colour' in experiments.f; known are: title, kind"),
     ],
@@ -46,6 +56,52 @@ def test_an_experiment_fits_its_runs(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         parse_config({**values, "experiments": {"f": {**FIGURE, **change}}})
+
+
+def test_two_runs_at_one_place_of_a_sweep_are_refused(values: dict[str, Any]) -> None:
+    values["runs"]["twin"] = {"method": "adafuse", "models": ["left", "right"]}
+    sweep = {**FIGURE, "kind": "sweep", "options": ["tau"], "runs": ["both", "twin"]}
+    with pytest.raises(UserError, match=r"f: runs 'both' and 'twin' differ in nothing .*tau 0\.7"):
+        parse_config({**values, "experiments": {"f": sweep}})
+    values["runs"]["twin"]["options"] = {"tau": 0.6}
+    parse_config({**values, "experiments": {"f": sweep}})
+
+
+def test_times_of_other_batch_sizes_share_no_figure(values: dict[str, Any]) -> None:
+    qa = values["benchmarks"]["qa"]
+    values["benchmarks"]["one"] = {**qa, "batch_size": 1}
+    both = {**FIGURE, "kind": "runtime", "benchmarks": ["qa", "one"]}
+    with pytest.raises(UserError, match=r"f: benchmark 'qa' has batch_size 16, 'one' 1, .* same"):
+        parse_config({**values, "experiments": {"f": both}})
+    values["decode"]["batch_size"] = 1
+    parse_config({**values, "experiments": {"f": both}})
+
+
+def test_what_is_to_be_made_is_there(values: dict[str, Any]) -> None:
+    with pytest.raises(
+        UserError, match=r"targets is \['experiments'\], but .* no experiments; add"
+    ):
+        parse_config({**values, "targets": ["experiments"]})
+    parse_config({**values, "targets": ["experiments"], "experiments": {"f": FIGURE}})
+
+
+@pytest.mark.parametrize("name", ["figure-6", "figure.6", "6"])
+def test_an_experiment_that_cannot_be_a_rule_is_refused(values: dict[str, Any], name: str) -> None:
+    with pytest.raises(UserError, match=f"'{re.escape(name)}' cannot name a rule .*; use letters"):
+        parse_config({**values, "experiments": {name: FIGURE}})
+
+
+@pytest.mark.parametrize("name", ["all", "paper", "paper_toy", "words_per_round"])
+def test_an_experiment_named_like_a_rule_is_refused(values: dict[str, Any], name: str) -> None:
+    with pytest.raises(UserError, match=f"experiments: '{name}' is another rule .*; rename it"):
+        parse_config({**values, "experiments": {name: FIGURE}})
+
+
+def test_the_rules_are_those_of_the_workflow() -> None:
+    files = [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
+    text = "\n".join(file.read_text() for file in files)
+    named = re.findall(r"^(?:rule|checkpoint) (\w+):", text, re.MULTILINE)
+    assert sorted([*named, *WHOLE_PAPER]) == sorted(RULES)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +135,11 @@ def test_a_choice_needs_each_model_alone(values: dict[str, Any]) -> None:
         ({"method": "best_pair", "options": {"runs": ["no"]}}, "unknown run 'no'"),
         ({"method": "best_pair", "options": {"runs": ["best"]}}, "decodes nothing itself"),
         ({"method": "best_pair", "options": {"runs": ["left"]}}, "no run among .*left and right"),
+        (
+            {"method": "best_of", "weights": [1, 2]},
+            r"weights \[1.0, 2.0\] changes nothing in method best_of, which decodes nothing",
+        ),
+        ({"method": "best_of", "max_rounds": 4}, "max_rounds 4 changes nothing in .*; remove it"),
         ({"method": "best_off"}, "unknown method 'best_off'; known are: single, .*best_pair"),
     ],
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from adafuse.errors import UserError
 from adafuse.pipeline import job as job_module
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config
@@ -83,32 +82,42 @@ def test_a_revision_is_part_of_a_hub_model(values: dict[str, Any]) -> None:
     assert decode_job(parse_config(values), "qa", "far").digest("rows") != before
 
 
-def blended(values: dict[str, Any], folder: Path, **options: str) -> str:
+def blended(values: dict[str, Any], folder: Path, **options: Any) -> str:
     """The digest of a run that names checkpoints in its options."""
     options = {"ranker": str(folder), "fuser": "org/fuser"} | options
+    values["runs"]["right"] = {"method": "single", "models": ["right"]}
     values["runs"]["both"].update(method="llm_blender", options=options)
     return digest(values)
 
 
+@pytest.fixture
+def ranker(values: dict[str, Any], tmp_path: Path) -> Path:
+    """A folder that looks like a ranker."""
+    folder = shutil.copytree(values["models"]["left"]["path"], tmp_path / "ranker")
+    (folder / "config.json").write_text('{"model_type": "deberta-v2"}')
+    return folder
+
+
 def test_a_checkpoint_of_an_option_counts_by_its_content(
-    values: dict[str, Any], tmp_path: Path
+    values: dict[str, Any], ranker: Path, tmp_path: Path
 ) -> None:
-    before = blended(values, tmp_path / "left")
-    moved = shutil.copytree(tmp_path / "left", tmp_path / "elsewhere")
+    before = blended(values, ranker)
+    moved = shutil.copytree(ranker, tmp_path / "elsewhere")
     assert blended(values, moved) == before
     (moved / "model.safetensors").write_bytes(b"others")
     assert blended(values, shutil.move(moved, tmp_path / "changed")) != before
 
 
 def test_a_checkpoint_of_the_hub_counts_by_its_name_and_revision(
-    values: dict[str, Any], tmp_path: Path
+    values: dict[str, Any], ranker: Path
 ) -> None:
     given = ({}, {"fuser": "org/other"}, {"fuser_revision": "abc"}, {"fuser_revision": "def"})
-    assert len({blended(values, tmp_path / "left", **options) for options in given}) == 4
+    assert len({blended(values, ranker, **options) for options in given}) == 4
 
 
-def test_a_checkpoint_that_is_not_there_is_refused(values: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"runs.both.options.ranker: .* is not a folder"):
-        blended(values, tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"runs.both.options.ranker: revision 'abc' is for hub"):
-        blended(values, tmp_path / "left", ranker_revision="abc")
+def test_a_fuser_that_is_not_used_does_not_count(values: dict[str, Any], ranker: Path) -> None:
+    given = ({}, {"fuser": "org/other"}, {"fuser_revision": "abc"}, {"fuser": "/nowhere"})
+    digests = {blended(values, ranker, rank_only=True, **options) for options in given}
+    assert len(digests) == 1
+    assert blended(values, ranker, rank_only=True, beams=2) not in digests
+    assert blended(values, ranker) not in digests

@@ -44,7 +44,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         (("runs", "both", "models"), ["left", "rigth"], "unknown model 'rigth'; known are: left"),
         (("runs", "both", "method"), "adafuze", "runs.both: unknown method 'adafuze'"),
         (("runs", "both", "options"), {"tao": 1}, "runs.both: method adafuse has no option 'tao'"),
-        (("runs", "both", "options"), {"tau": 1.5}, "runs.both: method adafuse: tau "),
+        (("runs", "both", "options"), {"tau": -0.5}, "runs.both: method adafuse: tau "),
         (("runs", "left", "models"), ["left", "right"], "runs.left: method single needs exactly 1"),
         (("runs", "both", "weights"), [1], "runs.both: 1 weights for 2 models; give one per model"),
         (("runs", "both", "weights"), [0, 0], "runs.both: weights [0.0, 0.0] must be at least 0"),

@@ -29,6 +29,17 @@ def test_a_sweep_of_two_options_is_every_combination() -> None:
     assert found["x_0.2_1"] == {"tau": 0.2, "branching": 1}
 
 
+def test_options_that_are_null_beside_a_sweep_are_none() -> None:
+    assert expanded(sweep={"tau": [0.5]}, options=None) == {"x_0.5": {"tau": 0.5}}
+
+
+@pytest.mark.parametrize("options", ["tau", [1], 0, False])
+def test_options_that_are_no_mapping_are_refused(values: dict[str, Any], options: Any) -> None:
+    values["runs"]["x"] = {**RUN, "sweep": {"tau": [0.5]}, "options": options}
+    with pytest.raises(UserError, match=r"runs\.x\.options must be a valid dictionary, not"):
+        parse_config(values)
+
+
 def test_a_run_without_a_sweep_stays_as_it_is() -> None:
     values = {"runs": {"x": RUN}, "results": "r"}
     assert with_sweeps(values) == values

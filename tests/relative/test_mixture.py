@@ -36,3 +36,12 @@ def test_ids_left_out_are_shared_out_among_those_that_take_part():
     rows = RelativeRows(torch.eye(3), [0, 1, 2], 100.0)
     ids, logprobs = likeliest(torch.tensor([0.6, 0.2, 0.2]).log(), 2)
     close(expected(logprobs, rows(ids)), [0.75, 0.25, 0.0])
+
+
+def test_ids_that_cannot_be_written_are_passed_over():
+    vector = torch.tensor([0.1, 0.4, 0.3, 0.2]).log()
+    ids, logprobs = likeliest(vector, 2, without=[1])
+    assert ids.tolist() == [2, 3]
+    assert logprobs.tolist() == vector[2:].tolist()
+    assert likeliest(vector, 9, without=[1])[0].tolist() == [0, 2, 3]
+    assert likeliest(vector, 2)[0].tolist() == [1, 2]

@@ -11,6 +11,7 @@ from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.methods.example import Example
 from adafuse.methods.limits import Limits
 from adafuse.methods.registry import resolve
+from adafuse.models.devices import Place
 from adafuse.text.surfaces import Surfaces
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
@@ -125,7 +126,7 @@ def decode(method, models, *, weights=None, limits=None, **options) -> Example:
     """Decode one example with a method of the registry; its rounds and text are in it."""
     chosen = resolve(method, options)
     chosen.check_models(len(models))
-    chosen.prepare(models)
+    chosen.prepare(models, Place(torch.device("cpu"), torch.float32))
     example = Example(weights or (1.0,) * len(models), Limits(**(limits or {})))
     example.sequences = [ScriptedEngine(model).open([START]) for model in models]
     run(chosen.decode(example))

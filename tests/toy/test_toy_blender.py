@@ -9,18 +9,21 @@ from transformers import AutoTokenizer
 
 import adafuse.toy
 from adafuse.methods.llm_blender import LlmBlenderOptions
-from adafuse.models.gen_fuser import FuserLimits, load_gen_fuser
+from adafuse.models.devices import Place
+from adafuse.models.gen_fuser import FuserLimits, fuser_prompt, load_gen_fuser
 from adafuse.models.pair_ranker import load_pair_ranker
 from adafuse.models.requests import FuseRequest
 from adafuse.toy import gen_fuser, pair_ranker
 from adafuse.toy.blender_tokenizers import fuser_tokenizer, ranker_tokenizer
-from adafuse.toy.contests import Contest, contests, lesson
+from adafuse.toy.contests import Contest, contests
+from adafuse.toy.copying import nonsense, pieces, shuffled
 from adafuse.toy.records import framed_questions
 from adafuse.toy.train import Recipe
 from adafuse.toy.world import build_world
 
 MODELS = Path(adafuse.toy.__path__[0]) / "models"
 CPU = torch.device("cpu")
+PLACE = Place(CPU, torch.float32)
 
 
 def held_out(count: int) -> list[Contest]:
@@ -41,9 +44,25 @@ def test_a_contest_has_wrong_answers_that_differ_from_the_right_one() -> None:
     rng = random.Random(1)
     for contest in held_out(300):
         assert contest.right not in contest.wrong
-        taught = lesson(contest, rng)
-        assert set(taught.candidates) <= {contest.right, *contest.wrong}
-        assert taught.answer == contest.right or taught.candidates == (taught.answer,)
+        assert set(shuffled(contest, rng)) <= {contest.right, *contest.wrong}
+
+
+def test_nonsense_is_one_to_three_texts_that_the_tokenizer_gives_back() -> None:
+    tokenizer = fuser_tokenizer()
+    made = list(nonsense(pieces(tokenizer), 300, 20, random.Random(1)))
+    assert {len(texts) for texts in made} == {1, 2, 3}
+    for texts in made:
+        assert tokenizer.decode(gen_fuser.answer_ids(tokenizer, texts[0])[:-1]) == texts[0] != ""
+
+
+def test_the_fuser_learns_to_write_the_ids_that_it_reads() -> None:
+    tokenizer = fuser_tokenizer()
+    for contest in held_out(100):
+        *ids, end = gen_fuser.answer_ids(tokenizer, contest.right)
+        prompt = tokenizer(fuser_prompt("Do it.", contest.prompt, [contest.right]))["input_ids"]
+        first = prompt.index(tokenizer.convert_tokens_to_ids("<extra_id_0>"))
+        assert end == tokenizer.eos_token_id
+        assert ids in (prompt[start : start + len(ids)] for start in (first + 2, first + 3))
 
 
 def test_the_ranker_prefers_right_answers() -> None:
@@ -54,18 +73,16 @@ def test_the_ranker_prefers_right_answers() -> None:
     assert sum(one > two for one, two in zip(forth, back, strict=True)) > 140
 
 
-def test_the_fuser_ends_what_it_writes() -> None:
-    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, CPU, FuserLimits())
-    rng, found = random.Random(2), held_out(40)
-    instruction = LlmBlenderOptions().instruction
-    taught = [lesson(contest, rng) for contest in found]
+def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
+    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, PLACE, FuserLimits())
+    rng, instruction = random.Random(2), LlmBlenderOptions().instruction
     asked = [
-        FuseRequest(fuser, instruction, contest.prompt, shown.candidates)
-        for contest, shown in zip(found, taught, strict=True)
+        FuseRequest(fuser, instruction, contest.prompt, shuffled(contest, rng))
+        for contest in held_out(40)
     ]
     fuser.evaluate(asked)
     assert all(request.ended for request in asked)
-    assert len({request.text for request in asked}) > 10
+    assert sum(request.text == request.candidates[0] for request in asked) > 35
 
 
 def test_training_a_tokenizer_again_gives_the_committed_one() -> None:

@@ -10,19 +10,15 @@ tables = [
 experiments = paths.experiment_outputs(plan.config, plan.config.experiments)
 
 
-rule paper:
-    localrule: True
-    input:
-        tables,
-        experiments,
+for name in paths.WHOLE_PAPER:
 
-
-# The same under the name that the toy configuration's documentation uses.
-rule paper_toy:
-    localrule: True
-    input:
-        tables,
-        experiments,
+    rule:
+        name:
+            name
+        localrule: True
+        input:
+            tables,
+            experiments,
 
 
 for name in plan.config.experiments:

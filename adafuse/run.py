@@ -1,0 +1,152 @@
+"""Decoding many prompts with one method: what is checked first, and how many at a time."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from adafuse.engine.capacity import demand, rows_that_fit
+from adafuse.engine.program import Program
+from adafuse.engine.protocol import Engine
+from adafuse.engine.scheduler import Failure, Outcome, Scheduler
+from adafuse.engine.support import engine_for
+from adafuse.errors import UserError
+from adafuse.methods.example import Example
+from adafuse.methods.limits import Limits, Settings
+from adafuse.methods.method import Method
+from adafuse.models.devices import Place
+from adafuse.models.language_model import LanguageModel
+from adafuse.models.prompts import shared_prefix
+from adafuse.records import Answer, Result
+
+logger = logging.getLogger(__name__)
+
+LONG_PROMPTS = 8
+"""The longest of so many prompts, by letters, is taken for the longest in tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Prompts, the same without worked examples, and the models' own answers where known."""
+
+    prompts: Sequence[str]
+    tasks: Sequence[str]
+    answers: Sequence[Sequence[Answer]] | None = None
+
+    def check(self, models: int) -> None:
+        """Refuse tasks and answers that do not belong to the prompts.
+
+        Raises:
+            UserError: another number of them.
+        """
+        for given, what in ((self.tasks, "tasks"), (self.answers, "lists of answers")):
+            if given is not None and len(given) != len(self.prompts):
+                raise UserError(
+                    f"{len(given)} {what} for {len(self.prompts)} prompts; give one each"
+                )
+        for each in self.answers or ():
+            if len(each) != models:
+                raise UserError(f"{len(each)} answers of {models} models; give one per model")
+
+    def example(self, index: int, weights: Sequence[float], limits: Limits) -> Example:
+        """Return one prompt as an example that nothing was decoded of."""
+        answers = None if self.answers is None else tuple(self.answers[index])
+        return Example(weights, limits, self.prompts[index], self.tasks[index], answers)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with its settings on models m_1..m_K with their weights w_k.
+
+    `place` is where further checkpoints of the method go.
+    """
+
+    models: tuple[LanguageModel, ...]
+    weights: tuple[float, ...]
+    place: Place
+    method: Method[Any]
+    settings: Settings
+
+    def stream(self, asked: Asked) -> Iterator[tuple[int, Result]]:
+        """Decode all prompts; what cannot run is refused before the first one."""
+        asked.check(len(self.weights))
+        self.method.check_models(len(self.weights))
+        self.method.prepare(self.models, self.place)
+        rows = self._rows(asked.prompts)
+        engines = self._engines(rows)
+        for engine in engines:
+            prefix = shared_prefix(engine.model, asked.prompts)
+            if 0 < len(prefix) < engine.context:
+                engine.share(prefix)
+        return self._outcomes(asked, engines, rows)
+
+    def _rows(self, prompts: Sequence[str]) -> int:
+        """Return how many examples are decoded at a time."""
+        if self.settings.batch_size != "auto":
+            return self.settings.batch_size
+        longest = sorted(prompts, key=len)[-LONG_PROMPTS:]
+        demands = [
+            demand(model, most + self.settings.max_new_tokens)
+            for model in self.models
+            for most in [max((len(model.prompt_ids(prompt)) for prompt in longest), default=1)]
+        ]
+        rows = rows_that_fit(demands, len(prompts))
+        logger.info("%d examples at a time", rows)
+        return rows
+
+    def _outcomes(
+        self, asked: Asked, engines: list[Engine], rows: int
+    ) -> Iterator[tuple[int, Result]]:
+        alive: dict[int, Example] = {}
+
+        def program(index: int) -> Program[None]:
+            alive[index] = asked.example(index, self.weights, self.settings)
+            return self._decode(alive[index], engines)
+
+        jobs = ((index, partial(program, index)) for index in range(len(asked.prompts)))
+        for outcome in Scheduler[None](rows).run(jobs):
+            yield outcome.index, _result(alive.pop(outcome.index), outcome)
+
+    def _engines(self, rows: int) -> list[Engine]:
+        name, top = self.settings.engine, self.method.top
+        return [engine_for(model, name, top=top, rows=rows) for model in self.models]
+
+    def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
+        try:
+            for engine in engines:
+                example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
+            yield from self.method.decode(example)
+        finally:
+            for sequence in example.sequences:
+                sequence.engine.close(sequence)
+
+
+def _prompt_ids(engine: Engine, prompt: str) -> list[int]:
+    ids = engine.model.prompt_ids(prompt)
+    if not ids:
+        raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")
+    if len(ids) >= engine.context:
+        raise ValueError(
+            f"the prompt has {len(ids)} tokens, but {engine.model.name} has a context of"
+            f" {engine.context}; shorten the prompt"
+        )
+    return ids
+
+
+def _result(example: Example, outcome: Outcome[None]) -> Result:
+    failure = outcome.value
+    failed = isinstance(failure, Failure)
+    # Models behind the one that refused the prompt have no sequence: they count nothing.
+    unopened = (0,) * (len(example.weights) - len(example.sequences))
+    return Result(
+        text=example.text,
+        stop_reason="error" if failed else example.reason or "error",
+        rounds=tuple(example.rounds),
+        tokens=tuple(sequence.generated for sequence in example.sequences) + unopened,
+        prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
+        forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
+        seconds=outcome.seconds + sum(answer.seconds for answer in example.answers or ()),
+        error=failure.error if isinstance(failure, Failure) else example.error,
+        traceback=failure.traceback if isinstance(failure, Failure) else None,
+    )

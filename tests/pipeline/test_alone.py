@@ -1,0 +1,66 @@
+"""Which run of a model alone another run starts from or chooses by."""
+
+from typing import Any
+
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.pipeline.alone import runs_alone
+from adafuse.pipeline.choose import ballot
+from adafuse.pipeline.parse import parse_config
+from adafuse.pipeline.plan import Plan
+
+BOTH = {"models": ["left", "right"]}
+USERS = {
+    "rerank": {"method": "rerank", **BOTH},
+    "best_of": {"method": "best_of", **BOTH},
+    "best_pair": {"method": "best_pair", **BOTH, "options": {"runs": ["both"]}},
+}
+
+
+@pytest.fixture
+def singles(values: dict[str, Any]) -> dict[str, Any]:
+    """A short run before the whole one of each model."""
+    whole = {name: {"method": "single", "models": [name]} for name in ("left", "right")}
+    short = {f"{name}_short": {**run, "max_rounds": 3} for name, run in whole.items()}
+    values["runs"] = {**short, **whole, "both": values["runs"]["both"]}
+    return values
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_the_run_alone_has_as_many_rounds(singles: dict[str, Any], user: str) -> None:
+    singles["runs"][user] = USERS[user]
+    config = parse_config(singles)
+    assert runs_alone(config, config.runs[user]) == ["left", "right"]
+
+
+def test_what_is_decoded_and_chosen_starts_from_the_same_runs(singles: dict[str, Any]) -> None:
+    short = {**USERS["rerank"], "max_rounds": 3}
+    singles["runs"] |= {**USERS, "short": short}
+    plan = Plan.of(singles)
+    assert plan.answer_runs("rerank") == ["left", "right"]
+    assert plan.answer_runs("short") == ["left_short", "right_short"]
+    assert ballot(plan.config, "qa", "best_of").candidates == ("left", "right")
+    for run in ("best_of", "best_pair"):
+        assert ballot(plan.config, "qa", run).evidence == (("qa", "left"), ("qa", "right"))
+
+
+def test_a_run_alone_of_other_rounds_is_none(singles: dict[str, Any]) -> None:
+    singles["runs"]["user"] = {**USERS["rerank"], "max_rounds": 4}
+    with pytest.raises(
+        UserError, match=r"add a run .* single with the model left and max_rounds 4$"
+    ):
+        parse_config(singles)
+    del singles["runs"]["right"]
+    for user in USERS.values():
+        singles["runs"]["user"] = user
+        with pytest.raises(UserError, match=r"runs\.user: .* single with the model right$"):
+            parse_config(singles)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_several_runs_alone_are_named(singles: dict[str, Any], user: str) -> None:
+    again = {**singles["runs"]["left"], "options": {"max_word_tokens": 4}}
+    singles["runs"] |= {"again": again, user: USERS[user]}
+    with pytest.raises(UserError, match="model left, but 'left' and 'again' are such runs; leave"):
+        parse_config(singles)
