@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adafuse.engine.capacity import demand, rows_that_fit
+from adafuse.engine.capacity import demand, memory_told, rows_that_fit
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
@@ -105,8 +105,9 @@ class Run:
             return self._decode(alive[index], engines)
 
         jobs = ((index, partial(program, index)) for index in range(len(asked.prompts)))
-        for outcome in Scheduler[None](rows).run(jobs):
-            yield outcome.index, _result(alive.pop(outcome.index), outcome)
+        with memory_told(rows):
+            for outcome in Scheduler[None](rows).run(jobs):
+                yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
     def _engines(self, rows: int) -> list[Engine]:
         name, top = self.settings.engine, self.method.top

@@ -101,6 +101,19 @@ def decode_step(
     )
 
 
+@app.command("ended")
+def ended_step(status: Annotated[int, typer.Argument(help="Exit status of a decode job.")]) -> None:
+    """Say in the log what a decode job died of, where it could not do so itself."""
+    from adafuse.pipeline.forkclient import KILLED
+
+    if status == KILLED:
+        logger.error(
+            "the job was killed (exit status %d), which mostly means too little memory: lower"
+            " batch_size, set it to auto, or ask the cluster for more; what is decoded is kept",
+            status,
+        )
+
+
 @app.command("merge")
 def merge_step(
     shards: list[Path],

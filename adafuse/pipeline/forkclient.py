@@ -12,6 +12,8 @@ from adafuse.pipeline.forkserver import ACCEPTED, LENGTH, STATUS, STREAMS, Reque
 
 VARIABLE = "ADAFUSE_FORKSERVER"
 """Environment variable that names the socket of a running server."""
+KILLED = 137
+"""The exit status of a job that was sent SIGKILL, as a shell tells it."""
 
 
 def start(models: Sequence[str], environment: MutableMapping[str, str], log: Path) -> None:
@@ -53,7 +55,7 @@ def delegate(arguments: Sequence[str]) -> int | None:
             return None
         answer = connection.recv(STATUS.size, socket.MSG_WAITALL)
     # Without an answer the child was killed, for instance because memory ran out.
-    return int(STATUS.unpack(answer)[0]) if len(answer) == STATUS.size else 1
+    return int(STATUS.unpack(answer)[0]) if len(answer) == STATUS.size else KILLED
 
 
 def _accepted(connection: socket.socket, path: str, request: Request) -> bool:

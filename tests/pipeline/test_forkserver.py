@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.pipeline.forkclient import VARIABLE
+from adafuse.pipeline.forkclient import KILLED, VARIABLE
 from adafuse.pipeline.forkserver import Request
 
 SERVER = """
@@ -90,7 +90,7 @@ def test_the_child_has_the_job_s_arguments_folder_environment_and_streams(server
 def test_a_child_that_is_killed_or_raises_is_a_failed_job(server, tmp_path, end: str) -> None:
     job = client(server[1], end, folder=tmp_path, stderr=subprocess.PIPE)
     assert ("ZeroDivisionError" in job.communicate()[1]) is (end == "raise")
-    assert job.returncode == 1
+    assert job.returncode == (KILLED if end == "crash" else 1)
 
 
 def test_the_child_ends_when_its_job_is_stopped(server, tmp_path) -> None:

@@ -37,3 +37,10 @@ def test_a_report_without_results_is_one_sentence(
     done = CliRunner().invoke(app, ["report", str(finished.folder / "config.yaml")])
     assert isinstance(done.exception, UserError)
     assert "holds no scores" in str(done.exception)
+
+
+def test_a_killed_job_says_what_to_change() -> None:
+    killed, failed = (CliRunner().invoke(app, ["ended", status]) for status in ("137", "2"))
+    assert killed.exit_code == failed.exit_code == 0
+    assert "lower batch_size, set it to auto, or ask the cluster for more" in killed.stderr
+    assert failed.stderr == ""

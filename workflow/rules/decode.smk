@@ -28,6 +28,7 @@ rule decode:
         "OMP_NUM_THREADS=1 adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
         " --run {wildcards.run} --shard {wildcards.shard} --rows {input.rows:q}"
         " --digest {params.digest} {params.answers:q} --out {output:q} 2> {log:q}"
+        " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
 
 
 rule merge:
