@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 CORES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test lint clean
+.PHONY: install demo test lint bench clean
 
 install: $(INSTALLED)
 
@@ -28,6 +28,9 @@ lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
+
+bench: install  ## what fused decoding costs here, in terms of the models alone
+	$(BIN)/adafuse bench
 
 clean:  ## everything that was installed or computed
 	rm -rf $(VENV) .snakemake results/*/

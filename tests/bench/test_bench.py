@@ -1,0 +1,101 @@
+"""The benchmark measures what it says; no figure of it is tested."""
+
+import json
+from statistics import median
+
+import pytest
+
+from adafuse.bench import measure as measuring
+from adafuse.bench.cases import Fused, Generate, Outcome
+from adafuse.bench.measure import measure
+from adafuse.bench.random_models import random_model
+from adafuse.bench.report import machine, to_json, to_markdown
+from adafuse.bench.suite import Suite
+from adafuse.bench.workloads import chains, long_outputs, long_prompts, without_end
+from adafuse.errors import UserError
+from tests.conftest import toy_path
+
+
+class Ticking:
+    """A case that takes the seconds it is told to."""
+
+    def __init__(self, name, clock, *seconds):
+        self.name, self.clock, self.seconds = name, clock, list(seconds)
+        self.workload, self.batch_size = chains(1), 1
+        self.order = clock.setdefault("order", [])
+
+    def run(self):
+        self.order.append(self.name)
+        self.clock["now"] += self.seconds.pop(0)
+        return Outcome((10,), (5,))
+
+
+def test_repeats_take_turns_and_the_first_pass_does_not_count(monkeypatch):
+    clock = {"now": 0.0}
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: clock["now"])
+    cases = [Ticking("a", clock, 99, 1, 2, 9), Ticking("b", clock, 99, 4, 4, 4)]
+    one, other = measure(cases, repeats=3)
+    assert clock["order"] == ["a", "b"] * 4
+    assert one.seconds == median([1, 2, 9]) and (one.low, one.high) == (1.5, 5.5)
+    assert other.seconds == other.low == other.high == 4
+    assert one.tokens_per_second == 5
+
+
+def test_generate_writes_as_many_tokens_as_it_is_told(pair):
+    work = chains(3)
+    case = Generate("g", work, 2, pair.models[0], [4, 6, 5])
+    assert case.run() == Outcome((15,), (6 * 2 + 5,))
+
+
+def test_a_fused_case_tells_tokens_forwards_and_agreement(pair):
+    case = Fused("f", chains(2), 2, pair.models[:1] * 2, "adafuse")
+    outcome = case.run()
+    assert outcome.tokens == tuple(sum(r.tokens[k] for r in case.results) for k in range(2))
+    assert outcome.agreement == 1.0
+    assert 0 < outcome.forwards[1] < outcome.forwards[0]
+
+
+def test_long_workloads_are_as_long_as_they_say(pair):
+    model = pair.models[0]
+    work = long_prompts(3, 400, model, 5)
+    lengths = [len(model.prompt_ids(prompt)) for prompt in work.prompts]
+    assert all(abs(length - 400) < 20 for length in lengths)
+    assert len({prompt[:20] for prompt in work.prompts}) == 3
+    result = Fused("f", long_outputs(2, 40), 1, pair.models, "adafuse").run()
+    assert 80 <= max(result.tokens) <= 100
+    assert all(not model.stop_ids for model in without_end(pair.models))
+
+
+@pytest.mark.slow
+def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
+    suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, {"fixed_length": {}})
+    timings = measure(suite.cases(), repeats=1)
+    ratios = suite.ratios(timings)
+    where = machine(pair.models[0])
+    text = to_markdown(where, "adafuse bench", timings, ratios, 1.0)
+    stored = json.loads(to_json(where, "adafuse bench", timings, ratios, 1.0))
+    assert len(stored["ratios"]) == len(ratios) == 4 + 4
+    assert len(stored["timings"]) == len(timings) == 2 * 2 * 3 + 4 + 1
+    seconds = {each["case"]: each["seconds"] for each in stored["timings"]}
+    alone = sum(seconds[f"generate {k} for B 1, batch 1"] for k in (1, 2))
+    assert ratios[0].value == pytest.approx(seconds["adafuse B 1, batch 1"] / alone)
+    assert all(f"| {ratio.name} |" in text for ratio in ratios)
+
+
+def test_random_weights_of_a_shape_can_be_timed(pair):
+    model = pair.models[0]
+    shape = f"{toy_path('llama')}/config.json"
+    made = random_model(
+        shape, toy_path("llama"), device=model.device, dtype=model.network.dtype, seed=1
+    )
+    assert made.vocabulary == len(made.tokenizer)
+    with pytest.raises(UserError, match=r"'nowhere' does not exist; give a config\.json"):
+        random_model("nowhere", "x", device=model.device, dtype=model.network.dtype, seed=1)
+    with pytest.raises(UserError, match="has a vocabulary smaller than the tokenizer"):
+        random_model(
+            f"{toy_path('qwen3')}/config.json",
+            toy_path("llama"),
+            device=model.device,
+            dtype=model.network.dtype,
+            seed=1,
+        )
