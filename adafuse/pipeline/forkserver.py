@@ -15,6 +15,7 @@ import socket
 import struct
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,20 +76,21 @@ def next_job(listener: socket.socket, parent: int) -> socket.socket | None:
 def run_job(connection: socket.socket, command: Command) -> None:
     """Take over a job, run it, and send its exit status.
 
-    `command` finds the job's arguments in `sys.argv`. If it raises, the status is 1, and the error
-    goes on; a job that is killed sends none.
+    `command` finds the job's arguments in `sys.argv`. If it raises, the status is 1; a job that is
+    killed sends none.
     """
     connection.setblocking(True)
     _become(*_receive(connection))
     connection.sendall(ACCEPTED)
     threading.Thread(target=_die_with, args=(connection,), daemon=True).start()
-    status = 1
     try:
         status = command()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        connection.sendall(STATUS.pack(status))
+    except Exception:  # noqa: BLE001 - the border of a job: its client ends with the status
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    connection.sendall(STATUS.pack(status))
 
 
 def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
