@@ -53,7 +53,7 @@ def gone(process: int) -> bool:
 
 
 def wait_until(condition) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until, "waited too long"
         time.sleep(0.02)
