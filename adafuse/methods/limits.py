@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.options import BatchSize, MethodOptions, Positive
 from adafuse.records import StopReason
 from adafuse.text.stops import StopStrings
 
@@ -56,5 +56,5 @@ class Settings(Limits):
     A `batch_size` of "auto" is as many examples as fit into the memory that is free.
     """
 
-    batch_size: Positive | Literal["auto"] = 8
+    batch_size: BatchSize = 8
     engine: Literal["tree", "reference"] = "tree"

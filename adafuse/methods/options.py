@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from adafuse.errors import UserError
 
 FusionRule = Literal["mean_nll", "mixture", "most_confident"]
 Positive = Annotated[int, Field(ge=1)]
 ModelNumber = Annotated[int, Field(ge=0)]
+
+
+def _batch_size(value: object) -> object:
+    if value == "auto" or (isinstance(value, int) and value is not True and value > 0):
+        return value
+    raise ValueError('must be a whole number above 0, or "auto"')
+
+
+BatchSize = Annotated[Positive | Literal["auto"], BeforeValidator(_batch_size)]
+"""Examples at a time: a number, or as many as fit into memory."""
 
 
 class MethodOptions(BaseModel):
@@ -62,5 +72,6 @@ def _sentence(error: ValidationError, options: type[MethodOptions], owner: str) 
     if first["type"] == "extra_forbidden":
         names = ", ".join(options.model_fields) or "none"
         return f"{owner} has no option {name!r}; its options are: {names}"
-    reason = first["msg"].removeprefix("Input ").replace("should be", "must be")
+    said = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    reason = said.replace("should be", "must be")
     return f"{owner}: {name} {reason}, not {first['input']!r}"

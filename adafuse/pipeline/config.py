@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from adafuse.methods.options import BatchSize
+
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 Name = Annotated[str, Field(pattern=SAFE_NAME)]
@@ -107,7 +109,7 @@ class BenchmarkConfig(Section):
     ids_file: Text | None = None
     shards: Count = 1
     development: Text | None = None
-    batch_size: Count | Literal["auto"] | None = None
+    batch_size: BatchSize | None = None
     timed: Flag = False
     paper: PaperConfig = PaperConfig()
 
@@ -152,7 +154,7 @@ class DecodeConfig(Section):
     """
 
     engine: Literal["tree", "reference"] = "tree"
-    batch_size: Count | Literal["auto"] = 16
+    batch_size: BatchSize = 16
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     device: Text = "auto"
     gpu: Annotated[int, Field(ge=0, strict=True)] = 1

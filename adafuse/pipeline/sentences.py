@@ -53,7 +53,8 @@ def sentence(error: ErrorDetails, benchmark_file: str | None = None) -> str:
                 f"{'.'.join(above[:-1])}: {above[-1]!r} cannot name a file; use letters, digits,"
                 " _, - and . (not first)"
             )
-    reason = error["msg"].removeprefix("Input ").replace("should", "must")
+    said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    reason = said.replace("should", "must")
     owner = benchmark_file or "config"
     return f"{owner}: {'.'.join(location)} {reason}, not {error['input']!r}"
 

@@ -78,5 +78,9 @@ def test_limits_refuse_what_would_never_or_always_stop():
     for values in ({"stop": [""]}, {"max_new_tokens": 0}, {"max_rounds": 0}):
         with pytest.raises(UserError, match="generate"):
             parse(Limits, values, "generate")
+    for batch_size in ("most", 0, -1, True, 2.5):
+        with pytest.raises(UserError, match='batch_size must be a whole number above 0, or "auto"'):
+            parse(Settings, {"batch_size": batch_size}, "generate")
+    assert [parse(Settings, {"batch_size": n}, "x").batch_size for n in (3, "auto")] == [3, "auto"]
     with pytest.raises(UserError, match="engine must be 'tree' or 'reference', not 'fast'"):
         parse(Settings, {"engine": "fast"}, "generate")
