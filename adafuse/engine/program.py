@@ -5,7 +5,7 @@ when their engines have filled them in; it knows nothing of batches. Programs co
 `yield from` and `gather`.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from adafuse.engine.node import Node
@@ -23,7 +23,12 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class Starter(Evaluator, Protocol):
-    """An evaluator on a device of its own, which need not be waited for at once."""
+    """An evaluator that runs on a device, which need not be waited for at once."""
+
+    @property
+    def device(self) -> Hashable:
+        """Those on the same device take turns."""
+        ...
 
     def start(self, requests: Iterable[Any], /) -> Callable[[], None]:
         """Begin to fill in all requests; the call that is returned waits until they are."""

@@ -3,7 +3,8 @@
 import logging
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -41,8 +42,9 @@ class Outcome(Generic[T]):
 class Scheduler(Generic[T]):
     """Keeps up to `batch_size` examples alive; a finished one is replaced from the queue.
 
-    Examples need not be in step: in each turn every engine runs whatever nodes are asked for, all
-    of them started before one is waited for, so that forwards on several devices overlap.
+    Examples need not be in step: in each turn every device runs the engine that most examples wait
+    for, with whatever nodes they ask for, so that forwards are few and full. All devices are
+    started before one is waited for, so that they overlap.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -55,9 +57,11 @@ class Scheduler(Generic[T]):
             yield from self._refill(jobs)
             if not self._live:
                 return
-            self._evaluate()
+            done = self._evaluate()
             for live in list(self._live):
-                yield from self._advance(live)
+                live.waiting = [each for each in live.waiting if each.engine not in done]
+                if not live.waiting:
+                    yield from self._advance(live)
 
     def _refill(self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]) -> Iterator[Outcome[T]]:
         while len(self._live) < self._batch_size:
@@ -68,20 +72,22 @@ class Scheduler(Generic[T]):
             self._live.append(live)
             yield from self._advance(live)
 
-    def _evaluate(self) -> None:
+    def _evaluate(self) -> set[Evaluator]:
+        """Fill in what some engines are asked for; return these engines."""
         wanted: dict[Evaluator, list[Request]] = {}
+        waiting: Counter[Evaluator] = Counter()
         for live in self._live:
+            waiting.update(dict.fromkeys(request.engine for request in live.waiting).keys())
             for request in live.waiting:
                 wanted.setdefault(request.engine, []).append(request)
-        started = [
-            engine.start(requests) if isinstance(engine, Starter) else None
-            for engine, requests in wanted.items()
-        ]
-        for (engine, requests), finish in zip(wanted.items(), started, strict=True):
+        chosen = _one_per_device(waiting)
+        started = [(each, _start(each, wanted[each])) for each in chosen]
+        for engine, finish in started:
             if finish is None:
-                engine.evaluate(requests)
+                engine.evaluate(wanted[engine])
             else:
                 finish()
+        return set(chosen)
 
     def _advance(self, live: _Live[T]) -> Iterator[Outcome[T]]:
         """Resume one example up to its next request; yield its outcome if there is none."""
@@ -96,6 +102,23 @@ class Scheduler(Generic[T]):
             value = Failure(_sentence(error), traceback.format_exc())
         self._live.remove(live)
         yield Outcome(live.index, value, time.perf_counter() - live.started)
+
+
+def _one_per_device(waiting: "Counter[Evaluator]") -> list[Evaluator]:
+    """Return the engine of each device that most examples wait for, ties to the earlier one.
+
+    Evaluators without a device of theirs are all chosen.
+    """
+    chosen: dict[Hashable, Evaluator] = {}
+    for engine, examples in waiting.items():
+        place = engine.device if isinstance(engine, Starter) else id(engine)
+        if examples > waiting[chosen.setdefault(place, engine)]:
+            chosen[place] = engine
+    return list(chosen.values())
+
+
+def _start(engine: Evaluator, requests: list[Request]) -> Callable[[], None] | None:
+    return engine.start(requests) if isinstance(engine, Starter) else None
 
 
 def _sentence(error: Exception) -> str:

@@ -70,7 +70,7 @@ class Device:
     """An evaluator that notes when it is started and waited for."""
 
     def __init__(self, name, log):
-        self.name, self.log, self.engine = name, log, self
+        self.name, self.log, self.engine, self.device = name, log, self, name
 
     def evaluate(self, requests):
         raise AssertionError("it is started instead")
