@@ -50,8 +50,18 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
 
 
 def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
+    if _decodes_plainly(type(tokenizer)):
+        # What `decode` comes to, without as much again around it.
+        backend = tokenizer.backend_tokenizer
+        return str(backend.decode(list(ids), skip_special_tokens=False))
     text = tokenizer.decode(
         list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
     )
     assert isinstance(text, str)
     return text
+
+
+def _decodes_plainly(kind: type) -> bool:
+    from transformers import TokenizersBackend
+
+    return getattr(kind, "_decode", None) is TokenizersBackend._decode
