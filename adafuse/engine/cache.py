@@ -16,11 +16,15 @@ SLOT_STEP = 256
 
 @dataclass
 class Step:
-    """Where the forward under way writes and reads: rows [R], slots [R, Q], `view` slots read."""
+    """Where the forward under way writes and reads: rows [R], slots [R, Q], `view` slots read.
+
+    If the rows are `whole`, all of them in order, nothing is copied to be read.
+    """
 
     rows: torch.Tensor
     slots: torch.Tensor
     view: int
+    whole: bool
 
 
 class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
@@ -91,9 +95,8 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def _put(self, tensor: torch.Tensor, states: torch.Tensor, step: Step) -> torch.Tensor:
         rows, slots = step.rows.to(tensor.device), step.slots.to(tensor.device)
         tensor[rows[:, None], slots] = states.transpose(1, 2)
-        whole = len(rows) == tensor.shape[0]
-        seen = tensor[:, : step.view] if whole else tensor[rows, : step.view]
-        return seen.transpose(1, 2)
+        seen = tensor[:, : step.view]
+        return (seen if step.whole else seen.index_select(0, rows)).transpose(1, 2)
 
     def _zeros(self, states: torch.Tensor) -> torch.Tensor:
         _, heads, _, size = states.shape
@@ -107,19 +110,33 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
 
 class SlotCache(Cache):
-    """All layers of one model; `step` must be set before each forward."""
+    """All layers of one model; `step` must be set before each forward.
 
-    def __init__(self, layers: int, rows: int) -> None:
+    `expected` is how many slots a row may come to need, as far as that is known.
+    """
+
+    def __init__(self, layers: int, rows: int, expected: int = 0) -> None:
         self.rows = rows
+        self._expected = expected
         self.slots = SLOT_STEP
         self.step: Step | None = None
         self._slot_layers = [SlotLayer(self) for _ in range(layers)]
         super().__init__(layers=[*self._slot_layers])
 
+    @property
+    def scratch(self) -> int:
+        """The last slot, which padding is written to."""
+        return self.slots - 1
+
     def reserve(self, slots: int) -> None:
-        """Make room for `slots` slots per row."""
+        """Make room for `slots` slots per row, the last one included.
+
+        By half again at a time, so that texts of any length are moved but a few times.
+        """
         if slots > self.slots:
-            self.slots = -(-slots // SLOT_STEP) * SLOT_STEP
+            wanted = self.slots + self.slots // 2
+            wanted = max(slots, min(wanted, self._expected or wanted))
+            self.slots = -(-wanted // SLOT_STEP) * SLOT_STEP
             for layer in self._slot_layers:
                 layer.grow()
 

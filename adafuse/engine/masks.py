@@ -2,7 +2,7 @@
 
 import torch
 
-from adafuse.engine.feed import Batch
+from adafuse.engine.batch import Inputs
 from adafuse.models.language_model import LanguageModel
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -25,24 +25,24 @@ class TreeMasks:
         window = getattr(config, "sliding_window", None)
         default = [FULL if window is None else SLIDING]
         self._mixed = bool(getattr(config, "layer_types", None))
-        self._kinds = set(getattr(config, "layer_types", None) or default)
+        self._kinds = sorted(set(getattr(config, "layer_types", None) or default))
         self._window = int(window or 0)
         self._additive = model.network.config._attn_implementation != "sdpa"
         self._dtype = model.network.dtype
-        if not self._kinds <= {FULL, SLIDING}:
-            raise ValueError(f"layers of type {sorted(self._kinds - {FULL, SLIDING})}")
+        if not {FULL, SLIDING}.issuperset(self._kinds):
+            raise ValueError(f"layers of type {sorted({*self._kinds} - {FULL, SLIDING})}")
 
-    def __call__(self, batch: Batch, device: torch.device) -> Mask:
-        """Return which slots each token sees: bool [R, 1, Q, view], or additive for eager."""
-        seen = batch.mask(device)
-        masks = {kind: self._formed(self._within(seen, batch, kind)) for kind in self._kinds}
+    def __call__(self, inputs: Inputs) -> Mask:
+        """Return which slots each token sees: bool [R, 1, Q, V], or additive for eager."""
+        seen = _seen(inputs)
+        masks = {kind: self._formed(self._within(seen, inputs, kind)) for kind in self._kinds}
         return masks if self._mixed and len(masks) > 1 else next(iter(masks.values()))
 
-    def _within(self, seen: torch.Tensor, batch: Batch, kind: str) -> torch.Tensor:
-        if kind == FULL:
+    def _within(self, seen: torch.Tensor, inputs: Inputs, kind: str) -> torch.Tensor:
+        if kind == FULL or inputs.shape.view <= self._window:
             return seen
-        back = batch.positions[:, :, None] - batch.slot_positions()[:, None]
-        return seen & (back < self._window).to(seen.device)
+        back = inputs.positions[:, :, None] - _slot_positions(inputs)[:, None]
+        return seen & (back < self._window)
 
     def _formed(self, seen: torch.Tensor) -> torch.Tensor:
         mask = seen[:, None]
@@ -50,3 +50,21 @@ class TreeMasks:
             return mask
         zeros = torch.zeros(mask.shape, dtype=self._dtype, device=mask.device)
         return zeros.masked_fill_(~mask, torch.finfo(self._dtype).min)
+
+
+def _seen(inputs: Inputs) -> torch.Tensor:
+    """Return which slots each token sees: bool [R, Q, V]."""
+    seen = torch.arange(inputs.shape.view, device=inputs.fixed.device) < inputs.limits[:, :, None]
+    if inputs.ancestors.shape[1]:
+        rows, columns, slots, _ = inputs.ancestors
+        seen[rows, columns, slots] = True
+    return seen
+
+
+def _slot_positions(inputs: Inputs) -> torch.Tensor:
+    """Return the position of the token in each slot, for those that are seen: [R, V]."""
+    shape = inputs.shape
+    positions = torch.arange(shape.view, device=inputs.fixed.device).repeat(shape.rows, 1)
+    rows, _, slots, depths = inputs.ancestors
+    positions[rows, slots] = depths
+    return positions

@@ -6,32 +6,42 @@ its own ancestors. A commit moves the winner's slots next to the committed text.
 """
 
 from collections.abc import Callable, Iterable
-from inspect import signature
+from functools import partial
 
 import torch
 
-from adafuse.engine.cache import SlotCache, Step
+from adafuse.engine.cache import SlotCache
 from adafuse.engine.distribution import Reducer
-from adafuse.engine.feed import Batch, Feed, split
-from adafuse.engine.masks import TreeMasks
+from adafuse.engine.feed import Feed
+from adafuse.engine.forward import Forward
+from adafuse.engine.graphs import Graphs, capturable
+from adafuse.engine.grouping import batches
 from adafuse.engine.node import Node, Sequence
 from adafuse.models.language_model import LanguageModel
 
 
 class TreeEngine:
-    """Runs one model for up to `rows` sequences at a time."""
+    """Runs one model for up to `rows` sequences at a time.
 
-    def __init__(self, model: LanguageModel, top: int, rows: int) -> None:
+    `slots`, where it is known, is how many tokens a sequence and its tree may come to.
+    """
+
+    def __init__(self, model: LanguageModel, top: int, rows: int, slots: int = 0) -> None:
         self.model = model
         self.context = model.context
-        self._masks = TreeMasks(model)
         self._reducer = Reducer(model, top)
-        self._keeps = "logits_to_keep" in signature(model.network.forward).parameters
         layers = model.network.config.get_text_config().num_hidden_layers
-        self._cache = SlotCache(layers, rows)
+        self._cache = SlotCache(layers, rows, slots)
+        forward = Forward(model, self._cache)
+        self._logits = Graphs(forward) if capturable(model) else forward
         self._free = list(range(rows))
         self._moves: dict[int, list[tuple[int, int]]] = {}
         self._prefix: list[int] = []
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
 
     @torch.inference_mode()
     def share(self, prefix_ids: list[int]) -> None:
@@ -86,11 +96,14 @@ class TreeEngine:
         self._cache.reserve(max((feed.slots for feed in feeds), default=0))
         for feed in feeds:
             feed.sequence.forwards += 1
-        finish: Callable[[], None] = _nothing
-        for batch in split(feeds):
-            finish()  # a piece of a row may need the one before
-            finish = self._forward(batch)
-        return finish
+        unread: list[Callable[[], None]] = []
+        for batch in batches(feeds, self.model.device.type):
+            if batch.follows:
+                _call_all(unread)
+            logits = self._logits(batch)
+            if batch.nodes:
+                unread.append(self._reducer.start(batch.nodes, logits))
+        return partial(_call_all, unread)
 
     def _apply_moves(self) -> None:
         moves = [(row, *move) for row, pairs in self._moves.items() for move in pairs]
@@ -98,24 +111,7 @@ class TreeEngine:
         if moves:
             self._cache.move(moves)
 
-    def _forward(self, batch: Batch) -> Callable[[], None]:
-        device = self.model.device
-        slots = batch.slots.to(device)
-        self._cache.step = Step(batch.rows.to(device), slots, batch.view)
-        output = self.model.network(
-            input_ids=batch.ids.to(device),
-            position_ids=batch.positions.to(device),
-            attention_mask=self._masks(batch, device),
-            past_key_values=self._cache,
-            use_cache=True,
-            **({"logits_to_keep": batch.keep} if self._keeps else {}),
-        )
-        if not batch.reads:
-            return _nothing
-        at_rows, at_columns = zip(*batch.reads, strict=True)
-        logits = output.logits[:, -batch.keep :]
-        return self._reducer.start(batch.nodes, logits[list(at_rows), list(at_columns)])
 
-
-def _nothing() -> None:
-    """There is nothing to wait for."""
+def _call_all(calls: list[Callable[[], None]]) -> None:
+    while calls:
+        calls.pop(0)()

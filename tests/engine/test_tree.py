@@ -11,7 +11,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from adafuse.engine import feed
+from adafuse.engine import grouping
 from adafuse.engine.node import ContextFullError
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.support import engine_for, obstacle
@@ -86,9 +86,9 @@ def test_a_row_is_as_good_as_new_for_the_next_sequence(model):
 
 def test_prompts_fed_in_pieces_give_the_same(model, monkeypatch):
     whole = grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS)
-    monkeypatch.setattr(feed, "PIECE", 7)
-    monkeypatch.setattr(feed, "SHORT", 4)
-    monkeypatch.setattr(feed, "TOKEN_BUDGET", 14)
+    monkeypatch.setattr(grouping, "PIECE", 7)
+    monkeypatch.setattr(grouping, "FORWARD_COST", {"cpu": 4})
+    monkeypatch.setattr(grouping, "TOKEN_BUDGET", 14)
     assert grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS) == pytest.approx(
         whole, abs=2e-5
     )

@@ -1,0 +1,141 @@
+"""What one forward of the tree engine is given, as tensors."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+
+import torch
+
+from adafuse.engine.feed import Feed, Token
+from adafuse.engine.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of a forward: rows R, new tokens per row Q, slots that are read V."""
+
+    rows: int
+    tokens: int
+    view: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """A batch on the device of a model, all int64, padded on the left and behind the last row.
+
+    ids, positions, slots, limits: [R, Q]; rows: [R], all rows of the cache in order if `whole`;
+    ancestors: [4, n], row, column, slot and position of slots that tokens see beyond their limit;
+    reads: [2, nodes], row and column of the logits that are wanted. `fixed` holds the first five
+    in one tensor, so that one copy brings them all.
+    """
+
+    shape: Shape
+    whole: bool
+    fixed: torch.Tensor
+    ancestors: torch.Tensor
+    reads: torch.Tensor
+
+    @property
+    def ids(self) -> torch.Tensor:
+        """Token ids."""
+        return self._field(0)
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """Depths in the tree."""
+        return self._field(1)
+
+    @property
+    def slots(self) -> torch.Tensor:
+        """Where keys and values go."""
+        return self._field(2)
+
+    @property
+    def limits(self) -> torch.Tensor:
+        """How many of the first slots each token sees."""
+        return self._field(3)
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """Rows of the cache."""
+        return self.fixed[-self.shape.rows :]
+
+    def _field(self, number: int) -> torch.Tensor:
+        size = self.shape.rows * self.shape.tokens
+        return self.fixed[number * size : (number + 1) * size].view(self.shape.rows, -1)
+
+
+class Batch:
+    """Feeds of several rows that go through one forward.
+
+    `shape` is the smallest that holds them; `nodes` are filled in from the logits of the last
+    `keep` columns. A batch that `follows` may need what the one before it filled in.
+    """
+
+    def __init__(self, feeds: Iterable[Feed], *, follows: bool = False) -> None:
+        self.follows = follows
+        self.feeds = sorted(feeds, key=lambda feed: feed.sequence.row)
+        tokens = [token for feed in self.feeds for token in feed.tokens]
+        width = max(len(feed.tokens) for feed in self.feeds)
+        view = max(max(token.slot + 1, token.limit) for token in tokens)
+        self.shape = Shape(len(self.feeds), width, view)
+        self.nodes: list[Node] = [token.node for token in tokens if token.node is not None]
+        self.keep = max(1, *(len(feed.tokens) - _leading_unread(feed) for feed in self.feeds))
+
+    def inputs(self, shape: Shape, cache_rows: int, scratch: int, device: torch.device) -> Inputs:
+        """Return the tensors, padded to `shape`.
+
+        What pads is written to the slot `scratch`, which nothing sees, and sees slot 0, for a
+        softmax over nothing is not a number. Rows that pad stand for the first row.
+        """
+        whole = shape.rows == cache_rows
+        rows = [feed.sequence.row for feed in self.feeds]
+        places = rows if whole else list(range(len(rows)))
+        padded = rows + rows[:1] * (shape.rows - len(rows))
+        blanks = {"id": 0, "position": 0, "slot": scratch, "limit": 1}
+        fields = [self._field(attrgetter(n), blanks[n], shape, places) for n in blanks]
+        fixed = [*chain(*fields), *(range(cache_rows) if whole else padded)]
+        ancestors, reads = self._ancestors(shape, places), self._reads(shape, places)
+        flat = torch.tensor([*fixed, *chain(*ancestors), *chain(*reads)])
+        if device.type == "cuda":
+            flat = flat.pin_memory()
+        sizes = [len(fixed), 4 * len(ancestors[0]), 2 * len(reads[0])]
+        parts = torch.split(flat.to(device, non_blocking=True), sizes)
+        return Inputs(shape, whole, parts[0], parts[1].view(4, -1), parts[2].view(2, -1))
+
+    def _field(
+        self, read: Callable[[Token], int], blank: int, shape: Shape, places: Sequence[int]
+    ) -> list[int]:
+        rows = [[blank] * shape.tokens] * shape.rows
+        for place, feed in zip(places, self.feeds, strict=True):
+            values = [read(token) for token in feed.tokens]
+            rows[place] = [blank] * (shape.tokens - len(values)) + values
+        return list(chain.from_iterable(rows))
+
+    def _ancestors(self, shape: Shape, places: Sequence[int]) -> list[list[int]]:
+        found = [
+            (place, column, slot, token.position - back)
+            for place, feed in zip(places, self.feeds, strict=True)
+            for column, token in enumerate(feed.tokens, shape.tokens - len(feed.tokens))
+            if token.ancestors
+            for back, slot in enumerate(reversed(token.ancestors))
+        ]
+        return [list(column) for column in zip(*found, strict=True)] or [[], [], [], []]
+
+    def _reads(self, shape: Shape, places: Sequence[int]) -> list[list[int]]:
+        """Return the places of the nodes' logits, columns counted from the right: below 0."""
+        found = [
+            (place, column)
+            for place, feed in zip(places, self.feeds, strict=True)
+            for column, token in enumerate(feed.tokens, -len(feed.tokens))
+            if token.node is not None
+        ]
+        return [list(column) for column in zip(*found, strict=True)] or [[], []]
+
+
+def _leading_unread(feed: Feed) -> int:
+    for count, token in enumerate(feed.tokens):
+        if token.node is not None:
+            return count
+    return len(feed.tokens)

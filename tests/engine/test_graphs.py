@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.fx.experimental.proxy_tensor import make_fx
+from transformers import AutoModelForCausalLM, Gemma2Config, MistralConfig, Qwen3Config
+
+from adafuse.engine import graphs, tree
+from adafuse.engine.batch import Shape
+from adafuse.engine.graphs import Graphs, bucket, capturable
+from adafuse.engine.reference import ReferenceEngine
+from adafuse.engine.tree import TreeEngine
+from tests.engine.test_tree import PROMPTS, SMALL, grow_and_commit, language_model
+from tests.support.tiny import random_llama
+
+
+def record_operations(compute):
+    """Record the tensor operations of a computation, as a CUDA graph does.
+
+    What Python decides is fixed when it is recorded; a replay only sees what lies in the tensors.
+    """
+    nothing = torch.zeros(1)
+    operations = make_fx(lambda _: compute())(nothing)
+    result = operations(nothing).clone()
+    return lambda: result.copy_(operations(nothing)), result
+
+
+@pytest.fixture
+def captured(monkeypatch):
+    """Make tree engines replay recorded steps on the CPU; holds the `Graphs` that were made."""
+    made = []
+
+    def make(forward, record=record_operations):
+        made.append(Graphs(forward, record))
+        return made[-1]
+
+    monkeypatch.setattr(tree, "capturable", lambda model: True)
+    monkeypatch.setattr(tree, "Graphs", make)
+    return made
+
+
+@pytest.fixture(scope="module")
+def model():
+    return language_model(random_llama(700, seed=4))
+
+
+def replayed(engine):
+    """What an engine gives once all its shapes were seen often enough to be recorded."""
+    for _ in range(4):
+        seen = grow_and_commit(engine, PROMPTS)
+    return seen
+
+
+def test_replayed_steps_give_what_forwards_give(model, captured):
+    seen = replayed(TreeEngine(model, top=2, rows=3))
+    assert captured[0].recorded == 3
+    plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
+    assert seen == pytest.approx(plain, abs=2e-5)
+
+
+def test_rows_that_do_not_ask_are_left_alone(model, captured):
+    seen = replayed(TreeEngine(model, top=2, rows=7))
+    plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
+    assert seen == pytest.approx(plain, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        MistralConfig(**SMALL, sliding_window=12),
+        Gemma2Config(**SMALL, head_dim=4, sliding_window=12),
+        Qwen3Config(
+            **SMALL, head_dim=4, use_sliding_window=True, max_window_layers=1, sliding_window=12
+        ),
+    ],
+    ids=["every layer slides", "layers in turn", "upper layers slide"],
+)
+def test_layers_with_a_sliding_window_can_be_recorded(config, captured):
+    torch.manual_seed(0)
+    sliding = language_model(AutoModelForCausalLM.from_config(config).eval())
+    seen = replayed(TreeEngine(sliding, top=2, rows=3))
+    assert captured[0].recorded == 3
+    plain = grow_and_commit(ReferenceEngine(sliding, top=2), PROMPTS)
+    assert seen == pytest.approx(plain, abs=2e-5)
+
+
+def test_texts_and_scores_are_the_same_with_recorded_steps(pair, captured):
+    prompts = [f"Question: who founded {town}?\nAnswer:" for town in ("Orrin", "Maim", "Ost")]
+    options = {"method": "adafuse", "branching": 2, "max_new_tokens": 24, "batch_size": 2}
+    with_graphs = pair.generate(prompts * 2, **options)
+    assert sum(each.recorded for each in captured) > 4
+    plain = pair.generate(prompts * 2, **options, engine="reference")
+    assert [each.text for each in with_graphs] == [each.text for each in plain]
+    scores = [[c.nll for r in each.rounds for c in r.candidates] for each in with_graphs]
+    expected = [[c.nll for r in each.rounds for c in r.candidates] for each in plain]
+    for row, other in zip(scores, expected, strict=True):
+        assert np.array(row) == pytest.approx(np.array(other), abs=1e-4)
+
+
+def test_a_cache_that_moved_is_recorded_anew(model, captured):
+    engine = TreeEngine(model, top=2, rows=1)
+    plain = ReferenceEngine(model, top=2)
+    sequence, other = engine.open([3] * 240), plain.open([3] * 240)
+    for turn in range(40):
+        for each in (sequence, other):
+            tip = each.root.child(5 + turn)
+            each.engine.evaluate([each.root, tip])
+            each.engine.commit(tip)
+    assert captured[0].recorded
+    assert engine._cache.slots > 256
+    assert torch.allclose(sequence.root.next.vector, other.root.next.vector, atol=2e-5)
+
+
+def test_the_oldest_recording_makes_room(model, captured, monkeypatch):
+    monkeypatch.setattr(graphs, "MOST_GRAPHS", 1)
+    replayed(TreeEngine(model, top=2, rows=3))
+    assert captured[0].recorded == 1
+
+
+def test_a_network_that_cannot_be_recorded_runs_as_it_is(model, caplog):
+    def refuse(compute):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    engine = TreeEngine(model, top=2, rows=3)
+    engine._logits = Graphs(engine._logits, refuse)
+    seen = replayed(engine)
+    assert seen == pytest.approx(grow_and_commit(ReferenceEngine(model, 2), PROMPTS), abs=2e-5)
+    assert caplog.text.count("without CUDA graphs, which is slower: operation not permitted") == 1
+
+
+def test_a_recording_that_finds_no_memory_is_told(model):
+    def refuse(compute):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    engine = TreeEngine(model, top=2, rows=3)
+    engine._logits = Graphs(engine._logits, refuse)
+    with pytest.raises(torch.OutOfMemoryError):
+        replayed(engine)
+
+
+def test_models_on_the_cpu_run_as_they_are(model):
+    assert not capturable(model)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5000))
+def test_a_bucket_holds_the_shape_and_is_one_of_few(rows, tokens, view):
+    found = bucket(Shape(rows, tokens, view), 40, 5120)
+    if found is None:
+        assert tokens > 32 or 2 * rows * 2 * tokens > 256
+        return
+    assert found.rows >= rows and found.tokens >= tokens and found.view >= view
+    assert found.rows in {1, 2, 4, 8, 16, 32, 40} and found.tokens in {1, 2, 4, 8, 16, 32}
+    assert found.view < view + 512
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_captured_graphs_give_what_forwards_give_on_a_gpu(model):
+    on_gpu = language_model(random_llama(700, seed=4).to("cuda"))
+    assert capturable(on_gpu)
+    engine = TreeEngine(on_gpu, top=2, rows=3)
+    seen = replayed(engine)
+    assert engine._logits.recorded == 3
+    plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
+    assert seen == pytest.approx(plain, abs=1e-3)
