@@ -74,15 +74,17 @@ def _models(
 ) -> "tuple[LanguageModel, ...]":
     from adafuse.bench.random_models import random_model
     from adafuse.ensemble import Ensemble
-    from adafuse.models.devices import devices, dtype_of
+    from adafuse.models.devices import dtype_of, placements
 
     if not shapes:
         return Ensemble.from_pretrained(paths, device=device, dtype=dtype).models
     if len(shapes) != len(paths):
         raise UserError(f"{len(shapes)} shapes for {len(paths)} models; give one per model")
-    places = devices(device, len(shapes))
+    places = placements(device, len(shapes))
+    if any(place.spread for place in places):
+        raise UserError(f"device {device!r} is not for random weights; name one device")
     return tuple(
-        random_model(shape, path, device=place, dtype=dtype_of(dtype, place), seed=seed)
+        random_model(shape, path, device=place.first, dtype=dtype_of(dtype, place.first), seed=seed)
         for seed, (shape, path, place) in enumerate(zip(shapes, paths, places, strict=True))
     )
 
