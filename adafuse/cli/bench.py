@@ -30,7 +30,7 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every case.")] = 5,
     prompts: Annotated[int, typer.Option(min=1, help="Chains of thought.")] = 32,
     tau: Annotated[float, typer.Option(help="Margin threshold.")] = 0.7,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, balanced, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     others: Annotated[bool, typer.Option(help="Time all other methods, too.")] = True,

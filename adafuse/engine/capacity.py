@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from adafuse.errors import UserError
+from adafuse.models.devices import free_memory
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.spread import layer_devices
 
@@ -92,13 +93,3 @@ def _too_much(rows: int, error: str) -> str:
         f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size, set"
         " it to auto, or give the models other or more devices, or a smaller dtype"
     )
-
-
-def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a device now."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    import psutil  # comes with accelerate
-
-    return int(psutil.virtual_memory().available)

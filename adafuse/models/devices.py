@@ -72,6 +72,16 @@ def dtype_of(name: str, device: torch.device) -> torch.dtype:
     return DTYPES[name]
 
 
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that are free on a device now."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    import psutil  # comes with accelerate
+
+    return int(psutil.virtual_memory().available)
+
+
 def _placement(text: str, number: int) -> Placement:
     name, cards = DeviceName.parse(text), torch.cuda.device_count()
     if name.devices:
@@ -90,4 +100,4 @@ def _device(name: str, cards: int) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= cards:
         raise UserError(f"device {name!r} is not there ({cards} CUDA devices found); use auto")
-    return device
+    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device

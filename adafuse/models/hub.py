@@ -18,6 +18,8 @@ def from_hub(factory: Any, source: "ModelSource", **settings: Any) -> Any:
     Raises:
         UserError: it cannot be loaded.
     """
+    # Otherwise transformers looks for converted weights in pull requests of the hub's bot.
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
     with failure_told(source):
         return factory.from_pretrained(
             source.path,

@@ -30,7 +30,7 @@ def check_quantization(quantization: str | None, placement: Placement) -> None:
         raise UserError(known("quantization", quantization, list(QUANTIZATIONS)))
     if find_spec("bitsandbytes") is None:
         raise UserError(
-            f"quantization {quantization!r} needs bitsandbytes, which is not installed; say"
+            f"quantization {quantization!r} needs bitsandbytes, which is not installed; run"
             " pip install 'adafuse[quantized]', or leave quantization out"
         )
     import bitsandbytes

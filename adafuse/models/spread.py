@@ -12,6 +12,7 @@ from transformers.quantizers.auto import get_hf_quantizer
 
 from adafuse.errors import UserError
 from adafuse.models.device_names import BALANCED
+from adafuse.models.devices import free_memory
 from adafuse.models.hub import failure_told
 from adafuse.models.quantization import quantization_config
 from adafuse.models.sources import ModelSource
@@ -37,7 +38,9 @@ def device_map(source: ModelSource, config: PreTrainedConfig) -> DeviceMap:
     placement = source.placement
     if not placement.spread:
         return {"": placement.first}
-    memory: Memory = {device.index: free_for_weights(device) for device in placement.devices}
+    memory: Memory = {
+        device.index: int(WEIGHTS_SHARE * free_memory(device)) for device in placement.devices
+    }
     with failure_told(source):
         found = plan(source, config, memory)
     if any(isinstance(device, str) for device in found.values()):
@@ -71,13 +74,6 @@ def plan(source: ModelSource, config: PreTrainedConfig, memory: Memory) -> Devic
         network, memory, no_split_module_classes=whole, hf_quantizer=quantizer
     )
     return found
-
-
-def free_for_weights(device: torch.device) -> int:
-    """Return the bytes that weights may take on a CUDA device now."""
-    free, _ = torch.cuda.mem_get_info(device)
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(WEIGHTS_SHARE * (free + cached))
 
 
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:

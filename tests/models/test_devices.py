@@ -23,6 +23,7 @@ def test_one_name_serves_all_models_and_a_list_names_one_each(cards):
     cards(2)
     assert placements("cpu", 3) == [CPU] * 3
     assert placements(["cpu", "cuda:1"], 2) == [CPU, Placement((CARDS[1],))]
+    assert placements("cuda", 1) == [Placement((CARDS[0],))]
     with pytest.raises(UserError, match="2 devices for 3 models"):
         placements(["cpu", "cpu"], 3)
 

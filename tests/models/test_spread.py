@@ -104,7 +104,7 @@ def test_a_smaller_dtype_takes_less(source, config):
 
 def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(spread, "free_for_weights", lambda _: MB)
+    monkeypatch.setattr(spread, "free_memory", lambda _: MB)
 
     def read(*_, **__):
         raise AssertionError("weights were read")
@@ -123,7 +123,7 @@ def test_only_the_devices_that_are_named_are_asked(monkeypatch, source, config):
         asked.append(device)
         return 100 * MB
 
-    monkeypatch.setattr(spread, "free_for_weights", free)
+    monkeypatch.setattr(spread, "free_memory", free)
     assert set(device_map(source(), config).values()) == {0, 1}
     assert asked == [ONE, TWO]
 

@@ -31,6 +31,12 @@ def test_a_device_that_cannot_work_is_one_sentence(
     assert "\n" not in str(error.value)
 
 
+def test_the_section_that_names_the_device_is_named(values: dict[str, Any]) -> None:
+    values["decode"] |= {"device": "balanced", "gpu": 1}
+    with pytest.raises(UserError, match=r"^decode: device 'balanced' spreads"):
+        parse_config(values)
+
+
 @pytest.mark.parametrize(
     ("device", "gpu"), [("cuda:0+cuda:1", 2), ("balanced", 4), ("auto", 1), ("cuda:1", 0)]
 )
