@@ -11,7 +11,8 @@ from adafuse.methods.options import parse
 from adafuse.methods.weights import check_weights
 from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
-from adafuse.models.loading import load_models, sources
+from adafuse.models.loading import load_models
+from adafuse.models.sources import sources
 from adafuse.records import Answer, Result
 from adafuse.run import Asked, Run
 
@@ -38,16 +39,24 @@ class Ensemble:
         revisions: Sequence[str | None] | None = None,
         weights: Sequence[float] | None = None,
         chat: bool | Sequence[bool] = False,
+        quantization: str | Sequence[str | None] | None = None,
+        trust_remote_code: bool | Sequence[bool] = False,
+        allow_pickle: bool | Sequence[bool] = False,
     ) -> "Ensemble":
         """Load models from folders or the Hugging Face hub.
 
         Args:
             models: folders or hub ids; the order is that of every list in the results.
             dtype: "auto" (float32 on a CPU, else bfloat16), "float32", "bfloat16" or "float16".
-            device: "auto", one device for all, or one per model.
+            device: one for all, or one per model: "auto" (the next CUDA device in turn), "cpu",
+                "cuda:0", "cuda:0+cuda:1" (one model spread over these), "balanced" (over all CUDA
+                devices) or "sequential" (the same, filling one after the other).
             revisions: hub revisions, one per model.
             weights: w_k of the fusion rule, 1 each by default.
             chat: put each prompt into the model's own chat template; one value, or one per model.
+            quantization: None, "int8" or "int4" weights by bitsandbytes; one, or one per model.
+            trust_remote_code: run code that comes with the model; one value, or one per model.
+            allow_pickle: read weights that are not safetensors; one value, or one per model.
 
         Raises:
             UserError: a model, tokenizer or setting that cannot be used.
@@ -55,7 +64,16 @@ class Ensemble:
         if not models:
             raise UserError("no model was given; name at least one")
         checked = check_weights(weights, len(models))
-        wanted = sources(models, revisions=revisions, device=device, dtype=dtype, chat=chat)
+        wanted = sources(
+            models,
+            revisions=revisions,
+            device=device,
+            dtype=dtype,
+            chat=chat,
+            quantization=quantization,
+            trust_remote_code=trust_remote_code,
+            allow_pickle=allow_pickle,
+        )
         return cls(tuple(load_models(wanted)), checked)
 
     def generate(self, prompts: Sequence[str], **settings: Any) -> list[Result]:

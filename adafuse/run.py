@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adafuse.engine.capacity import demand, memory_told, rows_that_fit
+from adafuse.engine.capacity import demands, memory_told, rows_that_fit
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
@@ -86,12 +86,13 @@ class Run:
         if self.settings.batch_size != "auto":
             return self.settings.batch_size
         longest = sorted(prompts, key=len)[-LONG_PROMPTS:]
-        demands = [
-            demand(model, most + self.settings.max_new_tokens)
+        needs = [
+            each
             for model in self.models
             for most in [max((len(model.prompt_ids(prompt)) for prompt in longest), default=1)]
+            for each in demands(model, most + self.settings.max_new_tokens)
         ]
-        rows = rows_that_fit(demands, len(prompts))
+        rows = rows_that_fit(needs, len(prompts))
         logger.info("%d examples at a time", rows)
         return rows
 

@@ -30,7 +30,7 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every case.")] = 5,
     prompts: Annotated[int, typer.Option(min=1, help="Chains of thought.")] = 32,
     tau: Annotated[float, typer.Option(help="Margin threshold.")] = 0.7,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, balanced, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
     others: Annotated[bool, typer.Option(help="Time all other methods, too.")] = True,
@@ -74,15 +74,17 @@ def _models(
 ) -> "tuple[LanguageModel, ...]":
     from adafuse.bench.random_models import random_model
     from adafuse.ensemble import Ensemble
-    from adafuse.models.devices import devices, dtype_of
+    from adafuse.models.devices import dtype_of, placements
 
     if not shapes:
         return Ensemble.from_pretrained(paths, device=device, dtype=dtype).models
     if len(shapes) != len(paths):
         raise UserError(f"{len(shapes)} shapes for {len(paths)} models; give one per model")
-    places = devices(device, len(shapes))
+    places = placements(device, len(shapes))
+    if any(place.spread for place in places):
+        raise UserError(f"device {device!r} is not for random weights; name one device")
     return tuple(
-        random_model(shape, path, device=place, dtype=dtype_of(dtype, place), seed=seed)
+        random_model(shape, path, device=place.first, dtype=dtype_of(dtype, place.first), seed=seed)
         for seed, (shape, path, place) in enumerate(zip(shapes, paths, places, strict=True))
     )
 

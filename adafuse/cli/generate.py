@@ -7,6 +7,14 @@ from typing import Annotated, Any
 import typer
 from tqdm import tqdm
 
+from adafuse.cli.loading_options import (
+    Device,
+    Pickled,
+    Quantization,
+    Trusted,
+    flags,
+    one_or_each,
+)
 from adafuse.cli.method_options import number_or_name, with_options
 from adafuse.cli.prompts import Prompt, read_prompts
 from adafuse.errors import UserError
@@ -40,9 +48,10 @@ def generate(
     stop: Annotated[list[str] | None, typer.Option(help="Cut before it; repeatable.")] = None,
     batch_size: Annotated[str, typer.Option(help="Examples at a time: a number, or auto.")] = "8",
     engine: Annotated[str, typer.Option(help="tree, or reference to check it.")] = "tree",
-    device: Annotated[
-        list[str] | None, typer.Option(help="auto, cpu, cuda:0; one, or one per model.")
-    ] = None,
+    device: Device = None,
+    quantization: Quantization = None,
+    trust_remote_code: Trusted = None,
+    allow_pickle: Pickled = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     chat: Annotated[bool, typer.Option(help="Use each model's own chat template.")] = False,
 ) -> None:
@@ -63,8 +72,11 @@ def generate(
     rows = read_prompts(prompts)
     check_writable(out)
     loading = _given(
-        weights=weight, revisions=revision, device=device or "auto", dtype=dtype, chat=chat
-    )
+        weights=weight, revisions=revision, device=device or "auto", dtype=dtype, chat=chat,
+        quantization=one_or_each(quantization),
+        trust_remote_code=flags(model, trust_remote_code, "--trust-remote-code"),
+        allow_pickle=flags(model, allow_pickle, "--allow-pickle"),
+    )  # fmt: skip
     decoding = {"method": method, **options, **settings}
     results = _decode(model, rows, loading, decoding)
     _write(out, rows, results, {"models": model, **loading, **decoding})

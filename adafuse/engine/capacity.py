@@ -1,5 +1,6 @@
 """How many examples fit into memory at a time."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,7 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from adafuse.errors import UserError
+from adafuse.models.devices import free_memory
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.spread import layer_devices
 
 MOST_ROWS = 64
 """More rows gain little, and their results take long to come."""
@@ -21,34 +24,38 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Bytes that one example needs on the device of one model."""
+    """Bytes that one example needs on a device of one model."""
 
     device: torch.device
     size: int
 
 
-def demand(model: LanguageModel, longest: int) -> Demand:
-    """Return what an example of at most `longest` ids, prompt included, needs.
+def demands(model: LanguageModel, longest: int) -> list[Demand]:
+    """Return what an example of at most `longest` ids, prompt included, needs on each device.
 
-    Keys and values of every token and tree node, and a float32 row over the vocabulary per node.
+    Keys and values of every token and tree node, where each layer is, and a float32 row over the
+    vocabulary per node, where the logits come out.
     """
     config = model.network.config.get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     item = torch.empty((), dtype=model.network.dtype).element_size()
-    per_token = 2 * config.num_hidden_layers * heads * head * item
-    slots = min(longest, model.context) + TREE_NODES
-    return Demand(model.device, slots * per_token + TREE_NODES * 4 * model.vocabulary)
+    per_layer = (min(longest, model.context) + TREE_NODES) * 2 * heads * head * item
+    layers = Counter(layer_devices(model.network, model.device))
+    sizes = {model.device: TREE_NODES * 4 * model.vocabulary}
+    for device, count in layers.items():
+        sizes[device] = sizes.get(device, 0) + count * per_layer
+    return [Demand(device, size) for device, size in sizes.items()]
 
 
-def rows_that_fit(demands: Sequence[Demand], examples: int) -> int:
+def rows_that_fit(needs: Sequence[Demand], examples: int) -> int:
     """Return how many of `examples` can be decoded at a time on every device.
 
     Raises:
         UserError: not even one.
     """
     needed: dict[torch.device, int] = {}
-    for each in demands:
+    for each in needs:
         needed[each.device] = needed.get(each.device, 0) + each.size
     rows = min(MOST_ROWS, max(1, examples))
     for device, size in needed.items():
@@ -57,7 +64,7 @@ def rows_that_fit(demands: Sequence[Demand], examples: int) -> int:
             raise UserError(
                 f"one example needs {size / _GIB:.2f} GiB on {device} beside the models, and"
                 f" {free / _GIB:.2f} GiB may be taken; lower max_new_tokens, shorten the prompts,"
-                " or give the models other devices or a smaller dtype"
+                " or give the models other or more devices, or a smaller dtype"
             )
         rows = min(rows, free // size)
     return rows
@@ -84,15 +91,5 @@ def _too_much(rows: int, error: str) -> str:
     reason = " ".join(error.split("\n")[0].split())[:120]
     return (
         f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size, set"
-        " it to auto, or give the models other devices or a smaller dtype"
+        " it to auto, or give the models other or more devices, or a smaller dtype"
     )
-
-
-def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a device now."""
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    import psutil  # comes with accelerate
-
-    return int(psutil.virtual_memory().available)

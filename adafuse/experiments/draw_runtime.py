@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from adafuse.experiments.dots import Dots, Layer, Mark, Panel, draw_dots
 from adafuse.experiments.points import RuntimePoint
 from adafuse.experiments.style import BLUE, VERMILLION, broken, counted
+from adafuse.models.device_names import DeviceName
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +65,7 @@ def _sizes(points: Sequence[RuntimePoint]) -> str:
 
 def _caption(points: Sequence[RuntimePoint]) -> str:
     first = points[0]
-    device = first.devices.split("+")[0].partition(":")[0]
+    device = DeviceName.parse(first.devices.split()[0]).kind
     parts = [f"Batch size {first.batch_size}, {first.dtype}, device {device}."]
     if any(point.mean_relative_to_members is not None for point in points):
         parts.append(_RELATIVE)

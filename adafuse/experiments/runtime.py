@@ -8,6 +8,7 @@ from typing import Any
 from adafuse.errors import UserError
 from adafuse.experiments.inputs import Experiment
 from adafuse.experiments.points import RuntimePoint
+from adafuse.models.device_names import DeviceName
 from adafuse.scoring.intervals import bootstrap
 from adafuse.traces.table import read_metadata, read_rows
 
@@ -24,7 +25,7 @@ class _Conditions:
 
     def alike(self) -> dict[str, object]:
         """What must be the same in one figure; which of several GPUs it was need not."""
-        kinds = sorted({device.partition(":")[0] for device in self.devices})
+        kinds = sorted({DeviceName.parse(device).kind for device in self.devices})
         return {
             "batch size": self.batch_size,
             "dtype": self.dtype,
@@ -144,7 +145,7 @@ def _point(
         mean_relative_to_members=None,
         batch_size=conditions.batch_size,
         dtype=conditions.dtype,
-        devices="+".join(conditions.devices),
+        devices=" ".join(conditions.devices),
         engine=conditions.engine,
         torch=conditions.torch,
         timed=experiment.config.benchmarks[benchmark].timed,

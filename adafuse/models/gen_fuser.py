@@ -15,9 +15,11 @@ from transformers import (
 )
 
 from adafuse.errors import UserError
-from adafuse.models.devices import Place
-from adafuse.models.loading import ModelSource, check_path, from_hub, load_tokenizer
+from adafuse.models.devices import Place, Placement
+from adafuse.models.hub import check_path, from_hub
+from adafuse.models.loading import load_tokenizer
 from adafuse.models.requests import FuseRequest
+from adafuse.models.sources import ModelSource
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +141,7 @@ def load_gen_fuser(path: str, revision: str | None, place: Place, limits: FuserL
     """
     device = place.device
     dtype = torch.bfloat16 if place.dtype == torch.float16 else place.dtype
-    source = ModelSource(path, revision, device, dtype, chat=False)
+    source = ModelSource(path, revision, Placement((device,)), dtype)
     check_path(path)
     config = from_hub(AutoConfig, source)
     if not config.is_encoder_decoder:

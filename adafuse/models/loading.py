@@ -1,12 +1,9 @@
 """Loading models: everything that can be refused is refused before the first weights are read."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import (
@@ -14,71 +11,42 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.utils import logging as hf_logging
 
 from adafuse.errors import UserError
-from adafuse.models.devices import devices, dtype_of
 from adafuse.models.end_tokens import end_ids, special_ids
+from adafuse.models.hub import check_path, check_pickled, from_hub
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.prompts import check_chat
+from adafuse.models.quantization import check_packable, check_unquantized, quantization_config
+from adafuse.models.sources import ModelSource
+from adafuse.models.spread import device_map
 
 logger = logging.getLogger(__name__)
 
 _NO_LIMIT = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSource:
-    """Where one model comes from: a folder or hub id, and how it is loaded and prompted."""
-
-    path: str
-    revision: str | None
-    device: torch.device
-    dtype: torch.dtype
-    chat: bool
-
-
-def sources(
-    paths: Sequence[str],
-    *,
-    revisions: Sequence[str | None] | None,
-    device: str | Sequence[str],
-    dtype: str,
-    chat: bool | Sequence[bool],
-) -> list[ModelSource]:
-    """Combine the settings of all models, one source each."""
-    count = len(paths)
-    chats = [chat] * count if isinstance(chat, bool) else list(chat)
-    pins = list(revisions) if revisions is not None else [None] * count
-    for values, what in ((pins, "revisions"), (chats, "chat settings")):
-        if len(values) != count:
-            raise UserError(f"{len(values)} {what} for {count} models; give one per model")
-    return [
-        ModelSource(path, pin, place, dtype_of(dtype, place), wants_chat)
-        for path, pin, place, wants_chat in zip(
-            paths, pins, devices(device, count), chats, strict=True
-        )
-    ]
-
-
 def load_models(wanted: Sequence[ModelSource]) -> list[LanguageModel]:
-    """Load all models; the configs and tokenizers of all are checked before any weights."""
+    """Load all models; the configs and tokenizers of all are checked before any weights.
+
+    Models that are spread come last, into the memory that the others leave.
+    """
     if not sys.stderr.isatty():
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     checked = [(source, _config(source), load_tokenizer(source)) for source in wanted]
-    return [_load(*parts) for parts in checked]
+    order = sorted(range(len(wanted)), key=lambda number: wanted[number].placement.spread)
+    loaded = {number: _load(*checked[number]) for number in order}
+    return [loaded[number] for number in range(len(wanted))]
 
 
 def _load(
     source: ModelSource, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> LanguageModel:
-    logger.info("loading %s as %s on %s", source.path, source.dtype, source.device)
-    network = from_hub(
-        AutoModelForCausalLM, source, config=config, dtype=source.dtype, use_safetensors=True
-    )
-    network = network.to(source.device).eval()
+    network = _network(source, config)
     ends = end_ids(network, tokenizer, source.path)
     return LanguageModel(
         name=source.path,
@@ -91,14 +59,39 @@ def _load(
     )
 
 
+def _network(source: ModelSource, config: PreTrainedConfig) -> PreTrainedModel:
+    kind = source.quantization or source.dtype
+    logger.info("loading %s as %s on %s", source.path, kind, source.placement)
+    try:
+        network = from_hub(
+            AutoModelForCausalLM,
+            source,
+            config=config,
+            dtype=source.dtype,
+            # None prefers them where there are both.
+            use_safetensors=None if source.allow_pickle else True,
+            device_map=device_map(source, config),
+            quantization_config=quantization_config(source.quantization),
+        )
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"model {source.path!r} does not fit on {source.placement}; spread it over several"
+            " devices (device: balanced), or use a smaller dtype or quantization"
+        ) from error
+    check_packable(network, source.quantization, source.path)
+    return network.eval()  # type: ignore[no-any-return]
+
+
 def _config(source: ModelSource) -> PreTrainedConfig:
     check_path(source.path)
+    check_pickled(source.path, allowed=source.allow_pickle)
     config = from_hub(AutoConfig, source)
     if config.is_encoder_decoder:
         raise UserError(
             f"model {source.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
             " needs causal language models"
         )
+    check_unquantized(config, source.quantization, source.path)
     return config  # type: ignore[no-any-return]
 
 
@@ -113,33 +106,6 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     if source.chat:
         check_chat(tokenizer, source.path)
     return tokenizer
-
-
-def check_path(path: str) -> None:
-    """Tell a folder that is missing from a hub id, so that nobody waits for a download."""
-    folder = Path(path)
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise UserError(f"model {path!r} has no config.json; give a Hugging Face model folder")
-        return
-    looks_local = path.startswith((".", "/", "~")) or path.count("/") != 1 or folder.exists()
-    if looks_local:
-        raise UserError(f"model {path!r} is not a folder; give a model folder or a hub id org/name")
-
-
-def from_hub(factory: Any, source: ModelSource, **settings: Any) -> Any:
-    """Load something of a model without running its code; what fails becomes one sentence."""
-    try:
-        return factory.from_pretrained(
-            source.path, revision=source.revision, trust_remote_code=False, **settings
-        )
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        reason = str(error).strip().split("\n")[0]
-        where = "" if Path(source.path).is_dir() else ", which is no folder here,"
-        offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
-        raise UserError(
-            f"model {source.path!r}{where} cannot be loaded{offline}: {reason}"
-        ) from error
 
 
 def _context(config: PreTrainedConfig) -> int:

@@ -10,9 +10,12 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, DebertaV2Config, PreTrainedTokenizerBase
 
 from adafuse.errors import UserError
-from adafuse.models.loading import ModelSource, check_path, from_hub, load_tokenizer
+from adafuse.models.devices import Placement
+from adafuse.models.hub import check_path, from_hub
+from adafuse.models.loading import load_tokenizer
 from adafuse.models.pair_network import PairNetwork
 from adafuse.models.requests import RankRequest
+from adafuse.models.sources import ModelSource
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +113,7 @@ def load_pair_ranker(
         UserError: not a checkpoint of PairRM; the sentence says what is missing.
     """
     assert dtype != torch.float16, "DeBERTa overflows in float16"
-    source = ModelSource(path, revision, device, dtype, chat=False)
+    source = ModelSource(path, revision, Placement((device,)), dtype)
     check_path(path)
     config = from_hub(AutoConfig, source)
     _check_config(config, path)

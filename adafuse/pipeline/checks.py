@@ -7,6 +7,7 @@ from adafuse.comparison.published import read_published
 from adafuse.errors import UserError
 from adafuse.pipeline.check_benchmark import check_benchmark
 from adafuse.pipeline.check_experiments import check_experiments
+from adafuse.pipeline.check_loading import check_loading
 from adafuse.pipeline.check_model import check_model
 from adafuse.pipeline.check_run import check_run
 from adafuse.pipeline.config import Config
@@ -22,6 +23,7 @@ def check_config(config: Config) -> None:
     _check_results(Path(config.results))
     for name, model in config.models.items():
         check_model(f"models.{name}", model.path, model.revision)
+        check_loading(name, model, config.decode)
     for name, benchmark in config.benchmarks.items():
         check_benchmark(name, benchmark)
     for name, run in config.runs.items():

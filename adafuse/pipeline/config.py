@@ -36,12 +36,15 @@ class Section(BaseModel):
 
 
 class ModelConfig(Section):
-    """A folder or hub id, and how the model is prompted and placed."""
+    """A folder or hub id, and how the model is loaded, prompted and placed."""
 
     path: Text
     revision: Text | None = None
     chat: Flag = False
     device: Text | None = None
+    quantization: Literal["int8", "int4"] | None = None
+    trust_remote_code: Flag = False
+    allow_pickle: Flag = False
 
 
 class FieldsConfig(Section):

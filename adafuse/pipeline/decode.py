@@ -131,7 +131,10 @@ def ensemble_decoder(
             device=list(job.devices),
             revisions=[model.revision for model in job.models],
             weights=weights,
-            chat=list(job.chat),
+            chat=job.chat,
+            quantization=job.quantization,
+            trust_remote_code=job.trust_remote_code,
+            allow_pickle=job.allow_pickle,
         )
     yield from ensemble.stream(
         [row.prompt for row in rows],

@@ -16,8 +16,9 @@ from adafuse.version import ENGINE_VERSION
 class DecodeJob:
     """Everything that decoding a shard needs to know besides its rows.
 
-    `options` are complete: defaults filled in. `devices` has one entry per model. `checkpoints`
-    are the models that options name, under the options' names, as far as the method uses them.
+    `options` are complete: defaults filled in. `chat`, `devices` and what else is said of models
+    have one entry per model. `checkpoints` are the models that options name, under the options'
+    names, as far as the method uses them.
     """
 
     benchmark: str
@@ -25,6 +26,9 @@ class DecodeJob:
     models: tuple[ModelIdentity, ...]
     chat: tuple[bool, ...]
     devices: tuple[str, ...]
+    quantization: tuple[str | None, ...]
+    trust_remote_code: tuple[bool, ...]
+    allow_pickle: tuple[bool, ...]
     weights: tuple[float, ...] | None
     method: str
     options: dict[str, Any]
@@ -41,10 +45,11 @@ class DecodeJob:
 
         `answers` are the digests of the jobs that it starts from.
 
-        Devices are left out: moving a job to another GPU does not make its result another one.
+        Devices are left out: moving a job to another GPU does not make its result another one. So
+        is what may be read: weights in another format are other files, which a model's key tells.
         """
         parts = asdict(self)
-        del parts["devices"]
+        del parts["devices"], parts["allow_pickle"]
         parts["models"] = [model.key() for model in self.models]
         del parts["checkpoints"]
         parts["options"] = self._deciding_options()
@@ -73,6 +78,9 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         models=tuple(model_identity(model.path, model.revision) for model in models),
         chat=tuple(model.chat for model in models),
         devices=tuple(model.device or settings.device for model in models),
+        quantization=tuple(model.quantization for model in models),
+        trust_remote_code=tuple(model.trust_remote_code for model in models),
+        allow_pickle=tuple(model.allow_pickle for model in models),
         weights=spec.weights,
         method=spec.method,
         options=options,

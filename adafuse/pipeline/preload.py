@@ -17,7 +17,7 @@ def preload(models: Sequence[str]) -> None:
     for path in models:
         # What is wrong with a model is for the job to say that uses it.
         with contextlib.suppress(OSError, ValueError, ImportError):
-            kind = AutoConfig.from_pretrained(path).model_type
+            kind = AutoConfig.from_pretrained(path, trust_remote_code=False).model_type
             importlib.import_module(f"transformers.models.{kind}.modeling_{kind}")
 
 

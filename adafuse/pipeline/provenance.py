@@ -9,7 +9,7 @@ from pathlib import Path
 
 from adafuse.version import ENGINE_VERSION, __version__
 
-_PACKAGES = ("torch", "transformers", "tokenizers", "pyarrow")
+_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "bitsandbytes", "pyarrow")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from adafuse.engine import capacity
-from adafuse.engine.capacity import TREE_NODES, Demand, demand, memory_told, rows_that_fit
+from adafuse.engine.capacity import TREE_NODES, Demand, demands, memory_told, rows_that_fit
 from adafuse.engine.support import engine_for
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
@@ -51,8 +51,19 @@ def test_the_demand_is_that_of_the_cache_and_of_the_log_probabilities(pair):
     held = sum(t.element_size() * t.numel() for layer in layers for t in (layer.keys, layer.values))
     per_slot = held / engine._cache.slots
     vectors = TREE_NODES * 4 * model.vocabulary
-    assert demand(model, longest).size == per_slot * (longest + TREE_NODES) + vectors
-    assert demand(model, 10**9).size == per_slot * (model.context + TREE_NODES) + vectors
+    slots = longest + TREE_NODES, model.context + TREE_NODES
+    assert demands(model, longest) == [Demand(CPU, per_slot * slots[0] + vectors)]
+    assert demands(model, 10**9) == [Demand(CPU, per_slot * slots[1] + vectors)]
+
+
+def test_a_spread_model_needs_memory_where_its_layers_are(pair, monkeypatch):
+    model = pair.models[0]
+    (whole,) = demands(model, 100)
+    vectors = TREE_NODES * 4 * model.vocabulary
+    per_layer = (whole.size - vectors) // 4
+    monkeypatch.setattr(capacity, "layer_devices", lambda *_: [ONE, TWO, TWO, TWO])
+    found = {each.device: each.size for each in demands(model, 100)}
+    assert found == {CPU: vectors, ONE: per_layer, TWO: 3 * per_layer}
 
 
 def test_auto_gives_the_same_as_a_number(pair):

@@ -41,9 +41,10 @@ def test_an_ensemble_is_set_in_relation_to_its_models_alone(world) -> None:
 
 def test_two_gpus_of_one_machine_may_share_a_figure(world) -> None:
     world.trace("nq", "m", shards=[{"devices": ["cuda:0"]}])
-    world.trace("nq", "both", shards=[{"devices": ["cuda:0", "cuda:1"]}])
-    points = runtime_points(world.experiment("runtime", ["nq"], ["m", "both"]))
-    assert [p.devices for p in points] == ["cuda:0", "cuda:0+cuda:1"]
+    world.trace("nq", "l", shards=[{"devices": ["balanced"]}])
+    world.trace("nq", "both", shards=[{"devices": ["cuda:0", "cuda:0+cuda:1"]}])
+    points = runtime_points(world.experiment("runtime", ["nq"], ["m", "l", "both"]))
+    assert [p.devices for p in points] == ["cuda:0", "balanced", "cuda:0 cuda:0+cuda:1"]
 
 
 @pytest.mark.parametrize(

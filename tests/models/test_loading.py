@@ -6,7 +6,6 @@ import torch
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.devices import devices, dtype_of
 from tests.conftest import toy_path
 
 
@@ -54,13 +53,6 @@ def test_a_model_without_weights_is_refused(copy):
         load(str(copy))
 
 
-def test_pickled_weights_are_not_loaded(copy):
-    (copy / "model.safetensors").unlink()
-    torch.save({}, copy / "pytorch_model.bin")
-    with pytest.raises(UserError, match="cannot be loaded"):
-        load(str(copy))
-
-
 def test_an_encoder_decoder_is_refused(copy):
     (copy / "config.json").write_text(json.dumps({"model_type": "t5"}))
     with pytest.raises(UserError, match="is an encoder-decoder"):
@@ -93,29 +85,36 @@ def test_one_setting_per_model_is_demanded():
     two = [toy_path("llama"), toy_path("mistral")]
     with pytest.raises(UserError, match="1 revisions for 2 models"):
         load(*two, revisions=["main"])
+    with pytest.raises(UserError, match="3 quantizations for 2 models"):
+        load(*two, quantization=[None, None, None])
+    with pytest.raises(UserError, match="1 values of trust_remote_code for 2 models"):
+        load(*two, trust_remote_code=[True])
     with pytest.raises(UserError, match="1 weights for 2 models"):
         load(*two, weights=[1.0])
     with pytest.raises(UserError, match="no model was given"):
         load()
 
 
-def test_devices_and_dtypes():
-    cpu = torch.device("cpu")
-    assert devices("cpu", 3) == [cpu] * 3
-    assert devices(["cpu", "cpu"], 2) == [cpu] * 2
-    assert dtype_of("auto", cpu) == torch.float32
-    assert dtype_of("auto", torch.device("cuda")) == torch.bfloat16
-    with pytest.raises(UserError, match="2 devices for 3 models"):
-        devices(["cpu", "cpu"], 3)
-    with pytest.raises(UserError, match="unknown device 'gpu'"):
-        devices("gpu", 1)
-    with pytest.raises(UserError, match="device 'cuda:99' is not there"):
-        devices("cuda:99", 1)
-    with pytest.raises(UserError, match="unknown dtype 'float8'"):
-        dtype_of("float8", cpu)
+def test_a_model_that_is_too_large_for_its_device_is_one_sentence(monkeypatch):
+    def fail(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", fail)
+    with pytest.raises(UserError, match=r"does not fit on cpu; spread it over several devices"):
+        load(toy_path("llama"))
 
 
-def test_auto_spreads_models_over_the_cuda_devices(monkeypatch):
+def test_models_with_a_device_of_their_own_are_loaded_before_spread_ones(monkeypatch):
+    order = []
+
+    def fake(source, *_):
+        order.append(source.path)
+        return source.path
+
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert [device.index for device in devices("auto", 3)] == [0, 1, 0]
-    assert [device.index for device in devices(["auto", "auto"], 2)] == [0, 1]
+    monkeypatch.setattr("adafuse.models.loading._load", fake)
+    paths = [toy_path("llama"), toy_path("mistral"), toy_path("qwen3")]
+    places = ["balanced", "cuda:1", "cuda:0"]
+    models = Ensemble.from_pretrained(paths, device=places).models
+    assert order == [paths[1], paths[2], paths[0]]
+    assert list(models) == paths

@@ -76,6 +76,15 @@ def test_a_trace_has_the_rows_in_the_order_of_the_shard(shards: Shards) -> None:
     assert rows[0]["prompt_sha256"] == wanted[0].prompt_sha256
 
 
+def test_a_trace_says_how_each_model_was_loaded(values: dict[str, Any], tmp_path: Path) -> None:
+    values["models"]["right"] |= {"quantization": "int4", "trust_remote_code": True}
+    shards = Shards(values, tmp_path / "shards")
+    shards.decode(0, Echo())
+    job = read_metadata(shards.out(0))["job"]
+    assert job["quantization"] == [None, "int4"]
+    assert (job["trust_remote_code"], job["allow_pickle"]) == ([False, True], [False, False])
+
+
 def test_an_interrupted_job_decodes_no_example_twice(shards: Shards) -> None:
     first, second = Echo(stop_after=2), Echo()
     with pytest.raises(StoppedError):

@@ -30,6 +30,8 @@ def digest(values: dict[str, Any]) -> str:
         lambda v: v["runs"]["both"].update(weights=[1, 2]),
         lambda v: v["runs"]["both"].update(max_rounds=4),
         lambda v: v["models"]["left"].update(chat=True),
+        lambda v: v["models"]["left"].update(quantization="int4"),
+        lambda v: v["models"]["left"].update(trust_remote_code=True),
         lambda v: v["benchmarks"]["qa"].update(stop=["\n", "."]),
         lambda v: v["benchmarks"]["qa"].update(max_new_tokens=9),
         lambda v: v["decode"].update(engine="reference"),
@@ -50,6 +52,8 @@ def test_whatever_may_change_a_result_changes_the_digest(
     [
         lambda v: v["decode"].update(device="cuda:0", gpu=1),
         lambda v: v["models"]["left"].update(device="cuda:1"),
+        lambda v: (v["models"]["left"].update(device="balanced"), v["decode"].update(gpu=2)),
+        lambda v: v["models"]["left"].update(allow_pickle=True),
         lambda v: v["runs"]["both"]["options"].update(max_words=3, branching=1),  # the defaults
         lambda v: v["benchmarks"]["qa"].update(metric="translation_13a"),
         lambda v: v.update(note="x"),

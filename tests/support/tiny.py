@@ -6,10 +6,12 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 
-def random_model(tokenizer_folder: str | Path, out: Path, *, seed: int, context: int = 4096) -> str:
+def random_model(
+    tokenizer_folder: str | Path, out: Path, *, seed: int, context: int = 4096, **changes
+) -> str:
     """Write a two-layer Llama with random weights over the tokenizer of a folder."""
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    network = random_llama(len(tokenizer) + 8, seed=seed, context=context)
+    network = random_llama(len(tokenizer) + 8, seed=seed, context=context, **changes)
     network.generation_config.eos_token_id = tokenizer.eos_token_id
     network.save_pretrained(out)
     tokenizer.save_pretrained(out)

@@ -1,0 +1,54 @@
+"""How users write where a model goes; understood without torch, so that a plan can check it."""
+
+import re
+from dataclasses import dataclass
+
+from adafuse.errors import UserError
+
+AUTO = "auto"
+BALANCED = "balanced"
+SPREADS = (BALANCED, "sequential")
+"""Ways to spread a model over all CUDA devices, as accelerate calls them."""
+
+_ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
+_GPU = re.compile(r"cuda(:\d+)?")
+_FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceName:
+    """What a user wrote: `strategy` if the model is spread, over `devices` or all there are.
+
+    Without a strategy, `devices` holds one name, or none for "auto".
+    """
+
+    devices: tuple[str, ...]
+    strategy: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "DeviceName":
+        """Read "auto", a device, a list of CUDA devices joined by "+", or a way to spread.
+
+        Raises:
+            UserError: something else.
+        """
+        if text == AUTO or text in SPREADS:
+            return cls((), None if text == AUTO else text)
+        if "+" not in text:
+            if not _ONE.fullmatch(text):
+                raise UserError(f"unknown device {text!r}; use {_FORMS}")
+            return cls((text,))
+        devices = tuple(part if ":" in part else f"{part}:0" for part in text.split("+"))
+        if not all(map(_GPU.fullmatch, devices)) or len(set(devices)) != len(devices):
+            raise UserError(
+                f"device {text!r} is no list of different CUDA devices; write one such as"
+                " cuda:0+cuda:1"
+            )
+        return cls(devices, BALANCED)
+
+    @property
+    def kind(self) -> str:
+        """What runs the model: "cuda", "cpu", ...; "auto" where that is open."""
+        if self.strategy is not None:
+            return "cuda"
+        return self.devices[0].partition(":")[0] if self.devices else AUTO
