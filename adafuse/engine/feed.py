@@ -37,9 +37,9 @@ class Feed:
         ]
         sequence.cached = committed
         for node in sorted(nodes, key=lambda node: node.depth):
-            if node is sequence.root:
-                last = tokens[-1]
-                tokens[-1] = Token(last.id, last.position, last.slot, last.limit, (), node)
+            if node is sequence.root:  # among the tokens unless it is run again
+                last = committed - 1
+                tokens[-1:] = [Token(node.token, last, last, committed, (), node)]
             else:
                 tokens.append(_tree_token(node, committed))
         return cls(sequence, tokens)
@@ -55,7 +55,8 @@ class Feed:
 
 
 def _tree_token(node: Node, committed: int) -> Token:
-    node.slot = node.sequence.used
-    node.sequence.used += 1
+    if node.slot is None:
+        node.slot = node.sequence.used
+        node.sequence.used += 1
     ancestors = [step.slot for step in node.path() if step.slot is not None]
     return Token(node.token, node.depth, node.slot, committed, tuple(ancestors), node)

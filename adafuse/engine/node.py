@@ -1,6 +1,6 @@
 """The token tree: a committed text per model and example, and the tokens tried after it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Optional
 
@@ -21,7 +21,8 @@ class NextToken:
 
     `ids` are the likeliest ids, highest first, ties to the lower id, and `logprobs` theirs;
     `margin` is p(1) - p(2); `log_end` is log p(END). All from a float32 softmax over the ids below
-    len(tokenizer). `vector` holds all log-probabilities, shape [vocabulary], on the device.
+    len(tokenizer). `vector` holds all log-probabilities, shape [vocabulary], on the device; it is
+    empty once the node was released.
     """
 
     ids: tuple[int, ...]
@@ -55,6 +56,16 @@ class Node:
         self.logprob: float | None = None
         self.next: NextToken | None = None
         self.slot: int | None = None
+
+    def release(self) -> None:
+        """Give up the row of log-probabilities; a child that needs it has the token run again."""
+        if self.next is not None and not self.released:
+            self.next = replace(self.next, vector=self.next.vector.new_empty(0))
+
+    @property
+    def released(self) -> bool:
+        """Whether the row of log-probabilities was given up."""
+        return self.next is not None and not len(self.next.vector)
 
     @property
     def engine(self) -> "Engine":
@@ -133,6 +144,15 @@ class Sequence:
         """How many ids were committed behind the prompt."""
         return len(self.ids) - self.prompt_length
 
+    def forget(self, but: Node | None = None) -> None:
+        """Release all nodes: they refer to one another, and would hold their rows for a while."""
+        nodes = [self.root]
+        while nodes:
+            node = nodes.pop()
+            nodes.extend(node.children.values())
+            if node is not but:
+                node.release()
+
     def commit(self, node: Node) -> list[Node]:
         """Make the path to `node` part of the committed ids and `node` the new root.
 
@@ -140,9 +160,17 @@ class Sequence:
         """
         path = node.path()
         self.ids.extend(step.token for step in path)
+        self.forget(but=node)
         node.parent = None
         node.children = {}
         if node.next is not None:  # a copy, or the vectors of the whole forward would live on
             node.next = replace(node.next, vector=node.next.vector.clone())
         self.root = node
         return path
+
+
+def to_run(nodes: Iterable[Node]) -> list[Node]:
+    """Return those of `nodes` that are not evaluated, and released parents that they need."""
+    missing = [node for node in nodes if node.next is None]
+    parents = (n.parent for n in missing if n.logprob is None and n.parent and n.parent.released)
+    return list(dict.fromkeys([*parents, *missing]))

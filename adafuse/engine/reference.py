@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 
 from adafuse.engine.distribution import Reducer
-from adafuse.engine.node import Node, Sequence
+from adafuse.engine.node import Node, Sequence, to_run
 from adafuse.models.language_model import LanguageModel
 
 
@@ -29,7 +29,7 @@ class ReferenceEngine:
 
     def evaluate(self, nodes: Iterable[Node]) -> None:
         """Fill in the nodes with one full forward per chain."""
-        wanted = {id(node): node for node in nodes if node.next is None}
+        wanted = {id(node): node for node in to_run(nodes)}
         inner = {id(node.parent) for node in wanted.values()}
         for leaf in [node for key, node in wanted.items() if key not in inner]:
             line = [leaf.sequence.root, *leaf.path()]
@@ -40,7 +40,8 @@ class ReferenceEngine:
         node.sequence.commit(node)
 
     def close(self, sequence: Sequence) -> None:
-        """Nothing is held for a sequence."""
+        """Nothing but the nodes is held for a sequence."""
+        sequence.forget()
 
     @torch.inference_mode()
     def _forward(self, leaf: Node, nodes: list[Node]) -> None:

@@ -16,7 +16,7 @@ from adafuse.engine.feed import Feed
 from adafuse.engine.forward import Forward
 from adafuse.engine.graphs import Graphs, capturable
 from adafuse.engine.grouping import batches
-from adafuse.engine.node import Node, Sequence
+from adafuse.engine.node import Node, Sequence, to_run
 from adafuse.models.language_model import LanguageModel
 
 
@@ -65,6 +65,7 @@ class TreeEngine:
     @torch.inference_mode()
     def close(self, sequence: Sequence) -> None:
         """Free the row; its contents are zeroed because masked non-finite values still spread."""
+        sequence.forget()
         self._moves.pop(sequence.row, None)
         self._cache.clear(sequence.row)
         self._free.append(sequence.row)
@@ -88,9 +89,8 @@ class TreeEngine:
     def start(self, nodes: Iterable[Node]) -> Callable[[], None]:
         """Do what `evaluate` does up to the wait for the device; the returned call waits."""
         wanted: dict[Sequence, list[Node]] = {}
-        for node in dict.fromkeys(nodes):
-            if node.next is None:
-                wanted.setdefault(node.sequence, []).append(node)
+        for node in to_run(nodes):
+            wanted.setdefault(node.sequence, []).append(node)
         feeds = [Feed.of(sequence, asked) for sequence, asked in wanted.items()]
         self._apply_moves()
         self._cache.reserve(max((feed.slots for feed in feeds), default=0))

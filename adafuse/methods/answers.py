@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adafuse.engine.node import ContextFullError
+from adafuse.engine.node import ContextFullError, Node
 from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.engine.program import Program, gather
 from adafuse.methods.example import Example
@@ -72,6 +72,8 @@ def _write(example: Example, sequence: TokenSequence) -> Program[Solo]:
             longer = yield from add_word(span, WordRules(example.stops, hard_limit=left))
             if not _is_finite(span, longer):
                 return Solo(span, "error")
+            for node in _written(span, longer)[:-1]:
+                node.release()  # a long answer would hold a row of log-probabilities per token
             span = longer
             tokens = span.node.depth - sequence.root.depth
             reason = limits.stop_reason(
@@ -84,8 +86,13 @@ def _write(example: Example, sequence: TokenSequence) -> Program[Solo]:
 
 def _is_finite(span: Span, longer: Span) -> bool:
     """Whether the model gives what it added to `span` a finite log-probability."""
-    added = [node.logprob for node in longer.node.path() if node.depth > span.node.depth]
+    added = [node.logprob for node in _written(span, longer) if node is not span.node]
     if longer.ends:
         assert longer.node.next is not None
         added.append(longer.node.next.log_end)
     return all(value is not None and math.isfinite(value) for value in added)
+
+
+def _written(span: Span, longer: Span) -> list[Node]:
+    """Return the nodes from the end of `span` on, without the root."""
+    return [node for node in longer.node.path() if node.depth >= span.node.depth]

@@ -1,13 +1,18 @@
 """Ids of a span that another model wrote (adafuse.md, "Ids of a foreign span")."""
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+REMEMBERED = 1 << 16
+"""So many spans at most are not encoded again."""
+
+
 class SpanEncoder:
-    """Encodes spans as they would continue a text, once per span.
+    """Encodes spans as they would continue a text, each once while it is remembered.
 
     The span is encoded behind an anchor that it cannot merge with: "a" before whitespace, else a
     newline; the ids behind the anchor's own are the span's.
@@ -16,7 +21,7 @@ class SpanEncoder:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
         self._tokenizer = tokenizer
         self._name = name
-        self._memo: dict[str, tuple[int, ...]] = {"": ()}
+        self._remembered = lru_cache(REMEMBERED)(self._encode_behind_anchor)
 
     def __call__(self, span: str) -> tuple[int, ...]:
         """Return the ids of `span`.
@@ -24,9 +29,7 @@ class SpanEncoder:
         Raises:
             ValueError: the tokenizer merges the anchor with the span.
         """
-        if span not in self._memo:
-            self._memo[span] = self._encode_behind_anchor(span)
-        return self._memo[span]
+        return self._remembered(span) if span else ()
 
     def _encode_behind_anchor(self, span: str) -> tuple[int, ...]:
         before = "a" if span[0].isspace() else "\n"

@@ -192,3 +192,37 @@ def test_eager_attention_gives_the_same(model):
     assert eager == pytest.approx(
         grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS), abs=2e-5
     )
+
+
+@pytest.mark.parametrize("kind", [TreeEngine, ReferenceEngine])
+def test_a_released_node_is_run_again_when_a_child_needs_its_row(model, kind):
+    engine = kind(model, 2, 1) if kind is TreeEngine else kind(model, 2)
+    sequence = engine.open([3, 4, 5])
+    chain = sequence.root.chain((6, 7, 8))
+    engine.evaluate([sequence.root, *chain])
+    expected = float(chain[1].next.vector[9])
+    for node in chain[:2]:
+        node.release()
+    assert chain[1].released
+    other = chain[1].child(9)
+    engine.evaluate([other])
+    assert other.logprob == pytest.approx(expected, abs=2e-5)
+    assert chain[0].released
+    assert not chain[1].released
+
+
+@pytest.mark.parametrize("kind", [TreeEngine, ReferenceEngine])
+def test_a_released_node_can_be_committed_and_gone_on_from(model, kind):
+    engine = kind(model, 2, 1) if kind is TreeEngine else kind(model, 2)
+    sequence = engine.open([3, 4, 5])
+    chain = sequence.root.chain((6, 7, 8))
+    engine.evaluate([sequence.root, *chain])
+    chain[1].release()
+    engine.commit(chain[1])
+    other = sequence.root.chain((9, 10))
+    engine.evaluate(other)
+    plain = ReferenceEngine(model, top=2)
+    fresh = plain.open([3, 4, 5, 6, 7])
+    expected = fresh.root.chain((9, 10))
+    plain.evaluate([fresh.root, *expected])
+    assert [n.logprob for n in other] == pytest.approx([n.logprob for n in expected], abs=2e-5)
