@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adafuse.engine.capacity import demands, memory_told, rows_that_fit
+from adafuse.engine.capacity import demands, memory_told, rows_that_fit, slots
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
@@ -73,26 +73,25 @@ class Run:
         asked.check(len(self.weights))
         self.method.check_models(len(self.weights))
         self.method.prepare(self.models, self.place)
-        rows = self._rows(asked.prompts)
-        engines = self._engines(rows)
+        longest = [_longest(model, asked.prompts) for model in self.models]
+        rows = self._rows(longest, len(asked.prompts))
+        engines = self._engines(rows, longest)
         for engine in engines:
             prefix = shared_prefix(engine.model, asked.prompts)
             if 0 < len(prefix) < engine.context:
                 engine.share(prefix)
         return self._outcomes(asked, engines, rows)
 
-    def _rows(self, prompts: Sequence[str]) -> int:
+    def _rows(self, longest: Sequence[int], prompts: int) -> int:
         """Return how many examples are decoded at a time."""
         if self.settings.batch_size != "auto":
             return self.settings.batch_size
-        longest = sorted(prompts, key=len)[-LONG_PROMPTS:]
         needs = [
             each
-            for model in self.models
-            for most in [max((len(model.prompt_ids(prompt)) for prompt in longest), default=1)]
+            for model, most in zip(self.models, longest, strict=True)
             for each in demands(model, most + self.settings.max_new_tokens)
         ]
-        rows = rows_that_fit(needs, len(prompts))
+        rows = rows_that_fit(needs, prompts)
         logger.info("%d examples at a time", rows)
         return rows
 
@@ -110,9 +109,12 @@ class Run:
             for outcome in Scheduler[None](rows).run(jobs):
                 yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
-    def _engines(self, rows: int) -> list[Engine]:
-        name, top = self.settings.engine, self.method.top
-        return [engine_for(model, name, top=top, rows=rows) for model in self.models]
+    def _engines(self, rows: int, longest: Sequence[int]) -> list[Engine]:
+        name, top, new = self.settings.engine, self.method.top, self.settings.max_new_tokens
+        return [
+            engine_for(model, name, top=top, rows=rows, slots=slots(model, most + new))
+            for model, most in zip(self.models, longest, strict=True)
+        ]
 
     def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
         try:
@@ -122,6 +124,12 @@ class Run:
         finally:
             for sequence in example.sequences:
                 sequence.engine.close(sequence)
+
+
+def _longest(model: LanguageModel, prompts: Sequence[str]) -> int:
+    """Return how many tokens the longest prompt has, as far as its letters tell."""
+    chosen = sorted(prompts, key=len)[-LONG_PROMPTS:]
+    return max((len(model.prompt_ids(prompt)) for prompt in chosen), default=1)
 
 
 def _prompt_ids(engine: Engine, prompt: str) -> list[int]:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
-import torch
-
 from adafuse.bench.cases import Case, Outcome
 
 
@@ -49,16 +47,9 @@ def measure(
 
 
 def _timed(case: Case) -> tuple[float, Outcome]:
-    _settle()
     start = time.perf_counter()
-    outcome = case.run()
-    _settle()
+    outcome = case.run()  # its last result was read from the device
     return time.perf_counter() - start, outcome
-
-
-def _settle() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
 
 
 def _timing(case: Case, seconds: list[float], outcome: Outcome) -> Timing:

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import resource
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -41,16 +42,32 @@ def machine(model: LanguageModel) -> Machine:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The most memory that the process had, in MiB; `device` of a CUDA device, else None."""
+
+    host: float
+    device: float | None = None
+
+
+def peak(model: LanguageModel) -> Peak:
+    """Return the most memory that was used so far."""
+    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if model.device.type != "cuda":
+        return Peak(host)
+    return Peak(host, torch.cuda.max_memory_allocated(model.device) / (1 << 20))
+
+
 def to_json(
-    where: Machine, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio], peak: float
+    where: Machine, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio], most: Peak
 ) -> str:
-    """Return everything that was measured; `peak` is the process's largest memory in MiB."""
+    """Return everything that was measured."""
     values = {
         "machine": asdict(where),
         "versions": versions(),
         "git": asdict(source_commit()),
         "command": command,
-        "peak_mib": peak,
+        "peak_mib": asdict(most),
         "timings": [{**asdict(t), "tokens_per_second": t.tokens_per_second} for t in timings],
         "ratios": [asdict(ratio) for ratio in ratios],
     }
@@ -58,12 +75,13 @@ def to_json(
 
 
 def to_markdown(
-    where: Machine, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio], peak: float
+    where: Machine, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio], most: Peak
 ) -> str:
     """Return the same as two tables, ratios first."""
+    on_device = "" if most.device is None else f" and {most.device:,.0f} MiB on the device"
     lines = [
         f"`{command}` on {where.date}: {where.processor}, {where.cores} cores, {where.threads}"
-        f" threads, {where.device}, {where.dtype}; peak memory {peak:,.0f} MiB.",
+        f" threads, {where.device}, {where.dtype}; peak memory {most.host:,.0f} MiB{on_device}.",
         "",
         "| ratio of medians | value | target |",
         "| --- | ---: | --- |",

@@ -41,10 +41,19 @@ def long_prompts(count: int, tokens: int, model: LanguageModel, new_tokens: int)
     return Workload(f"{tokens}-token prompts", prompts, new_tokens, endless=True)
 
 
-def long_outputs(count: int, tokens: int) -> Workload:
-    """Return short prompts with `tokens` ids to write each."""
+def openings(count: int, tokens: int) -> Workload:
+    """Return questions, with `tokens` ids to write each, far beyond an answer."""
     prompts = tuple(f"Question: {question}\n" for question in _questions()[:count])
-    return Workload(f"{tokens}-token outputs", prompts, tokens, endless=True)
+    return Workload("openings", prompts, tokens, endless=True)
+
+
+def long_outputs(opened: Sequence[str], tokens: int) -> Workload:
+    """Return openings and what was written behind them as prompts, with `tokens` ids to write each.
+
+    Behind an answer models agree less than in it. These texts are past that, so that the first half
+    of what is written is like the second, and costs differ by length alone.
+    """
+    return Workload(f"{tokens}-token outputs", tuple(opened), tokens, endless=True)
 
 
 def without_end(models: Sequence[LanguageModel]) -> tuple[LanguageModel, ...]:

@@ -1,5 +1,6 @@
 """`adafuse bench`: what fused decoding costs on this machine, in terms of the models alone."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -28,11 +29,14 @@ def bench(
         "results/bench"
     ),
     repeats: Annotated[int, typer.Option(min=1, help="Passes over every case.")] = 5,
-    prompts: Annotated[int, typer.Option(min=1, help="Chains of thought.")] = 32,
-    tau: Annotated[float, typer.Option(help="Margin threshold.")] = 0.7,
+    prompts: Annotated[int, typer.Option(min=1, help="Chains of thought.")] = 96,
+    tau: Annotated[
+        float | None,
+        typer.Option(help="Margin threshold; 0.7, or the median margin of random weights."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, balanced, ...")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 is one per core.")] = 0,
     others: Annotated[bool, typer.Option(help="Time all other methods, too.")] = True,
 ) -> None:
     """Time generate, adafuse and all other methods side by side; medians of repeats, in one run.
@@ -40,18 +44,20 @@ def bench(
     Example: adafuse bench --repeats 3
     """
     check_writable(out / "bench.json")
-    import resource
-
     import torch
     from tqdm import tqdm
 
+    from adafuse.bench.floor import floor
     from adafuse.bench.measure import measure
-    from adafuse.bench.report import machine, to_json, to_markdown
-    from adafuse.bench.suite import Suite
+    from adafuse.bench.report import machine, peak, to_json, to_markdown
+    from adafuse.bench.suite import Suite, median_margin
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(threads or os.cpu_count() or 1)
     models = _models(model or list(TOY), shape or [], device, dtype)
+    if tau is None:
+        tau = median_margin(models) if shape else 0.7
     suite = Suite(models, prompts, (1, 8, 32), 1500, 256, {"tau": tau}, _others() if others else {})
+    floors = [floor(each) for each in models if each.device.type == "cuda"]
     cases = suite.cases()
     with tqdm(total=(repeats + 1) * len(cases), disable=None, unit="case") as bar:
 
@@ -60,11 +66,10 @@ def bench(
             bar.update()
 
         timings = measure(cases, repeats, progress)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    where, ratios = machine(models[0]), suite.ratios(timings)
+    where, ratios, most = machine(models[0]), suite.ratios(timings, floors), peak(models[0])
     command = shlex.join(["adafuse", *sys.argv[1:]])
-    write_text(out / "bench.json", to_json(where, command, timings, ratios, peak))
-    text = to_markdown(where, command, timings, ratios, peak)
+    write_text(out / "bench.json", to_json(where, command, timings, ratios, most))
+    text = to_markdown(where, command, timings, ratios, most)
     write_text(out / "bench.md", text)
     typer.echo(text, nl=False)
 

@@ -30,6 +30,11 @@ class Demand:
     size: int
 
 
+def slots(model: LanguageModel, longest: int) -> int:
+    """Return how many tokens an example of at most `longest` ids and its tree come to."""
+    return min(longest, model.context) + TREE_NODES
+
+
 def demands(model: LanguageModel, longest: int) -> list[Demand]:
     """Return what an example of at most `longest` ids, prompt included, needs on each device.
 
@@ -40,7 +45,7 @@ def demands(model: LanguageModel, longest: int) -> list[Demand]:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     item = torch.empty((), dtype=model.network.dtype).element_size()
-    per_layer = (min(longest, model.context) + TREE_NODES) * 2 * heads * head * item
+    per_layer = slots(model, longest) * 2 * heads * head * item
     layers = Counter(layer_devices(model.network, model.device))
     sizes = {model.device: TREE_NODES * 4 * model.vocabulary}
     for device, count in layers.items():

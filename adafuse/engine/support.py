@@ -20,16 +20,16 @@ _COARSE = 0.5
 """For bfloat16 and quantized weights."""
 
 
-def engine_for(model: LanguageModel, wanted: str, *, top: int, rows: int) -> Engine:
+def engine_for(model: LanguageModel, wanted: str, *, top: int, rows: int, slots: int = 0) -> Engine:
     """Return the engine `wanted` ("tree" or "reference") for a model.
 
     A model that cannot be fed a tree of tokens runs on the reference engine, which gives the same
-    results slowly, and a warning says so.
+    results slowly, and a warning says so. `slots` is how many tokens a sequence may come to.
     """
     if wanted == "tree":
         reason = obstacle(model)
         if reason is None:
-            return TreeEngine(model, top, rows)
+            return TreeEngine(model, top, rows, slots)
         logger.warning(
             "%s cannot be fed a tree of tokens (%s); the slower reference engine runs it",
             model.name,

@@ -7,11 +7,12 @@ import pytest
 
 from adafuse.bench import measure as measuring
 from adafuse.bench.cases import Fused, Generate, Outcome
+from adafuse.bench.floor import floor
 from adafuse.bench.measure import measure
 from adafuse.bench.random_models import random_model
-from adafuse.bench.report import machine, to_json, to_markdown
-from adafuse.bench.suite import Suite
-from adafuse.bench.workloads import chains, long_outputs, long_prompts, without_end
+from adafuse.bench.report import Peak, machine, peak, to_json, to_markdown
+from adafuse.bench.suite import Suite, median_margin
+from adafuse.bench.workloads import chains, long_outputs, long_prompts, openings, without_end
 from adafuse.errors import UserError
 from tests.conftest import toy_path
 
@@ -61,7 +62,8 @@ def test_long_workloads_are_as_long_as_they_say(pair):
     lengths = [len(model.prompt_ids(prompt)) for prompt in work.prompts]
     assert all(abs(length - 400) < 20 for length in lengths)
     assert len({prompt[:20] for prompt in work.prompts}) == 3
-    result = Fused("f", long_outputs(2, 40), 1, pair.models, "adafuse").run()
+    opened = openings(2, 9).prompts
+    result = Fused("f", long_outputs(opened, 40), 1, pair.models, "adafuse").run()
     assert 80 <= max(result.tokens) <= 100
     assert all(not model.stop_ids for model in without_end(pair.models))
 
@@ -70,16 +72,34 @@ def test_long_workloads_are_as_long_as_they_say(pair):
 def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
     suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, {"fixed_length": {}})
     timings = measure(suite.cases(), repeats=1)
-    ratios = suite.ratios(timings)
+    ratios = suite.ratios(timings, [floor(pair.models[0], repeats=3)])
     where = machine(pair.models[0])
-    text = to_markdown(where, "adafuse bench", timings, ratios, 1.0)
-    stored = json.loads(to_json(where, "adafuse bench", timings, ratios, 1.0))
-    assert len(stored["ratios"]) == len(ratios) == 4 + 4
+    text = to_markdown(where, "adafuse bench", timings, ratios, Peak(1.0, 2.0))
+    stored = json.loads(to_json(where, "adafuse bench", timings, ratios, peak(pair.models[0])))
+    assert len(stored["ratios"]) == len(ratios) == 4 + 4 + 1
     assert len(stored["timings"]) == len(timings) == 2 * 2 * 3 + 4 + 1
     seconds = {each["case"]: each["seconds"] for each in stored["timings"]}
     alone = sum(seconds[f"generate {k} for B 1, batch 1"] for k in (1, 2))
     assert ratios[0].value == pytest.approx(seconds["adafuse B 1, batch 1"] / alone)
     assert all(f"| {ratio.name} |" in text for ratio in ratios)
+    assert "1 MiB and 2 MiB on the device" in text
+    assert stored["peak_mib"]["host"] > 100
+
+
+def test_the_floor_of_a_step_is_reading_the_weights_once(pair):
+    measured = floor(pair.models[0], repeats=3)
+    parameters = sum(p.numel() for p in pair.models[0].network.parameters())
+    assert measured.weights == 4 * parameters
+    assert measured.ratio == measured.seconds / (measured.weights / measured.bandwidth)
+    assert measured.ratio > 1
+
+
+def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):
+    tau = median_margin(pair.models)
+    case = Fused("f", chains(8), 8, pair.models, "adafuse", {"tau": tau})
+    case.run()
+    words = {taken.words for result in case.results for taken in result.rounds}
+    assert words >= {1, 2, 3}
 
 
 def test_random_weights_of_a_shape_can_be_timed(pair):
