@@ -114,14 +114,15 @@ class Batch:
         return list(chain.from_iterable(rows))
 
     def _ancestors(self, shape: Shape, places: Sequence[int]) -> list[list[int]]:
-        found = [
-            (place, column, slot, token.position - back)
-            for place, feed in zip(places, self.feeds, strict=True)
-            for column, token in enumerate(feed.tokens, shape.tokens - len(feed.tokens))
-            if token.ancestors
-            for back, slot in enumerate(reversed(token.ancestors))
-        ]
-        return [list(column) for column in zip(*found, strict=True)] or [[], [], [], []]
+        rows, columns, slots, positions = list[int](), list[int](), list[int](), list[int]()
+        for place, feed in zip(places, self.feeds, strict=True):
+            for column, token in enumerate(feed.tokens, shape.tokens - len(feed.tokens)):
+                count = len(token.ancestors)
+                rows += [place] * count
+                columns += [column] * count
+                slots += token.ancestors
+                positions += range(token.position + 1 - count, token.position + 1)
+        return [rows, columns, slots, positions]
 
     def _reads(self, shape: Shape, places: Sequence[int]) -> list[list[int]]:
         """Return the places of the nodes' logits, columns counted from the right: below 0."""

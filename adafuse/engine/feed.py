@@ -1,12 +1,12 @@
 """The new tokens of one row, and what each of them sees."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from adafuse.engine.node import Node, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token to feed: it sees the slots below `limit` and those in `ancestors`.
 
     Ancestors lie on the path up from the token, the nearest last, one position apart.

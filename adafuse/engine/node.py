@@ -1,7 +1,7 @@
 """The token tree: a committed text per model and example, and the tokens tried after it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ class NextToken:
     margin: float
     log_end: float
     vector: "torch.Tensor"
+
+    def with_vector(self, vector: "torch.Tensor") -> "NextToken":
+        """Return the same over another copy of the log-probabilities."""
+        return NextToken(self.ids, self.logprobs, self.margin, self.log_end, vector)
 
     @property
     def greedy(self) -> int:
@@ -60,7 +64,7 @@ class Node:
     def release(self) -> None:
         """Give up the row of log-probabilities; a child that needs it has the token run again."""
         if self.next is not None and not self.released:
-            self.next = replace(self.next, vector=self.next.vector.new_empty(0))
+            self.next = self.next.with_vector(self.next.vector.new_empty(0))
 
     @property
     def released(self) -> bool:
@@ -164,7 +168,7 @@ class Sequence:
         node.parent = None
         node.children = {}
         if node.next is not None:  # a copy, or the vectors of the whole forward would live on
-            node.next = replace(node.next, vector=node.next.vector.clone())
+            node.next = node.next.with_vector(node.next.vector.clone())
         self.root = node
         return path
 

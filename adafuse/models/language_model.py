@@ -46,7 +46,7 @@ class LanguageModel:
         """The bytes of each token; refused where a tokenizer has none (token-level methods)."""
         return Surfaces.read(self.tokenizer, self.name)
 
-    @property
+    @cached_property
     def device(self) -> "torch.device":
         """Where input ids go."""
         return next(self.network.get_input_embeddings().parameters()).device

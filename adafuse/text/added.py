@@ -1,8 +1,9 @@
 """The text that newly generated ids add to a text (adafuse.md, "Text of tokens")."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -50,7 +51,8 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
 
 
 def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
-    if _decodes_plainly(type(tokenizer)):
+    kind: Any = type(tokenizer)
+    if _decodes_plainly(kind):
         # What `decode` comes to, without as much again around it.
         backend = tokenizer.backend_tokenizer
         return str(backend.decode(list(ids), skip_special_tokens=False))
@@ -61,7 +63,8 @@ def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
     return text
 
 
-def _decodes_plainly(kind: type) -> bool:
+@cache
+def _decodes_plainly(kind: Hashable) -> bool:
     from transformers import TokenizersBackend
 
     return getattr(kind, "_decode", None) is TokenizersBackend._decode
