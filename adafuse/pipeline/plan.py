@@ -18,6 +18,7 @@ from adafuse.pipeline.config import Config
 from adafuse.pipeline.identity import file_digest
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config, to_json
+from adafuse.pipeline.prefetch import with_commits
 from adafuse.pipeline.sources import UnavailableSourceError, source_file
 from adafuse.pipeline.tasks import prepare_benchmark
 from adafuse.scoring.spm import AbsentModelError, require_model
@@ -50,7 +51,7 @@ class Plan:
         Raises:
             UserError: the first thing that is wrong.
         """
-        plan = cls(parse_config(values))
+        plan = cls(with_commits(parse_config(values)))
         for benchmark in plan.benchmarks:
             try:
                 plan.prepared(benchmark)
