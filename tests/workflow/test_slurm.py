@@ -1,6 +1,5 @@
 """The workflow on a Slurm cluster of two nodes: its tables, its resources, and its accidents."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,13 +10,7 @@ import psutil
 import pytest
 
 from tests.support.checkout import BENCHMARK, SHARDS, SHORT, Checkout
-from tests.support.slurm_cluster import (
-    NODES,
-    CannotStartError,
-    Cluster,
-    slurm_cluster,
-    wait_for,
-)
+from tests.support.slurm_cluster import NODES, Cluster, needed_cluster, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -52,13 +45,8 @@ CONFIG = {
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Cluster]:
     """A cluster for all tests of this file."""
-    try:
-        with slurm_cluster() as started:
-            yield started
-    except CannotStartError as reason:
-        if os.environ.get("CI"):
-            pytest.fail(f"CI needs a Slurm cluster, but {reason}")
-        pytest.skip(f"no Slurm cluster here: {reason}")
+    with needed_cluster() as started:
+        yield started
 
 
 @pytest.fixture
