@@ -15,12 +15,12 @@ app = typer.Typer()
 def prefetch_step(
     config: Annotated[Path, typer.Option("--config", help="As the workflow stored it.")],
 ) -> None:
-    """Download the models of a configuration and record their commits."""
+    """Download models and data sets of a configuration and record their commits."""
     from adafuse.models.hub import download
     from adafuse.pipeline.parse import read_config
-    from adafuse.pipeline.prefetch import prefetch, record_file
+    from adafuse.pipeline.prefetch import prefetch, record_file, with_commits
 
-    settings = read_config(config)
+    settings = with_commits(read_config(config))
     commits = prefetch(settings, download)
     for (path, revision), commit in commits.items():
         logger.info("%s, revision %s: commit %s", path, revision, commit)

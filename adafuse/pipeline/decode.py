@@ -61,7 +61,7 @@ def decode_shard(
         UserError: the digest is another one, or a model cannot be used.
     """
     started = datetime.now(UTC)
-    logger.info("running on %s", place())
+    logger.info("running on %s", place().told())
     rows = read_shard(file)
     if job.digest(shard_digest(rows), answer_digests(answers)) != digest:
         raise UserError(

@@ -13,6 +13,8 @@ from typing import Any
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.pipeline.config import Config, ModelConfig, RunConfig
+from adafuse.pipeline.sources import source_file
+from adafuse.scoring.spm import require_model
 from adafuse.traces.atomic import write_text
 
 Pin = tuple[str, str | None]
@@ -25,7 +27,7 @@ def record_file(results: str) -> Path:
 
 
 def prefetch(config: Config, download: Callable[[str, str | None], Path]) -> dict[Pin, str]:
-    """Download all hub models of a configuration and record their commits.
+    """Download all that a configuration needs of the hub and record what it was.
 
     A model whose commit is recorded already stays at it; the record is what to delete for new ones.
 
@@ -34,7 +36,7 @@ def prefetch(config: Config, download: Callable[[str, str | None], Path]) -> dic
         download: returns the folder of a model, named like its commit.
 
     Raises:
-        UserError: a model cannot be downloaded.
+        UserError: something cannot be downloaded.
     """
     commits = read_commits(config.results)
     recorded = {(path, commit) for (path, _), commit in commits.items()}
@@ -43,8 +45,25 @@ def prefetch(config: Config, download: Callable[[str, str | None], Path]) -> dic
         if (path, revision) not in recorded:
             commits[path, revision] = commit
     models = [{"path": pin[0], "revision": pin[1], "commit": commits[pin]} for pin in commits]
-    write_text(record_file(config.results), json.dumps({"models": models}, indent=2) + "\n")
+    record = {"models": models, "datasets": _datasets(config), "spm_sha256": _spm(config)}
+    write_text(record_file(config.results), json.dumps(record, indent=2) + "\n")
     return commits
+
+
+def _datasets(config: Config) -> list[dict[str, str | None]]:
+    """Fetch what planning has not fetched yet, and return what there is."""
+    found: list[dict[str, str | None]] = []
+    for name, benchmark in config.benchmarks.items():
+        if (dataset := benchmark.source.dataset) is not None:
+            file = str(source_file(config, name))
+            revision = benchmark.source.revision
+            found.append({"dataset": dataset, "revision": revision, "file": file})
+    return found
+
+
+def _spm(config: Config) -> str | None:
+    wanted = any(each.metric == "translation" for each in config.benchmarks.values())
+    return require_model(config.spm_sha256) if wanted else None
 
 
 def read_commits(results: str) -> dict[Pin, str]:

@@ -29,6 +29,12 @@ class Place:
     cuda_visible_devices: str | None
     slurm_job: str | None
 
+    def told(self) -> str:
+        """Return the place in words."""
+        job = f", Slurm job {self.slurm_job}" if self.slurm_job else ""
+        cards = self.cuda_visible_devices
+        return self.host + job + (f", CUDA_VISIBLE_DEVICES={cards}" if cards is not None else "")
+
 
 def place() -> Place:
     """Return where this process runs, a Slurm node under Slurm's name for it."""

@@ -41,11 +41,15 @@ def blended(values: dict[str, Any]) -> Config:
     return parse_config(values)
 
 
+def stored(config: Config) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(record_file(config.results).read_text())
+    return record
+
+
 def test_the_models_of_the_runs_are_downloaded_and_folders_are_not(config: Config) -> None:
     prefetch(config, hub := Hub("c1"))
     assert hub.asked == [("org/name", None)]
-    stored = json.loads(record_file(config.results).read_text())
-    assert stored == {"models": [{"path": "org/name", "revision": None, "commit": "c1"}]}
+    assert stored(config)["models"] == [{"path": "org/name", "revision": None, "commit": "c1"}]
 
 
 def test_checkpoints_of_methods_are_downloaded_too(values: dict[str, Any]) -> None:
@@ -63,6 +67,23 @@ def test_jobs_are_planned_with_the_recorded_commits(values: dict[str, Any]) -> N
     assert pinned.runs["both"].options["fuser_revision"] == "abc"
     values["models"]["hub"]["revision"] = "c1"
     assert Plan.of(values).digests("qa", "far") == Plan(pinned).digests("qa", "far")
+
+
+def test_data_sets_and_the_sentencepiece_model_are_fetched_and_recorded(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "test.jsonl").write_text('{"question": "q?", "answer": "a"}\n' * 3)
+    source = {"dataset": str(data), "split": "test"}
+    values["benchmarks"]["qa"].update(source=source, metric="translation", shards=1)
+    monkeypatch.setattr("adafuse.pipeline.prefetch.require_model", lambda expected: "5a")
+    config = parse_config(values)
+    prefetch(config, Hub("c1"))
+    (dataset,) = stored(config)["datasets"]
+    assert (dataset["dataset"], dataset["revision"]) == (str(data), None)
+    assert len(Path(dataset["file"]).read_text().splitlines()) == 3
+    assert stored(config)["spm_sha256"] == "5a"
 
 
 def test_without_a_record_nothing_is_pinned(config: Config) -> None:

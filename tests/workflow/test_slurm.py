@@ -97,7 +97,7 @@ def assert_resumed(checkout: Checkout, stopped: Frozen, local: Checkout) -> None
     """The next attempt has found the rows of the first one, and has decoded none of them again."""
     assert 0 < stopped.kept <= checkout.resumed("adafuse", stopped.shard)
     log = checkout.decode_log("adafuse", stopped.shard)
-    assert log.count("running on Place") == 2
+    assert log.count(" running on node") == 2
     decoded = Counter(re.findall(r" of \d+: (\S+) \(", log))
     assert set(decoded.values()) == {1}
     assert checkout.rows("adafuse") == local.rows("adafuse")
