@@ -88,6 +88,14 @@ def test_the_slurm_profile_sends_decode_jobs_to_the_cluster(place: Workplace) ->
         assert ("slurm_extra=--exclusive" in decode) == ("benchmark=qa" in decode)
 
 
+@pytest.mark.slow
+def test_what_jobs_ask_a_cluster_for_runs_nothing_again(place: Workplace) -> None:
+    place.configure(lambda config: config.update(cluster={"runtime": 45, "uniform": True}))
+    place.configure(lambda config: config["runs"]["adafuse"].update(cluster={"gpu": 2}))
+    place.configure(lambda config: config["decode"].update(gpu=1))
+    assert not place.plan().jobs
+
+
 def test_the_slurm_profile_leaves_the_size_of_jobs_to_the_configuration() -> None:
     assert "set-resources" not in profile("slurm")
 
