@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.models.device_names import DeviceName
-from adafuse.models.hub import check_pickled
+from adafuse.models.weight_files import check_pickled
 from adafuse.pipeline.config import DecodeConfig, ModelConfig
 
 

@@ -7,11 +7,13 @@ nothing here.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
+from adafuse.models.download import HubModel
 from adafuse.pipeline.config import Config, ModelConfig, RunConfig
 from adafuse.pipeline.sources import source_file
 from adafuse.scoring.spm import require_model
@@ -26,7 +28,7 @@ def record_file(results: str) -> Path:
     return Path(results) / "prefetched.json"
 
 
-def prefetch(config: Config, download: Callable[[str, str | None], Path]) -> dict[Pin, str]:
+def prefetch(config: Config, download: Callable[[HubModel], Path]) -> dict[Pin, str]:
     """Download all that a configuration needs of the hub and record what it was.
 
     A model whose commit is recorded already stays at it; the record is what to delete for new ones.
@@ -40,10 +42,10 @@ def prefetch(config: Config, download: Callable[[str, str | None], Path]) -> dic
     """
     commits = read_commits(config.results)
     recorded = {(path, commit) for (path, _), commit in commits.items()}
-    for path, revision in sorted(set(hub_models(config)), key=str):
-        commit = download(path, revision).name
-        if (path, revision) not in recorded:
-            commits[path, revision] = commit
+    for model in hub_models(config):
+        commit = download(model).name
+        if (model.path, model.revision) not in recorded:
+            commits[model.path, model.revision] = commit
     models = [{"path": pin[0], "revision": pin[1], "commit": commits[pin]} for pin in commits]
     record = {"models": models, "datasets": _datasets(config), "spm_sha256": _spm(config)}
     write_text(record_file(config.results), json.dumps(record, indent=2) + "\n")
@@ -98,12 +100,30 @@ def with_commits(config: Config) -> Config:
     return config.model_copy(update={"models": models, "runs": runs})
 
 
-def hub_models(config: Config) -> Iterator[Pin]:
-    """Yield the models that are no folders: those of the runs, and those that options name."""
+def hub_models(config: Config) -> list[HubModel]:
+    """Return the models that are no folders: those of the runs, and those that options name.
+
+    What one of several entries of a model needs is needed.
+    """
+    merged: dict[Pin, HubModel] = {}
+    for each in _named(config):
+        known = merged.get((each.path, each.revision), each)
+        merged[each.path, each.revision] = replace(
+            each,
+            trust_remote_code=each.trust_remote_code or known.trust_remote_code,
+            allow_pickle=each.allow_pickle or known.allow_pickle,
+        )
+    return [merged[pin] for pin in sorted(merged, key=str)]
+
+
+def _named(config: Config) -> Iterator[HubModel]:
     for run in config.runs.values():
-        models = [config.models[name] for name in run.models]
-        yield from ((each.path, each.revision) for each in models if _of_hub(each.path))
-        yield from _checkpoints(run).values()
+        for model in (config.models[name] for name in run.models):
+            if _of_hub(model.path):
+                yield HubModel(
+                    model.path, model.revision, model.trust_remote_code, model.allow_pickle
+                )
+        yield from (HubModel(*pin) for pin in _checkpoints(run).values())
 
 
 def _checkpoints(run: RunConfig) -> dict[str, Pin]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from adafuse.errors import UserError
+from adafuse.models.download import HubModel
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.parse import parse_config
 from adafuse.pipeline.plan import Plan
@@ -18,11 +19,11 @@ class Hub:
 
     def __init__(self, commit: str) -> None:
         self.commit = commit
-        self.asked: list[tuple[str, str | None]] = []
+        self.asked: list[HubModel] = []
 
-    def __call__(self, path: str, revision: str | None) -> Path:
-        self.asked.append((path, revision))
-        return Path("cache") / (revision or self.commit)
+    def __call__(self, model: HubModel) -> Path:
+        self.asked.append(model)
+        return Path("cache") / (model.revision or self.commit)
 
 
 @pytest.fixture
@@ -48,13 +49,26 @@ def stored(config: Config) -> dict[str, Any]:
 
 def test_the_models_of_the_runs_are_downloaded_and_folders_are_not(config: Config) -> None:
     prefetch(config, hub := Hub("c1"))
-    assert hub.asked == [("org/name", None)]
+    assert hub.asked == [HubModel("org/name", None)]
     assert stored(config)["models"] == [{"path": "org/name", "revision": None, "commit": "c1"}]
 
 
 def test_checkpoints_of_methods_are_downloaded_too(values: dict[str, Any]) -> None:
-    wanted = {("org/name", None), ("org/ranker", None), ("org/fuser", "abc")}
-    assert set(hub_models(blended(values))) == wanted
+    wanted = [("org/fuser", "abc"), ("org/name", None), ("org/ranker", None)]
+    assert hub_models(blended(values)) == [HubModel(*pin) for pin in wanted]
+
+
+def test_code_and_pickled_weights_are_wanted_where_an_entry_of_the_model_says_so(
+    values: dict[str, Any],
+) -> None:
+    same = values["models"]["hub"]
+    values["models"]["coded"] = same | {"trust_remote_code": True}
+    values["models"]["pickled"] = same | {"allow_pickle": True}
+    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc")]
+    values["runs"]["coded"] = {"method": "single", "models": ["coded"]}
+    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc", True, False)]
+    values["runs"]["pickled"] = {"method": "single", "models": ["pickled"]}
+    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc", True, True)]
 
 
 def test_jobs_are_planned_with_the_recorded_commits(values: dict[str, Any]) -> None:
@@ -95,7 +109,7 @@ def test_a_model_stays_at_its_commit_until_the_record_is_deleted(config: Config)
     before = record_file(config.results).read_text()
     again = Hub("c2")
     prefetch(with_commits(config), again)
-    assert again.asked == [("org/name", "c1")], "it is only completed, at its commit"
+    assert again.asked == [HubModel("org/name", "c1")], "it is only completed, at its commit"
     assert record_file(config.results).read_text() == before
     record_file(config.results).unlink()
     prefetch(with_commits(config), Hub("c2"))
@@ -110,7 +124,7 @@ def test_a_revision_that_the_user_changes_is_another_model(values: dict[str, Any
 
 
 def test_nothing_is_recorded_of_a_download_that_fails(config: Config) -> None:
-    def fails(path: str, revision: str | None) -> Path:
+    def fails(model: HubModel) -> Path:
         raise UserError("no network")
 
     with pytest.raises(UserError):
