@@ -5,15 +5,15 @@ more, and goes on where the job was stopped.
 """
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from adafuse.methods import METHODS
+from adafuse.models.device_names import AUTO, DeviceName
 from adafuse.pipeline.config import ClusterConfig, JobSize
 from adafuse.pipeline.identity import ModelIdentity
 from adafuse.pipeline.job import DecodeJob
-from adafuse.pipeline.model_size import weight_bytes
+from adafuse.pipeline.model_size import item_bytes, weight_bytes
 
 ASSUMED_PARAMETERS = 8e9
 """Parameters of a model that is not on this machine, so that nothing is known of its size."""
@@ -75,8 +75,10 @@ def request(
         own: sizes for the jobs of this run, instead of those.
     """
     cards = gpus(job, gpu) if own.gpu is None else own.gpu
-    weights = [model_bytes(model, job.dtype) for model in loaded(job)]
-    memory, minutes = memory_mb(weights, cards), runtime(job, weights, rows, cards)
+    held = [model_bytes(model, job.dtype, how) for model, how in loaded(job)]
+    # Quantized weights are read whole, and are not faster.
+    read = [model_bytes(model, job.dtype) for model, _ in loaded(job)]
+    memory, minutes = memory_mb(held, cards), runtime(job, read, rows, cards)
     return Request(
         cards,
         own.mem_mb or cluster.mem_mb or memory,
@@ -90,32 +92,31 @@ def largest(requests: Iterable[Request]) -> Request:
     return Request(*(max(getattr(each, name) for each in every) for name in Request.__slots__))
 
 
-def loaded(job: DecodeJob) -> list[ModelIdentity]:
-    """Return the models that a job loads."""
-    models = job.models if METHODS[job.method].uses_models else ()
-    return [*models, *job.checkpoints.values()]
+def loaded(job: DecodeJob) -> list[tuple[ModelIdentity, str | None]]:
+    """Return the models that a job loads, and how each is quantized."""
+    uses = METHODS[job.method].uses_models
+    models = zip(job.models, job.quantization, strict=True) if uses else ()
+    return [*models, *((checkpoint, None) for checkpoint in job.checkpoints.values())]
 
 
 def gpus(job: DecodeJob, most: int) -> int:
     """Return how many GPUs a job can use, up to `most`.
 
-    A model on `auto` takes one, one that is spread over devices takes what there is, and `cuda:1`
-    is there only if there are two.
+    A model on `auto` takes one, `balanced` and `sequential` take what there is, and `cuda:1`, alone
+    or in a list, is there only if there are two; the configuration is refused if `most` is less.
     """
-    if most == 0:
-        return 0
     places = job.devices if METHODS[job.method].uses_models else job.devices[:1]
-    named = [int(index) + 1 for place in places for index in re.findall(r"cuda:(\d+)", place)]
-    unnamed = [place for place in places if "cuda:" not in place]
-    spread = any(place not in ("auto", "cuda", "cpu") for place in unnamed)
-    whole = sum(place != "cpu" for place in unnamed)
-    return max(1, *named, most if spread else min(most, whole))
+    names = [DeviceName.parse(place) for place in places]
+    if any(name.strategy is not None and not name.devices for name in names):
+        return most
+    in_turn = sum(name.kind == AUTO for name in names)
+    return min(most, max(1, in_turn, *(name.gpus for name in names)))
 
 
-def model_bytes(model: ModelIdentity, dtype: str) -> float:
+def model_bytes(model: ModelIdentity, dtype: str, quantization: str | None = None) -> float:
     """Return the bytes of a model's weights, or a guess."""
-    known = weight_bytes(model.path, model.revision, dtype)
-    return known if known is not None else ASSUMED_PARAMETERS * (4 if dtype == "float32" else 2)
+    known = weight_bytes(model.path, model.revision, dtype, quantization)
+    return known if known is not None else ASSUMED_PARAMETERS * item_bytes(dtype, quantization)
 
 
 def memory_mb(weights: Sequence[float], cards: int) -> int:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
+from adafuse.models.device_names import DeviceName
 from adafuse.pipeline import cluster
 from adafuse.pipeline.cluster import Request, gpus, largest, loaded, memory_mb, request, runtime
 from adafuse.pipeline.config import ClusterConfig, JobSize
@@ -18,6 +19,7 @@ from adafuse.pipeline.parse import parse_config
 from adafuse.pipeline.plan import Plan
 
 EIGHT_BILLION = 16e9
+NAMES = ("auto", "cpu", "cuda", "cuda:3", "cuda:1+cuda:2", "balanced", "sequential")
 
 sizes = st.lists(st.floats(1e6, 2e11), min_size=1, max_size=4)
 
@@ -53,9 +55,12 @@ def job(*devices: str, **changes: Any) -> DecodeJob:
         (("auto", "auto"), 4, 2),
         (("auto", "auto"), 1, 1),
         (("cuda:0", "cuda:0"), 4, 1),
-        (("cuda:0", "cuda:1"), 1, 2),
-        (("cuda:0+cuda:1", "cuda:2"), 1, 3),
+        (("cuda:0", "cuda:1"), 4, 2),
+        (("cuda:1", "auto"), 4, 2),
+        (("cuda:0+cuda:1", "cuda:2"), 4, 3),
+        (("cuda", "cuda"), 4, 1),
         (("balanced",), 4, 4),
+        (("sequential", "cuda:0"), 4, 4),
         (("auto", "cpu"), 4, 1),
         (("cpu", "cpu"), 1, 1),
         (("cuda:1", "auto"), 0, 0),
@@ -73,9 +78,9 @@ def blender() -> DecodeJob:
 
 
 def test_a_method_that_starts_from_answers_needs_room_for_its_own_checkpoints_only() -> None:
-    assert [model.path for model in loaded(blender())] == ["org/ranker", "org/fuser"]
+    assert [model.path for model, _ in loaded(blender())] == ["org/ranker", "org/fuser"]
     assert gpus(blender(), 4) == 1
-    assert [model.path for model in loaded(job("auto", "auto"))] == ["org/0", "org/1"]
+    assert [model.path for model, _ in loaded(job("auto", "auto"))] == ["org/0", "org/1"]
 
 
 def test_weights_pass_through_memory_to_a_gpu_one_after_the_other_and_stay_without_one() -> None:
@@ -128,6 +133,27 @@ def test_a_model_that_is_not_here_counts_as_one_of_8_billion_parameters() -> Non
     unknown = ModelIdentity("org/name", None, None)
     assert cluster.model_bytes(unknown, "bfloat16") == EIGHT_BILLION
     assert cluster.model_bytes(unknown, "float32") == 2 * EIGHT_BILLION
+
+
+def test_quantized_weights_need_less_memory_and_are_read_whole() -> None:
+    def asked(*quantization: str | None) -> Request:
+        sized = job("cpu", "cpu", quantization=quantization)
+        return request(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
+
+    assert cluster.model_bytes(ModelIdentity("org/0", None, None), "float32", "int8") == 8e9
+    assert asked(None, None).mem_mb == 54_000
+    assert asked("int8", None).mem_mb == 42_000
+    assert asked("int8", "int4").mem_mb == 25_000
+    assert len({asked(*each).runtime for each in ((None, None), ("int8", "int4"))}) == 1
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), st.integers(0, 8))
+def test_no_job_asks_for_more_than_it_may_or_for_fewer_than_its_devices(
+    devices: list[str], most: int
+) -> None:
+    asked = gpus(job(*devices), most)
+    assert asked <= most
+    assert asked >= min(most, max(DeviceName.parse(each).gpus for each in devices))
 
 
 def test_the_largest_request_is_enough_for_all() -> None:

@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from adafuse.pipeline import model_size
 from adafuse.pipeline.model_size import weight_bytes
 from tests.conftest import toy_path
+from tests.support.tiny import random_llama
 
 
 def saved(folder: Path, name: str, *tensors: torch.Tensor) -> None:
@@ -31,6 +32,39 @@ def test_all_files_count_and_quantized_weights_as_they_are_stored(tmp_path: Path
 def test_a_toy_model_has_a_million_parameters() -> None:
     size = weight_bytes(toy_path("mistral"), None, "float32")
     assert size is not None and 4e6 < size < 6e6
+
+
+@pytest.mark.parametrize(("quantization", "item"), [("int8", 1.0), ("int4", 0.5625)])
+def test_quantized_are_the_linear_layers_but_not_the_head(
+    tmp_path: Path, quantization: str, item: float
+) -> None:
+    network = random_llama(96, seed=0)
+    network.save_pretrained(tmp_path)
+    linear = sum(
+        module.weight.numel()
+        for name, module in network.named_modules()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    )
+    others = sum(each.numel() for each in network.parameters()) - linear
+    assert linear > 0 and others > 0
+    whole = weight_bytes(str(tmp_path), None, "bfloat16")
+    assert whole == 2 * (linear + others)
+    found = weight_bytes(str(tmp_path), None, "bfloat16", quantization)
+    assert found == item * linear + 2 * others
+
+
+def test_experts_of_a_mixture_are_not_quantized(tmp_path: Path) -> None:
+    name = "model.layers.0.mlp.experts.0.up_proj.weight"
+    save_file({name: torch.zeros(4, 8)}, tmp_path / "model.safetensors", {"format": "pt"})
+    assert weight_bytes(str(tmp_path), None, "float16", "int4") == 64
+
+
+def test_pickled_weights_count_as_16_bits_each_unless_there_are_safetensors(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 100)
+    (tmp_path / "training_args.bin").write_bytes(b"x" * 100)
+    assert weight_bytes(str(tmp_path), None, "float32") == 200
+    saved(tmp_path, "model.safetensors", torch.zeros(3))
+    assert weight_bytes(str(tmp_path), None, "float16") == 6
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[]"])
