@@ -25,6 +25,7 @@ include: "workflow/rules/score.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/comparison.smk"
 include: "workflow/rules/experiments.smk"
+include: "workflow/rules/prefetch.smk"
 include: "workflow/rules/targets.smk"
 
 

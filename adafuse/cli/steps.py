@@ -13,12 +13,14 @@ import typer
 
 from adafuse.cli.steps_comparison import app as comparison
 from adafuse.cli.steps_experiments import app as experiments
+from adafuse.cli.steps_prefetch import app as prefetch
 
 logger = logging.getLogger(__name__)
 
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 app.add_typer(comparison)
 app.add_typer(experiments)
+app.add_typer(prefetch)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="As the workflow stored it.")]
 Benchmark = Annotated[str, typer.Option(help="A benchmark of the configuration.")]

@@ -10,6 +10,9 @@ BALANCED = "balanced"
 SPREADS = (BALANCED, "sequential")
 """Ways to spread a model over all CUDA devices, as accelerate calls them."""
 
+_SPREAD_GPUS = 2
+"""The fewest GPUs that a model can be spread over."""
+
 _ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
 _GPU = re.compile(r"cuda(:\d+)?")
 _FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
@@ -52,3 +55,11 @@ class DeviceName:
         if self.strategy is not None:
             return "cuda"
         return self.devices[0].partition(":")[0] if self.devices else AUTO
+
+    @property
+    def gpus(self) -> int:
+        """The fewest GPUs among which it is found, counted from 0; "auto" is found without any."""
+        if self.strategy is not None and not self.devices:
+            return _SPREAD_GPUS
+        named = [each for each in self.devices if _GPU.fullmatch(each)]
+        return max((int(each.partition(":")[2] or 0) + 1 for each in named), default=0)

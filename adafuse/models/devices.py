@@ -7,6 +7,7 @@ import torch
 
 from adafuse.errors import UserError, known
 from adafuse.models.device_names import DeviceName
+from adafuse.models.host_memory import free_host_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -73,13 +74,11 @@ def dtype_of(name: str, device: torch.device) -> torch.dtype:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a device now."""
+    """Return the bytes that are free on a device now, of a CPU those that limits leave."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    import psutil  # comes with accelerate
-
-    return int(psutil.virtual_memory().available)
+    return free_host_memory()
 
 
 def _placement(text: str, number: int) -> Placement:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
+from adafuse.models.weight_files import REFUSED
 
 if TYPE_CHECKING:
     from adafuse.models.sources import ModelSource
@@ -54,24 +55,9 @@ def check_path(path: str) -> None:
         raise UserError(f"model {path!r} is not a folder; give a model folder or a hub id org/name")
 
 
-def check_pickled(path: str, *, allowed: bool) -> None:
-    """Refuse a folder that holds weights in pickle format only, unless that is allowed.
-
-    Raises:
-        UserError: there are no safetensors among its files.
-    """
-    folder = Path(path)
-    if not allowed and any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
-        raise UserError(f"model {path!r} {_PICKLED}")
-
-
 _CODE = (
     "needs code of its own to run, and has not been trusted with that; read the code, then set"
     " trust_remote_code for this model"
-)
-_PICKLED = (
-    "has no safetensors weights, and pickled ones can hold code; if you trust who made them, set"
-    " allow_pickle for this model"
 )
 
 
@@ -80,7 +66,7 @@ def _sentence(error: str, source: "ModelSource") -> str:
     if "trust_remote_code=True" in error and not source.trust_remote_code:
         return f"model {source.path!r} {_CODE}"
     if "use_safetensors=True" in error and not source.allow_pickle:
-        return f"model {source.path!r} {_PICKLED}"
+        return f"model {source.path!r} {REFUSED}"
     reason = error.strip().split("\n")[0]
     where = "" if Path(source.path).is_dir() else ", which is no folder here,"
     offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""

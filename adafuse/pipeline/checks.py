@@ -23,7 +23,7 @@ def check_config(config: Config) -> None:
     _check_results(Path(config.results))
     for name, model in config.models.items():
         check_model(f"models.{name}", model.path, model.revision)
-        check_loading(name, model, config.decode)
+        check_loading(name, config)
     for name, benchmark in config.benchmarks.items():
         check_benchmark(name, benchmark)
     for name, run in config.runs.items():

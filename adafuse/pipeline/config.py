@@ -117,6 +117,14 @@ class BenchmarkConfig(Section):
     paper: PaperConfig = PaperConfig()
 
 
+class JobSize(Section):
+    """What the decode jobs of a run ask a cluster for, instead of an estimate."""
+
+    gpu: Number | None = None
+    mem_mb: Count | None = None
+    runtime: Count | None = None
+
+
 class RunConfig(Section):
     """A method with its options on an ordered list of models."""
 
@@ -125,6 +133,7 @@ class RunConfig(Section):
     weights: tuple[Weight, ...] | None = None
     options: dict[str, Any] = {}
     max_rounds: Count | None = None
+    cluster: JobSize = JobSize()
 
 
 class MainConfig(Section):
@@ -163,6 +172,19 @@ class DecodeConfig(Section):
     gpu: Annotated[int, Field(ge=0, strict=True)] = 1
 
 
+class ClusterConfig(Section):
+    """What decode jobs ask a cluster for: megabytes, minutes, and the most of both.
+
+    `uniform` has all ask for what the largest of them needs, as the tasks of an array must.
+    """
+
+    mem_mb: Count | None = None
+    runtime: Count | None = None
+    max_mem_mb: Count | None = None
+    max_runtime: Count | None = None
+    uniform: Flag = False
+
+
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
@@ -182,6 +204,7 @@ class Config(Section):
     spm_sha256: Text | None = None
     published_numbers: Text | None = None
     decode: DecodeConfig = DecodeConfig()
+    cluster: ClusterConfig = ClusterConfig()
 
     @property
     def main_runs(self) -> list[str]:

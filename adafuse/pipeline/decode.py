@@ -15,7 +15,7 @@ from adafuse.methods import METHODS
 from adafuse.pipeline.answers import answer_digests, read_answers
 from adafuse.pipeline.job import DecodeJob
 from adafuse.pipeline.journal import Journal
-from adafuse.pipeline.provenance import source_commit, versions
+from adafuse.pipeline.provenance import place, source_commit, versions
 from adafuse.records import Answer, Result
 from adafuse.traces.schema import RESULT_FIELDS, result_columns
 from adafuse.traces.table import write_table
@@ -61,6 +61,7 @@ def decode_shard(
         UserError: the digest is another one, or a model cannot be used.
     """
     started = datetime.now(UTC)
+    logger.info("running on %s", place().told())
     rows = read_shard(file)
     if job.digest(shard_digest(rows), answer_digests(answers)) != digest:
         raise UserError(
@@ -104,6 +105,7 @@ def _metadata(
         "shard": shard,
         "versions": versions(),
         "git": asdict(source_commit()),
+        "place": asdict(place()),
         "resumed": resumed,
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

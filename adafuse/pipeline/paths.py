@@ -24,6 +24,7 @@ RULES = frozenset(
         "decode",
         "experiment",
         "merge",
+        "prefetch",
         "prepare",
         "score",
         "shard",

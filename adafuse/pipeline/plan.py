@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -12,10 +13,12 @@ from adafuse.benchmarks.shards import shard_digest
 from adafuse.methods import METHODS
 from adafuse.pipeline.alone import runs_alone
 from adafuse.pipeline.choose import Ballot, ballot
+from adafuse.pipeline.cluster import Request, largest, request
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.identity import file_digest
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config, to_json
+from adafuse.pipeline.prefetch import with_commits
 from adafuse.pipeline.sources import UnavailableSourceError, source_file
 from adafuse.pipeline.tasks import prepare_benchmark
 from adafuse.scoring.spm import AbsentModelError, require_model
@@ -38,6 +41,8 @@ class Plan:
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
         self._shard_digest = cache(self._digest_of_shard)
+        self._shard_sizes = cache(self._rows_per_shard)
+        self._own_request = cache(self._request)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Plan":
@@ -46,7 +51,7 @@ class Plan:
         Raises:
             UserError: the first thing that is wrong.
         """
-        plan = cls(parse_config(values))
+        plan = cls(with_commits(parse_config(values)))
         for benchmark in plan.benchmarks:
             try:
                 plan.prepared(benchmark)
@@ -140,7 +145,10 @@ class Plan:
         experiment = self.config.experiments[name]
         numbers = self.config.published_numbers
         paper = file_digest(Path(numbers)) if numbers and experiment.published else None
-        runs = [self.config.runs[run].model_dump(mode="json") for run in experiment.runs]
+        runs = [
+            self.config.runs[run].model_dump(mode="json", exclude={"cluster"})
+            for run in experiment.runs
+        ]
         timed = [self.timed(benchmark) for benchmark in experiment.benchmarks]
         return json.dumps([experiment.model_dump(mode="json"), runs, paper, timed], sort_keys=True)
 
@@ -201,6 +209,41 @@ class Plan:
     def digests(self, benchmark: str, run: str) -> list[str]:
         """Return the digests of all shards of a run."""
         return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
+
+    def memory(self, benchmark: str, run: str, shard: int, attempt: int) -> int:
+        """Return the megabytes that an attempt of a decode job asks for."""
+        return self.request(benchmark, run, shard).memory(attempt, self.config.cluster)
+
+    def minutes(self, benchmark: str, run: str, shard: int, attempt: int) -> int:
+        """Return the minutes that an attempt of a decode job asks for."""
+        return self.request(benchmark, run, shard).minutes(attempt, self.config.cluster)
+
+    def request(self, benchmark: str, run: str, shard: int) -> Request:
+        """Return what a decode job asks a cluster for."""
+        if self.config.cluster.uniform:
+            return self._largest_request
+        return self._own_request(benchmark, run, shard)
+
+    @cached_property
+    def _largest_request(self) -> Request:
+        return largest(
+            self._own_request(benchmark, run, shard)
+            for benchmark in self.benchmarks
+            for run in self.decoded_runs
+            for shard in self.shards(benchmark)
+        )
+
+    def _request(self, benchmark: str, run: str, shard: int) -> Request:
+        return request(
+            self._job(benchmark, run),
+            self._shard_sizes(benchmark)[shard],
+            gpu=self.config.decode.gpu,
+            cluster=self.config.cluster,
+            own=self.config.runs[run].cluster,
+        )
+
+    def _rows_per_shard(self, benchmark: str) -> Counter[int]:
+        return Counter(row.shard for row in self.prepared(benchmark).rows)
 
     def _digest_of_shard(self, benchmark: str, shard: int) -> str:
         return shard_digest(self.prepared(benchmark).shard(shard))

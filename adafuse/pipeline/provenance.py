@@ -1,5 +1,6 @@
 """Where a result comes from: versions, and the state of the source code."""
 
+import os
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -18,6 +19,28 @@ class Commit:
 
     commit: str | None
     dirty: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job runs: a machine, its GPUs, and the cluster's number of the job."""
+
+    host: str
+    cuda_visible_devices: str | None
+    slurm_job: str | None
+
+    def told(self) -> str:
+        """Return the place in words."""
+        job = f", Slurm job {self.slurm_job}" if self.slurm_job else ""
+        cards = self.cuda_visible_devices
+        return self.host + job + (f", CUDA_VISIBLE_DEVICES={cards}" if cards is not None else "")
+
+
+def place() -> Place:
+    """Return where this process runs, a Slurm node under Slurm's name for it."""
+    host = os.environ.get("SLURMD_NODENAME") or platform.node()
+    job = os.environ.get("SLURM_JOB_ID")
+    return Place(host, os.environ.get("CUDA_VISIBLE_DEVICES"), job)
 
 
 def versions() -> dict[str, str | int | None]:

@@ -89,6 +89,11 @@ def test_what_runs_a_model_is_told_of_every_name():
     assert [DeviceName.parse(name).kind for name in names] == kinds
 
 
+def test_how_many_gpus_there_must_be_is_told_of_every_name():
+    names = ("auto", "cpu", "cuda", "cuda:1", "xpu:3", "cuda:1+cuda:3", "balanced", "sequential")
+    assert [DeviceName.parse(name).gpus for name in names] == [0, 0, 1, 2, 0, 4, 2, 2]
+
+
 def test_further_checkpoints_go_to_the_first_device_of_a_spread_model(cards):
     cards(2)
     assert Place.named("balanced", "auto") == Place(CARDS[0], torch.bfloat16)

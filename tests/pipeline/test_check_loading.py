@@ -14,10 +14,16 @@ from adafuse.pipeline.parse import parse_config
     [
         ("gpu", 1, "models.left: unknown device 'gpu'; use auto, cpu, cuda:0"),
         ("cuda:0+cpu", 2, "models.left: device 'cuda:0+cpu' is no list of different CUDA devices"),
-        ("cuda:0+cuda:1", 1, "spreads the model over 2 GPUs, but decode.gpu is 1; set it to as"),
-        ("cuda:0+cuda:1+cuda:2+cuda:3", 3, "over 4 GPUs, but decode.gpu is 3"),
-        ("balanced", 1, "models.left: device 'balanced' spreads the model over at least 2 GPUs"),
-        ("sequential", 0, "over at least 2 GPUs, but decode.gpu is 0"),
+        (
+            "cuda:0+cuda:1",
+            1,
+            "needs at least 2 GPUs, counted from 0, but decode.gpu is 1; set it to as",
+        ),
+        ("cuda:0+cuda:1+cuda:2+cuda:3", 3, "at least 4 GPUs, counted from 0, but"),
+        ("balanced", 1, "models.left: device 'balanced' needs at least 2 GPUs, but decode.gpu"),
+        ("sequential", 0, "device 'sequential' needs at least 2 GPUs, but decode.gpu is 0"),
+        ("cuda:1", 1, "device 'cuda:1' needs at least 2 GPUs, counted from 0, but decode.gpu is 1"),
+        ("cuda:1+cuda:3", 2, "'cuda:1+cuda:3' needs at least 4 GPUs, counted from 0"),
     ],
 )
 def test_a_device_that_cannot_work_is_one_sentence(
@@ -33,8 +39,21 @@ def test_a_device_that_cannot_work_is_one_sentence(
 
 def test_the_section_that_names_the_device_is_named(values: dict[str, Any]) -> None:
     values["decode"] |= {"device": "balanced", "gpu": 1}
-    with pytest.raises(UserError, match=r"^decode: device 'balanced' spreads"):
+    with pytest.raises(UserError, match=r"^decode: device 'balanced' needs"):
         parse_config(values)
+
+
+def test_a_run_that_asks_for_gpus_of_its_own_is_checked_against_these(
+    values: dict[str, Any],
+) -> None:
+    values["decode"]["gpu"] = 4
+    values["models"]["right"]["device"] = "balanced"
+    values["runs"]["both"]["cluster"] = {"gpu": 1}
+    with pytest.raises(UserError, match=r"^models.right: .* but runs\.both\.cluster\.gpu is 1;"):
+        parse_config(values)
+    values["decode"]["gpu"] = 1
+    values["runs"]["both"]["cluster"] = {"gpu": 4}
+    assert parse_config(values).runs["both"].cluster.gpu == 4
 
 
 @pytest.mark.parametrize(

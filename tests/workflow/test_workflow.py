@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,14 +74,30 @@ def test_lint_finds_nothing() -> None:
 
 @pytest.mark.slow
 def test_the_slurm_profile_sends_decode_jobs_to_the_cluster(place: Workplace) -> None:
-    place.configure(lambda config: config["decode"].update(gpu=1))
+    place.configure(lambda config: config["decode"].update(gpu=2, device="auto"))
+    place.configure(lambda config: config["benchmarks"]["qa"].update(timed=True))
+    place.configure(lambda config: config.update(cluster={"runtime": 45}))
     chosen = ["--profile", str(ROOT / "slurm"), "--forceall", "--dry-run"]
     done = place.snakemake(*chosen)
-    text = done.stdout + done.stderr
-    assert done.returncode == 0, text
-    decode = text.split("rule decode:")[1].split("rule ")[0]
-    assert "gpu=1" in decode
-    assert "runtime=120" in decode
+    assert done.returncode == 0, done.stdout + done.stderr
+    for decode in re.findall(
+        r"rule decode:.*?resources:.*?\n", done.stdout + done.stderr, re.DOTALL
+    ):
+        assert "runtime=45, " in decode and "mem_mb=7000, " in decode
+        assert f"gpu={2 if 'run=adafuse' in decode else 1}, " in decode
+        assert ("slurm_extra=--exclusive" in decode) == ("benchmark=qa" in decode)
+
+
+@pytest.mark.slow
+def test_what_jobs_ask_a_cluster_for_runs_nothing_again(place: Workplace) -> None:
+    place.configure(lambda config: config.update(cluster={"runtime": 45, "uniform": True}))
+    place.configure(lambda config: config["runs"]["adafuse"].update(cluster={"gpu": 2}))
+    place.configure(lambda config: config["decode"].update(gpu=1))
+    assert not place.plan().jobs
+
+
+def test_the_slurm_profile_leaves_the_size_of_jobs_to_the_configuration() -> None:
+    assert "set-resources" not in profile("slurm")
 
 
 @pytest.mark.slow

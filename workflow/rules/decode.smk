@@ -20,14 +20,20 @@ rule decode:
         f"{results}/logs/decode/{{benchmark}}/{{run}}/{{shard}}.log",
     # What is timed has the machine to itself, but no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if plan.timed(wc.benchmark) else 1
+    # Too little memory or time is doubled by the next attempt, and the decoded rows are kept.
     resources:
-        gpu=plan.config.decode.gpu,
+        gpu=lambda wc: plan.request(wc.benchmark, wc.run, int(wc.shard)).gpu,
+        mem_mb=lambda wc, attempt: plan.memory(wc.benchmark, wc.run, int(wc.shard), attempt),
+        runtime=lambda wc, attempt: plan.minutes(wc.benchmark, wc.run, int(wc.shard), attempt),
+        slurm_extra=lambda wc: "--exclusive" if plan.timed(wc.benchmark) else "",
     conda:
         "../../environment.yml"
+    # Snakemake deletes the log before each attempt; under its second name it goes on.
     shell:
-        "OMP_NUM_THREADS=1 adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
+        ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
+        " OMP_NUM_THREADS=1 adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
         " --run {wildcards.run} --shard {wildcards.shard} --rows {input.rows:q}"
-        " --digest {params.digest} {params.answers:q} --out {output:q} 2> {log:q}"
+        " --digest {params.digest} {params.answers:q} --out {output:q} 2>> {log:q}"
         " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
 
 

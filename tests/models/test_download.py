@@ -1,0 +1,132 @@
+"""Downloading hub models; what is in the cache already stands for the hub."""
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub.utils import filter_repo_objects
+
+from adafuse.errors import UserError
+from adafuse.models.download import UNWANTED, HubModel, code_elsewhere, download
+from tests.conftest import toy_path
+from tests.support.hub_cache import COMMIT, cached_model
+
+OTHERS = ["consolidated.safetensors", "original/model.safetensors", "model.gguf"]
+
+
+class Hub:
+    """Stands for the hub's download: keeps what is asked for of some files, in a folder."""
+
+    def __init__(self, folder: Path, models: dict[str, dict[str, str]]) -> None:
+        self.folder = folder
+        self.models = models
+
+    def __call__(self, path: str, *, revision: str | None, **patterns: list[str]) -> str:
+        folder = self.folder / path.replace("/", "--") / (revision or COMMIT)
+        for name in filter_repo_objects(self.models[path], **patterns):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(self.models[path][name])
+        return str(folder)
+
+    def kept(self) -> list[str]:
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        return sorted(file.name for file in files)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A hub with one model, whose code is in part that of another."""
+    classes = {"AutoConfig": "x.Config", "AutoModelForCausalLM": "org/code--y.Model"}
+    files = {
+        "config.json": json.dumps({"auto_map": classes}),
+        "tokenizer_config.json": json.dumps(
+            {"auto_map": {"AutoTokenizer": ["more/code--z.T", None]}}
+        ),
+        "pytorch_model-00001-of-00001.bin": "",
+        "pytorch_model.bin.index.json": "{}",
+        "training_args.bin": "",
+        "x.py": "",
+    }
+    others = {"org/code": {"y.py": "", "config.json": "{}"}, "more/code": {"z.py": ""}}
+    made = Hub(tmp_path / "hub", {"org/pickled": files} | others)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", made)
+    return made
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and no network."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("revision", [None, "main", COMMIT])
+def test_the_folder_of_a_model_has_the_name_of_its_commit(
+    cache: Path, revision: str | None
+) -> None:
+    snapshot = cached_model(cache, "org/llama", toy_path("llama"))
+    assert download(HubModel("org/llama", revision)) == snapshot
+    assert snapshot.name == COMMIT
+
+
+@pytest.mark.parametrize("path", ["org/absent", "org/no valid name"])
+def test_a_model_that_cannot_be_downloaded_is_one_sentence(cache: Path, path: str) -> None:
+    with pytest.raises(UserError, match=rf"model '{path}' \(revision None\) cannot be downloaded"):
+        download(HubModel(path, None))
+
+
+def test_a_model_without_safetensors_is_refused_before_any_job_needs_it(hub: Hub) -> None:
+    sentence = rf"'org/pickled' \(commit {COMMIT}\) has no safetensors weights, .* set allow_pickle"
+    with pytest.raises(UserError, match=sentence):
+        download(HubModel("org/pickled", None))
+    assert not [name for name in hub.kept() if name.endswith((".bin", ".py"))]
+
+
+def test_pickled_weights_come_along_where_they_are_allowed(hub: Hub) -> None:
+    folder = download(HubModel("org/pickled", "v2", allow_pickle=True))
+    assert folder.name == "v2"
+    assert [name for name in hub.kept() if name.endswith((".bin", ".py"))] == [
+        "pytorch_model-00001-of-00001.bin"
+    ]
+    assert "pytorch_model.bin.index.json" in hub.kept()
+
+
+def test_pickled_weights_are_not_wanted_beside_safetensors(hub: Hub) -> None:
+    hub.models["org/pickled"]["model.safetensors"] = ""
+    download(HubModel("org/pickled", None, allow_pickle=True))
+    assert "model.safetensors" in hub.kept()
+    assert not [name for name in hub.kept() if name.endswith(".bin")]
+
+
+def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub) -> None:
+    hub.models["org/pickled"]["model.safetensors"] = ""
+    download(HubModel("org/pickled", None))
+    assert not [name for name in hub.kept() if name.endswith(".py")]
+    folder = download(HubModel("org/pickled", None, trust_remote_code=True))
+    assert code_elsewhere(folder) == {"more/code", "org/code"}
+    assert [name for name in hub.kept() if name.endswith(".py")] == ["x.py", "y.py", "z.py"]
+    assert hub.kept().count("config.json") == 1, "of other models only their code"
+
+
+def test_a_model_without_any_weights_is_one_sentence(hub: Hub) -> None:
+    del hub.models["org/pickled"]["pytorch_model-00001-of-00001.bin"]
+    with pytest.raises(UserError, match="has no weights that can be loaded; name a revision"):
+        download(HubModel("org/pickled", None, allow_pickle=True))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_a_damaged_configuration_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UserError, match=r"config.json' is no JSON object; download it again"):
+        code_elsewhere(tmp_path)
+
+
+def test_what_is_downloaded_is_what_loading_reads() -> None:
+    offered = [path.name for path in Path(toy_path("llama")).iterdir()]
+    kept = filter_repo_objects(
+        [*offered, *OTHERS, "pytorch_model.bin", "x.py"],
+        allow_patterns=list(HubModel("org/llama", None).wanted),
+        ignore_patterns=list(UNWANTED),
+    )
+    assert sorted(kept) == sorted(offered)

@@ -1,0 +1,189 @@
+"""What decode jobs ask a cluster for."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adafuse.errors import UserError
+from adafuse.models.device_names import DeviceName
+from adafuse.pipeline import cluster
+from adafuse.pipeline.cluster import Request, gpus, largest, loaded, memory_mb, request, runtime
+from adafuse.pipeline.config import ClusterConfig, JobSize
+from adafuse.pipeline.identity import ModelIdentity
+from adafuse.pipeline.job import DecodeJob
+from adafuse.pipeline.parse import parse_config
+from adafuse.pipeline.plan import Plan
+
+EIGHT_BILLION = 16e9
+NAMES = ("auto", "cpu", "cuda", "cuda:3", "cuda:1+cuda:2", "balanced", "sequential")
+
+sizes = st.lists(st.floats(1e6, 2e11), min_size=1, max_size=4)
+
+
+def job(*devices: str, **changes: Any) -> DecodeJob:
+    plain = DecodeJob(
+        benchmark="qa",
+        run="both",
+        models=tuple(ModelIdentity(f"org/{n}", None, None) for n, _ in enumerate(devices)),
+        chat=(False,) * len(devices),
+        devices=devices,
+        quantization=(None,) * len(devices),
+        trust_remote_code=(False,) * len(devices),
+        allow_pickle=(False,) * len(devices),
+        weights=None,
+        method="adafuse",
+        options={},
+        checkpoints={},
+        stop=(),
+        max_new_tokens=512,
+        max_rounds=None,
+        engine="tree",
+        batch_size=32,
+        dtype="bfloat16",
+    )
+    return replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("devices", "most", "wanted"),
+    [
+        (("auto",), 4, 1),
+        (("auto", "auto"), 4, 2),
+        (("auto", "auto"), 1, 1),
+        (("cuda:0", "cuda:0"), 4, 1),
+        (("cuda:0", "cuda:1"), 4, 2),
+        (("cuda:1", "auto"), 4, 2),
+        (("cuda:0+cuda:1", "cuda:2"), 4, 3),
+        (("cuda", "cuda"), 4, 1),
+        (("balanced",), 4, 4),
+        (("sequential", "cuda:0"), 4, 4),
+        (("auto", "cpu"), 4, 1),
+        (("cpu", "cpu"), 1, 1),
+        (("cuda:1", "auto"), 0, 0),
+    ],
+)
+def test_a_job_asks_for_the_gpus_that_its_models_are_put_on(
+    devices: tuple[str, ...], most: int, wanted: int
+) -> None:
+    assert gpus(job(*devices), most) == wanted
+
+
+def blender() -> DecodeJob:
+    checkpoints = {name: ModelIdentity(f"org/{name}", None, None) for name in ("ranker", "fuser")}
+    return job("auto", "auto", method="llm_blender", checkpoints=checkpoints)
+
+
+def test_a_method_that_starts_from_answers_needs_room_for_its_own_checkpoints_only() -> None:
+    assert [model.path for model, _ in loaded(blender())] == ["org/ranker", "org/fuser"]
+    assert gpus(blender(), 4) == 1
+    assert [model.path for model, _ in loaded(job("auto", "auto"))] == ["org/0", "org/1"]
+
+
+def test_weights_pass_through_memory_to_a_gpu_one_after_the_other_and_stay_without_one() -> None:
+    pair = [EIGHT_BILLION, EIGHT_BILLION]
+    assert memory_mb(pair, cards=1) == memory_mb(pair[:1], cards=1) == 30_000
+    assert memory_mb(pair, cards=0) == 54_000
+    assert memory_mb([5e6], cards=0) == 7_000
+
+
+def test_two_models_of_8_billion_parameters_have_half_an_hour_for_82_long_answers() -> None:
+    pair = [EIGHT_BILLION, EIGHT_BILLION]
+    assert runtime(job("auto", "auto"), pair, rows=82, cards=1) == 60
+    assert runtime(job("auto", "auto", batch_size=1), pair, rows=82, cards=1) == 250
+    assert runtime(job("auto", batch_size="auto"), [5e6], rows=82, cards=0) == 30
+
+
+@given(sizes, st.floats(1e6, 2e11), st.integers(1, 3000), st.integers(0, 4))
+def test_more_models_and_more_rows_never_ask_for_less(
+    weights: list[float], another: float, rows: int, cards: int
+) -> None:
+    more = [*weights, another]
+    assert memory_mb(weights, cards) <= memory_mb(more, cards)
+    few, many = runtime(job("auto"), weights, rows, cards), runtime(job("auto"), more, rows, cards)
+    assert few <= many
+    assert few <= runtime(job("auto"), weights, rows + 100, cards)
+
+
+def test_each_attempt_asks_for_more_up_to_what_the_partition_gives() -> None:
+    asked, free = Request(1, 30_000, 60), ClusterConfig()
+    assert [asked.memory(attempt, free) for attempt in (1, 2, 3)] == [30_000, 60_000, 90_000]
+    assert [asked.minutes(attempt, free) for attempt in (1, 2, 3)] == [60, 120, 180]
+    limits = ClusterConfig(max_mem_mb=64_000, max_runtime=100)
+    assert [asked.memory(attempt, limits) for attempt in (1, 2, 3)] == [30_000, 60_000, 64_000]
+    assert [asked.minutes(attempt, limits) for attempt in (1, 2, 3)] == [60, 100, 100]
+
+
+def test_what_the_user_says_goes_before_estimates_and_a_run_before_the_rest() -> None:
+    def asked(**sections: Any) -> Request:
+        given = {"cluster": ClusterConfig(), "own": JobSize()} | sections
+        return request(job("auto", "auto"), 10, gpu=2, **given)
+
+    assert asked() == Request(2, 30_000, 30)
+    assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6)) == Request(2, 5, 6)
+    own = JobSize(gpu=3, mem_mb=7)
+    assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6), own=own) == Request(3, 7, 6)
+    assert asked(own=JobSize(gpu=0)).gpu == 0
+
+
+def test_a_model_that_is_not_here_counts_as_one_of_8_billion_parameters() -> None:
+    unknown = ModelIdentity("org/name", None, None)
+    assert cluster.model_bytes(unknown, "bfloat16") == EIGHT_BILLION
+    assert cluster.model_bytes(unknown, "float32") == 2 * EIGHT_BILLION
+
+
+def test_quantized_weights_need_less_memory_and_are_read_whole() -> None:
+    def asked(*quantization: str | None) -> Request:
+        sized = job("cpu", "cpu", quantization=quantization)
+        return request(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
+
+    assert cluster.model_bytes(ModelIdentity("org/0", None, None), "float32", "int8") == 8e9
+    assert asked(None, None).mem_mb == 54_000
+    assert asked("int8", None).mem_mb == 42_000
+    assert asked("int8", "int4").mem_mb == 25_000
+    assert len({asked(*each).runtime for each in ((None, None), ("int8", "int4"))}) == 1
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), st.integers(0, 8))
+def test_no_job_asks_for_more_than_it_may_or_for_fewer_than_its_devices(
+    devices: list[str], most: int
+) -> None:
+    asked = gpus(job(*devices), most)
+    assert asked <= most
+    assert asked >= min(most, max(DeviceName.parse(each).gpus for each in devices))
+
+
+def test_the_largest_request_is_enough_for_all() -> None:
+    assert largest([Request(1, 9, 2), Request(2, 3, 1)]) == Request(2, 9, 2)
+
+
+def test_jobs_of_a_uniform_configuration_ask_for_the_same(values: dict[str, Any]) -> None:
+    values["runs"]["both"]["cluster"] = {"mem_mb": 90_000, "runtime": 5}
+    cells = [("qa", run, shard) for run in ("left", "both") for shard in (0, 1)]
+    own = Plan.of(values)
+    assert len({own.request(*cell) for cell in cells}) == 2
+    uniform = Plan.of(values | {"cluster": {"uniform": True}})
+    (asked,) = {uniform.request(*cell) for cell in cells}
+    assert asked.mem_mb == 90_000
+    assert asked.runtime == max(own.request(*cell).runtime for cell in cells)
+    assert uniform.memory("qa", "both", 0, attempt=2) == 180_000
+
+
+def test_every_run_of_a_sweep_asks_for_what_the_sweep_says(values: dict[str, Any]) -> None:
+    values["runs"]["both"] |= {"options": {}, "sweep": {"tau": [0.1, 0.2]}, "cluster": {"gpu": 3}}
+    config = parse_config(values)
+    assert {config.runs[f"both_{tau}"].cluster.gpu for tau in (0.1, 0.2)} == {3}
+
+
+def test_a_misspelt_size_is_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="unknown key 'memory'"):
+        parse_config(values | {"cluster": {"memory": 3}})
+
+
+def test_what_jobs_ask_for_changes_no_digest(values: dict[str, Any], tmp_path: Path) -> None:
+    before = Plan.of(values).digests("qa", "both")
+    values["runs"]["both"]["cluster"] = {"gpu": 2}
+    assert Plan.of(values | {"cluster": {"runtime": 9}}).digests("qa", "both") == before

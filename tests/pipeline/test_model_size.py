@@ -1,0 +1,95 @@
+"""How large a model is, without loading it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from adafuse.pipeline import model_size
+from adafuse.pipeline.model_size import weight_bytes
+from tests.conftest import toy_path
+from tests.support.tiny import random_llama
+
+
+def saved(folder: Path, name: str, *tensors: torch.Tensor) -> None:
+    folder.mkdir(exist_ok=True)
+    save_file({str(n): each for n, each in enumerate(tensors)}, folder / name, {"format": "pt"})
+
+
+def test_weights_count_in_the_dtype_that_they_are_loaded_as(tmp_path: Path) -> None:
+    saved(tmp_path, "a.safetensors", torch.zeros(3, 4, dtype=torch.bfloat16))
+    assert weight_bytes(str(tmp_path), None, "bfloat16") == 24
+    assert weight_bytes(str(tmp_path), None, "float32") == 48
+
+
+def test_all_files_count_and_quantized_weights_as_they_are_stored(tmp_path: Path) -> None:
+    saved(tmp_path, "a.safetensors", torch.zeros(10))
+    saved(tmp_path, "b.safetensors", torch.zeros(10), torch.zeros(7, dtype=torch.int8))
+    assert weight_bytes(str(tmp_path), None, "float16") == 2 * 20 + 7
+
+
+def test_a_toy_model_has_a_million_parameters() -> None:
+    size = weight_bytes(toy_path("mistral"), None, "float32")
+    assert size is not None and 4e6 < size < 6e6
+
+
+@pytest.mark.parametrize(("quantization", "item"), [("int8", 1.0), ("int4", 0.5625)])
+def test_quantized_are_the_linear_layers_but_not_the_head(
+    tmp_path: Path, quantization: str, item: float
+) -> None:
+    network = random_llama(96, seed=0)
+    network.save_pretrained(tmp_path)
+    linear = sum(
+        module.weight.numel()
+        for name, module in network.named_modules()
+        if isinstance(module, torch.nn.Linear) and name != "lm_head"
+    )
+    others = sum(each.numel() for each in network.parameters()) - linear
+    assert linear > 0 and others > 0
+    whole = weight_bytes(str(tmp_path), None, "bfloat16")
+    assert whole == 2 * (linear + others)
+    found = weight_bytes(str(tmp_path), None, "bfloat16", quantization)
+    assert found == item * linear + 2 * others
+
+
+def test_experts_of_a_mixture_are_not_quantized(tmp_path: Path) -> None:
+    name = "model.layers.0.mlp.experts.0.up_proj.weight"
+    save_file({name: torch.zeros(4, 8)}, tmp_path / "model.safetensors", {"format": "pt"})
+    assert weight_bytes(str(tmp_path), None, "float16", "int4") == 64
+
+
+def test_pickled_weights_count_as_16_bits_each_unless_there_are_safetensors(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_model.bin").write_bytes(b"x" * 100)
+    (tmp_path / "training_args.bin").write_bytes(b"x" * 100)
+    assert weight_bytes(str(tmp_path), None, "float32") == 200
+    saved(tmp_path, "model.safetensors", torch.zeros(3))
+    assert weight_bytes(str(tmp_path), None, "float16") == 6
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[]"])
+def test_what_is_no_safetensors_file_has_no_known_size(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    assert weight_bytes(str(tmp_path), None, "float32") is None
+
+
+def test_a_folder_without_weights_has_no_known_size(tmp_path: Path) -> None:
+    assert weight_bytes(str(tmp_path), None, "float32") is None
+
+
+def test_a_hub_model_is_looked_up_in_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    commit, store = "a" * 40, tmp_path / "models--org--cached"
+    snapshot = store / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (store / "refs").mkdir()
+    (store / "refs/main").write_text(commit)
+    saved(snapshot, "model.safetensors", torch.zeros(5))
+    assert weight_bytes("org/cached", None, "float32") == 20
+    assert weight_bytes("org/cached", commit, "float16") == 10
+    assert weight_bytes("org/cached", "b" * 40, "float32") is None
+    assert weight_bytes("org/absent", None, "float32") is None
+    assert model_size.cached_folder("no/valid name", None) is None

@@ -1,0 +1,140 @@
+"""Models downloaded once, and the commits that are used from then on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.models.download import HubModel
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.parse import parse_config
+from adafuse.pipeline.plan import Plan
+from adafuse.pipeline.prefetch import hub_models, prefetch, record_file, with_commits
+
+
+class Hub:
+    """A hub whose models all stand at one commit; knows what it was asked for."""
+
+    def __init__(self, commit: str) -> None:
+        self.commit = commit
+        self.asked: list[HubModel] = []
+
+    def __call__(self, model: HubModel) -> Path:
+        self.asked.append(model)
+        return Path("cache") / (model.revision or self.commit)
+
+
+@pytest.fixture
+def config(values: dict[str, Any]) -> Config:
+    """A hub model without a revision, another with one that no run uses."""
+    values["models"]["hub"]["revision"] = None
+    values["models"]["unused"] = {"path": "org/unused"}
+    return parse_config(values)
+
+
+def blended(values: dict[str, Any]) -> Config:
+    values["models"]["hub"]["revision"] = None
+    values["runs"]["right"] = {"method": "single", "models": ["right"]}
+    options = {"ranker": "org/ranker", "fuser": "org/fuser", "fuser_revision": "abc"}
+    values["runs"]["both"].update(method="llm_blender", options=options)
+    return parse_config(values)
+
+
+def stored(config: Config) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(record_file(config.results).read_text())
+    return record
+
+
+def test_the_models_of_the_runs_are_downloaded_and_folders_are_not(config: Config) -> None:
+    prefetch(config, hub := Hub("c1"))
+    assert hub.asked == [HubModel("org/name", None)]
+    assert stored(config)["models"] == [{"path": "org/name", "revision": None, "commit": "c1"}]
+
+
+def test_checkpoints_of_methods_are_downloaded_too(values: dict[str, Any]) -> None:
+    wanted = [("org/fuser", "abc"), ("org/name", None), ("org/ranker", None)]
+    assert hub_models(blended(values)) == [HubModel(*pin) for pin in wanted]
+
+
+def test_code_and_pickled_weights_are_wanted_where_an_entry_of_the_model_says_so(
+    values: dict[str, Any],
+) -> None:
+    same = values["models"]["hub"]
+    values["models"]["coded"] = same | {"trust_remote_code": True}
+    values["models"]["pickled"] = same | {"allow_pickle": True}
+    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc")]
+    values["runs"]["coded"] = {"method": "single", "models": ["coded"]}
+    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc", True, False)]
+    values["runs"]["pickled"] = {"method": "single", "models": ["pickled"]}
+    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc", True, True)]
+
+
+def test_jobs_are_planned_with_the_recorded_commits(values: dict[str, Any]) -> None:
+    config = blended(values)
+    prefetch(config, Hub("c1"))
+    pinned = Plan.of(values).config
+    assert pinned.models["hub"].revision == "c1"
+    assert pinned.models["left"].revision is None
+    assert pinned.runs["both"].options["ranker_revision"] == "c1"
+    assert pinned.runs["both"].options["fuser_revision"] == "abc"
+    values["models"]["hub"]["revision"] = "c1"
+    assert Plan.of(values).digests("qa", "far") == Plan(pinned).digests("qa", "far")
+
+
+def test_data_sets_and_the_sentencepiece_model_are_fetched_and_recorded(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "test.jsonl").write_text('{"question": "q?", "answer": "a"}\n' * 3)
+    source = {"dataset": str(data), "split": "test"}
+    values["benchmarks"]["qa"].update(source=source, metric="translation", shards=1)
+    monkeypatch.setattr("adafuse.pipeline.prefetch.require_model", lambda expected: "5a")
+    config = parse_config(values)
+    prefetch(config, Hub("c1"))
+    (dataset,) = stored(config)["datasets"]
+    assert (dataset["dataset"], dataset["revision"]) == (str(data), None)
+    assert len(Path(dataset["file"]).read_text().splitlines()) == 3
+    assert stored(config)["spm_sha256"] == "5a"
+
+
+def test_without_a_record_nothing_is_pinned(config: Config) -> None:
+    assert with_commits(config) is config
+
+
+def test_a_model_stays_at_its_commit_until_the_record_is_deleted(config: Config) -> None:
+    prefetch(config, Hub("c1"))
+    before = record_file(config.results).read_text()
+    again = Hub("c2")
+    prefetch(with_commits(config), again)
+    assert again.asked == [HubModel("org/name", "c1")], "it is only completed, at its commit"
+    assert record_file(config.results).read_text() == before
+    record_file(config.results).unlink()
+    prefetch(with_commits(config), Hub("c2"))
+    assert with_commits(config).models["hub"].revision == "c2"
+
+
+def test_a_revision_that_the_user_changes_is_another_model(values: dict[str, Any]) -> None:
+    values["models"]["hub"]["revision"] = None
+    prefetch(parse_config(values), Hub("c1"))
+    values["models"]["hub"]["revision"] = "v2"
+    assert with_commits(parse_config(values)).models["hub"].revision == "v2"
+
+
+def test_nothing_is_recorded_of_a_download_that_fails(config: Config) -> None:
+    def fails(model: HubModel) -> Path:
+        raise UserError("no network")
+
+    with pytest.raises(UserError):
+        prefetch(config, fails)
+    assert not record_file(config.results).exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"models": [{}]}', '{"models": 3}'])
+def test_a_damaged_record_is_one_sentence(config: Config, text: str) -> None:
+    record_file(config.results).parent.mkdir(parents=True, exist_ok=True)
+    record_file(config.results).write_text(text)
+    with pytest.raises(UserError, match="is no record of commits; delete it"):
+        with_commits(config)

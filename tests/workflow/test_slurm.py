@@ -1,0 +1,169 @@
+"""The workflow on a Slurm cluster of two nodes: its tables, its resources, and its accidents."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.checkout import BENCHMARK, SHARDS, SHORT, Checkout
+from tests.support.slurm_cluster import NODES, Cluster, needed_cluster, wait_for
+
+pytestmark = pytest.mark.slow
+
+ROWS = 60
+RUNS = ("llama", "adafuse")
+MINUTES = 7
+MEMORY = 3000
+ADAFUSE = f"results/traces/{BENCHMARK}/adafuse.parquet"
+CONFIG = {
+    "models": {name: {"path": f"adafuse/toy/models/{name}"} for name in ("mistral", "llama")},
+    "benchmarks": {
+        BENCHMARK: {
+            "use": f"config/benchmarks/{BENCHMARK}.yaml",
+            "limit": ROWS,
+            "shards": len(SHARDS),
+        }
+    },
+    "runs": {
+        "llama": {"method": "single", "models": ["llama"]},
+        "adafuse": {
+            "method": "adafuse",
+            "models": ["mistral", "llama"],
+            "options": {"tau": 1.0, "branching": 5},
+            "cluster": {"runtime": MINUTES, "mem_mb": MEMORY},
+        },
+    },
+    # A GPU that is no GPU: what counts here is that Slurm gives it to the job.
+    "decode": {"device": "cpu", "gpu": 1, "batch_size": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Cluster]:
+    """A cluster for all tests of this file."""
+    with needed_cluster() as started:
+        yield started
+
+
+@pytest.fixture
+def cluster(machine: Cluster) -> Iterator[Cluster]:
+    """A cluster on which nothing runs."""
+    yield machine
+    machine.clear()
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The workflow without a cluster."""
+    checkout = Checkout.made(tmp_path_factory.mktemp("local") / "checkout", CONFIG)
+    checkout.run("--cores=2")
+    return checkout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    """The workflow before anything has run."""
+    return Checkout.made(tmp_path / "checkout", CONFIG)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A decode job that was stopped among its rows: its number, node, shard and rows so far."""
+
+    job: int
+    node: str
+    shard: int
+    kept: int
+    process: psutil.Process
+
+
+def frozen(checkout: Checkout) -> list[Frozen]:
+    """Stop both decode jobs, one on each node."""
+    found = []
+    for shard in SHARDS:
+        process = checkout.freeze("adafuse", shard)
+        environment, kept = process.environ(), checkout.journal_lines("adafuse", shard)
+        job, node = int(environment["SLURM_JOB_ID"]), environment["SLURMD_NODENAME"]
+        found.append(Frozen(job, node, shard, kept, process))
+    assert {each.node for each in found} == set(NODES)
+    return found
+
+
+def assert_resumed(checkout: Checkout, stopped: Frozen, local: Checkout) -> None:
+    """The next attempt has found the rows of the first one, and has decoded none of them again."""
+    assert 0 < stopped.kept <= checkout.resumed("adafuse", stopped.shard)
+    log = checkout.decode_log("adafuse", stopped.shard)
+    assert log.count(" running on node") == 2
+    decoded = Counter(re.findall(r" of \d+: (\S+) \(", log))
+    assert set(decoded.values()) == {1}
+    assert checkout.rows("adafuse") == local.rows("adafuse")
+
+
+def test_the_tables_are_those_of_a_local_run_with_jobs_on_both_nodes(
+    cluster: Cluster, checkout: Checkout, local: Checkout
+) -> None:
+    checkout.run("--profile", "slurm", *SHORT)
+    assert {"main.csv", "comparison.csv", "words_per_round.csv"} <= checkout.tables().keys()
+    assert checkout.tables() == local.tables()
+    places = [checkout.place(run, shard) for run in RUNS for shard in SHARDS]
+    assert {place["host"] for place in places} == set(NODES)
+    assert {place["cuda_visible_devices"] for place in places} == {"0"}
+    assert len({place["slurm_job"] for place in places}) == len(places)
+
+
+def test_what_is_lost_with_a_node_goes_on_at_the_other(
+    cluster: Cluster, checkout: Checkout, local: Checkout
+) -> None:
+    with checkout.running("--profile", "slurm", *SHORT, ADAFUSE) as snakemake:
+        stays, lost = sorted(frozen(checkout), key=lambda each: each.node)
+        cluster.lose_node(lost.node)
+        wait_for(lambda: lost.job in cluster.jobs("PENDING"), "the job is in the queue again")
+        cluster.start_soon(lost.job)
+        stays.process.resume()
+        checkout.finish(snakemake)
+    assert checkout.place("adafuse", lost.shard)["host"] == stays.node
+    assert_resumed(checkout, lost, local)
+
+
+def test_after_a_time_limit_or_scancel_a_job_goes_on_and_asks_for_more(
+    cluster: Cluster, checkout: Checkout, local: Checkout
+) -> None:
+    with checkout.running("--profile", "slurm", *SHORT, ADAFUSE) as snakemake:
+        late, cancelled = frozen(checkout)
+        assert asked(cluster, late.job) == (MINUTES, MEMORY)
+        cluster.end_time_limit(late.job)
+        cluster.cancel(cancelled.job)
+        wait_for(lambda: cluster.job(late.job)["JobState"] == "TIMEOUT", "the time is over")
+        checkout.finish(snakemake)
+    for stopped in (late, cancelled):
+        again = int(checkout.place("adafuse", stopped.shard)["slurm_job"])
+        assert again not in (late.job, cancelled.job)
+        assert asked(cluster, again) == (2 * MINUTES, 2 * MEMORY)
+        assert_resumed(checkout, stopped, local)
+    logs = checkout.folder / f"results/logs/slurm/rule_decode/{BENCHMARK}_adafuse_{late.shard}"
+    assert "DUE TO TIME LIMIT" in (logs / f"{late.job}.log").read_text()
+
+
+def asked(cluster: Cluster, number: int) -> tuple[int, int]:
+    """Return the minutes and megabytes that a job has asked for."""
+    job = cluster.job(number)
+    hours, minutes, _ = map(int, job["TimeLimit"].split(":"))
+    return 60 * hours + minutes, int(job["MinMemoryNode"].removesuffix("M"))
+
+
+def test_decode_jobs_may_be_an_array_in_a_partition_that_the_user_names(
+    cluster: Cluster, checkout: Checkout, local: Checkout
+) -> None:
+    shards = [f"results/benchmarks/{BENCHMARK}/shards/{shard}.jsonl" for shard in SHARDS]
+    checkout.run(*shards, "--cores=2")
+    chosen = ["--slurm-array-jobs=decode", "--default-resources", "slurm_partition=other"]
+    checkout.run(ADAFUSE, "--profile", "slurm", *SHORT, *chosen)
+    jobs = [cluster.job(int(checkout.place("adafuse", shard)["slurm_job"])) for shard in SHARDS]
+    assert len({job["ArrayJobId"] for job in jobs}) == 1
+    assert {job["ArrayTaskId"] for job in jobs} == {"1", "2"}
+    assert {job["Partition"] for job in jobs} == {"other"}
+    assert checkout.rows("adafuse") == local.rows("adafuse")

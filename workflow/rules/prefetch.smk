@@ -1,0 +1,14 @@
+# What needs a network, once, on a machine that has one: `snakemake prefetch`. Data sets are fetched
+# whenever the workflow is planned; this does the models, and records their commits.
+
+
+rule prefetch:
+    params:
+        config=plan.config_file,
+    log:
+        f"{results}/logs/prefetch.log",
+    localrule: True
+    conda:
+        "../../environment.yml"
+    shell:
+        "adafuse step prefetch --config {params.config:q} 2> {log:q}"
