@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adafuse.engine.capacity import demands, memory_told, rows_that_fit
+from adafuse.engine.capacity import demands, rows_that_fit
+from adafuse.engine.memory import TooManyRowsError, memory_told, release
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
@@ -69,17 +70,26 @@ class Run:
     settings: Settings
 
     def stream(self, asked: Asked) -> Iterator[tuple[int, Result]]:
-        """Decode all prompts; what cannot run is refused before the first one."""
+        """Decode all prompts; what cannot run is refused before the first one.
+
+        Where memory runs out, the prompts that are left are decoded half as many at a time; once.
+        """
         asked.check(len(self.weights))
         self.method.check_models(len(self.weights))
         self.method.prepare(self.models, self.place)
         rows = self._rows(asked.prompts)
-        engines = self._engines(rows)
-        for engine in engines:
-            prefix = shared_prefix(engine.model, asked.prompts)
-            if 0 < len(prefix) < engine.context:
-                engine.share(prefix)
-        return self._outcomes(asked, engines, rows)
+        left = dict.fromkeys(range(len(asked.prompts)))
+        try:
+            for index, result in self._outcomes(asked, list(left), rows):
+                del left[index]
+                yield index, result
+            return
+        except TooManyRowsError as error:
+            if rows == 1:
+                raise
+            logger.warning("%s; going on with %d at a time", str(error), rows // 2)
+        release()  # of the engines: nothing refers to them behind the exception
+        yield from self._outcomes(asked, list(left), rows // 2)
 
     def _rows(self, prompts: Sequence[str]) -> int:
         """Return how many examples are decoded at a time."""
@@ -97,7 +107,7 @@ class Run:
         return rows
 
     def _outcomes(
-        self, asked: Asked, engines: list[Engine], rows: int
+        self, asked: Asked, indices: Sequence[int], rows: int
     ) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}
 
@@ -105,14 +115,20 @@ class Run:
             alive[index] = asked.example(index, self.weights, self.settings)
             return self._decode(alive[index], engines)
 
-        jobs = ((index, partial(program, index)) for index in range(len(asked.prompts)))
+        jobs = ((index, partial(program, index)) for index in indices)
         with memory_told(rows):
+            engines = self._engines(asked.prompts, rows)
             for outcome in Scheduler[None](rows).run(jobs):
                 yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
-    def _engines(self, rows: int) -> list[Engine]:
+    def _engines(self, prompts: Sequence[str], rows: int) -> list[Engine]:
         name, top = self.settings.engine, self.method.top
-        return [engine_for(model, name, top=top, rows=rows) for model in self.models]
+        engines = [engine_for(model, name, top=top, rows=rows) for model in self.models]
+        for engine in engines:
+            prefix = shared_prefix(engine.model, prompts)
+            if 0 < len(prefix) < engine.context:
+                engine.share(prefix)
+        return engines
 
     def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
         try:

@@ -56,5 +56,12 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         sys.exit(2)
+
+
+def _tell(sentence: str) -> None:
+    try:
+        typer.echo(sentence, err=True)
+    except OSError:  # stderr is a log on the disk that is full
+        typer.echo(sentence)
