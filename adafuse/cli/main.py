@@ -12,6 +12,7 @@ from adafuse.cli.generate import generate
 from adafuse.cli.methods import methods
 from adafuse.cli.score import score
 from adafuse.cli.show import show
+from adafuse.cli.status import status
 from adafuse.cli.steps import app as steps
 from adafuse.errors import UserError
 from adafuse.version import __version__
@@ -28,6 +29,7 @@ app.command()(methods)
 app.command()(score)
 app.command()(audit)
 app.command()(bench)
+app.command()(status)
 app.add_typer(steps, name="step")
 
 

@@ -41,7 +41,7 @@ def memory_told(rows: int) -> Iterator[None]:
 def release() -> None:
     """Give back what nothing refers to any more, on the devices as well."""
     gc.collect()
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 

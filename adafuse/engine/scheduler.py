@@ -98,8 +98,8 @@ class Scheduler(Generic[T]):
             return
         except StopIteration as done:
             value = done.value
-        except Exception as error:  # noqa: BLE001 - the border of an example: the others go on
-            if out_of_memory(error):  # which the others have a part in
+        except Exception as error:  # the border of an example: the others go on
+            if out_of_memory(error):  # in which the others have a part
                 raise
             logger.warning("example %d failed: %s", live.index, _sentence(error))
             value = Failure(_sentence(error), traceback.format_exc())

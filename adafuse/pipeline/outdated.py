@@ -15,27 +15,26 @@ _LONG_AGO = 1.0
 """Seconds since 1970; 0 is what some file systems say of times that they do not know."""
 
 
-def date_outdated(plan: Plan) -> list[Path]:
-    """Date the shard traces that are not the plan's to 1970, and return them.
+def date_outdated(plan: Plan) -> None:
+    """Date the shard traces that are not the plan's to 1970.
 
     One that was dated so and is the plan's again gets the time of now.
     """
-    found = []
     for path, digest in _expected(plan):
         if not path.is_file():
             continue
         dated = path.stat().st_mtime == _LONG_AGO
         if stored_digest(path) != digest:
             os.utime(path, (_LONG_AGO, _LONG_AGO))
-            found.append(path)
         elif dated:
             os.utime(path)
-    return found
 
 
 def stored_digest(path: Path) -> str | None:
     """Return the digest of the job that wrote a trace; None if the file is torn or foreign."""
-    from adafuse.traces.table import read_metadata  # pyarrow, which an empty folder need not wait for
+    from adafuse.traces.table import (
+        read_metadata,
+    )  # pyarrow, which an empty folder need not wait for
 
     try:
         digest = read_metadata(path).get("digest")

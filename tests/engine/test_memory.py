@@ -69,7 +69,9 @@ def test_rows_that_ended_before_are_not_decoded_again(pair, room):
 @pytest.mark.parametrize(("rows", "fit", "told"), [(4, 1, 2), (1, 0, 1)])
 def test_what_does_not_help_is_one_sentence(pair, room, rows, fit, told):
     room.rows = fit
-    with pytest.raises(UserError, match=rf"^{told} examples at a time are too many .*; lower batch"):
+    with pytest.raises(
+        UserError, match=rf"^{told} examples at a time are too many .*; lower batch"
+    ):
         pair.generate(PROMPTS, **settings(rows))
 
 

@@ -157,9 +157,7 @@ class Failing(Echo):
         for index, result in super().__call__(*asked):
             failed = asked[1][index].id in self._bad
             error = ("error", "no\nroom", "Traceback") if failed else ("stop", None, None)
-            yield index, replace(
-                result, stop_reason=error[0], error=error[1], traceback=error[2]
-            )
+            yield index, replace(result, stop_reason=error[0], error=error[1], traceback=error[2])
 
 
 def failed(file: Path) -> set[str]:
@@ -229,7 +227,10 @@ def test_merging_names_all_files_of_another_configuration(decoded: Shards) -> No
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda rows: rows[1:], "0.parquet' is not whole: missing: row {0!r}; delete it and run again"),
+        (
+            lambda rows: rows[1:],
+            "0.parquet' is not whole: missing: row {0!r}; delete it and run again",
+        ),
         (lambda rows: [*rows, rows[0]], ": twice: row {0!r}; delete it"),
         (lambda rows: [*rows, rows[0] | {"id": "x"}], ": too many: row 'x'; delete it"),
         (lambda rows: rows[2:], ": missing: row {0!r} and 1 more; delete it and run again"),
@@ -251,7 +252,7 @@ def test_merging_finds_rows_that_are_missing_or_there_twice(
 def test_merging_refuses_a_torn_or_foreign_file(decoded: Shards, content: bytes | None) -> None:
     file = decoded.out(1)
     file.write_bytes(file.read_bytes()[:-30] if content is None else content)
-    with pytest.raises(UserError, match=r"1\.parquet' is no readable Parquet file .*; remake it"):
+    with pytest.raises(UserError, match=r"1\.parquet' is no readable Parquet file .*; delete it"):
         decoded.merge()
 
 

@@ -85,9 +85,14 @@ def _serve() -> None:
             status = run_command_line()
             sys.stderr.flush()
             os._exit(status)
-        print(process, flush=True)
+        _answer(process)
         sys.stdin.readline()
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+        _answer(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+
+
+def _answer(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

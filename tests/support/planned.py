@@ -1,7 +1,7 @@
 """What Snakemake plans, a JSON line per job, from its own log records.
 
-Run as a script: `planned.py NAME=VALUE... -- snakemake arguments`; each NAME of `adafuse.version` is
-set to VALUE first, as if the package had changed.
+Run as a script: `planned.py NAME=VALUE... -- snakemake arguments`; each NAME of `adafuse.version`
+is set to VALUE first, as if the package had changed.
 """
 
 import json
