@@ -18,7 +18,7 @@ from adafuse.methods.limits import Limits, Settings
 from adafuse.methods.method import Method
 from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
-from adafuse.models.prompts import shared_prefix
+from adafuse.models.prompts import ids_if_any, shared_prefix
 from adafuse.records import Answer, Result
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Run:
         needs = [
             each
             for model in self.models
-            for most in [max((len(model.prompt_ids(prompt)) for prompt in longest), default=1)]
+            for most in [max((len(ids_if_any(model, prompt)) for prompt in longest), default=1)]
             for each in demands(model, most + self.settings.max_new_tokens)
         ]
         rows = rows_that_fit(needs, len(prompts))

@@ -5,10 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from adafuse.benchmarks.shards import write_shard
@@ -95,7 +97,15 @@ class SmallWorkflow:
     def run(self, *arguments: str) -> tuple[int, str]:
         """Run to the end; return the exit status and what was said."""
         status = self.start(*arguments).wait()
+        self.wait_for_the_last_child()
         return status, (self.folder / "stderr").read_text()
+
+    def wait_for_the_last_child(self) -> None:
+        """Wait for the fork server and its jobs, which end a moment after Snakemake."""
+        until = time.monotonic() + 30
+        while any(_works_in(process, self.folder) for process in psutil.process_iter()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
     def traces(self) -> list[list[dict[str, Any]]]:
         """The rows of both runs."""
@@ -113,3 +123,10 @@ class SmallWorkflow:
         """Begin again."""
         for name in ("results", ".snakemake"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
+
+
+def _works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.pid != os.getpid() and Path(process.cwd()) == folder
+    except psutil.Error:
+        return False

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pytest
 
 from adafuse.traces.table import read_metadata
@@ -88,21 +87,6 @@ class Watch:
         return found
 
 
-def wait_for_the_last_child(folder: Path) -> None:
-    """Wait for the jobs of the fork server, which end a moment after their clients."""
-    until = time.monotonic() + 30
-    while any(_works_in(process, folder) for process in psutil.process_iter()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
-def _works_in(process: psutil.Process, folder: Path) -> bool:
-    try:
-        return Path(process.cwd()) == folder
-    except psutil.Error:
-        return False
-
-
 def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
     """The signals take turns; what finishes is compared, and begun again."""
     workflow, started = SmallWorkflow.made(tmp_path, 2), time.monotonic()
@@ -121,7 +105,7 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
                 os.killpg(running.pid, SIGNALS[kills % len(SIGNALS)])
                 kills += 1
         finished = running.wait() == 0
-        wait_for_the_last_child(tmp_path)
+        workflow.wait_for_the_last_child()
         watch.end()
         workflow.unlock()
         if finished:
