@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from adafuse.engine.capacity import demands, memory_told, rows_that_fit, slots
+from adafuse.engine.capacity import demands, rows_that_fit, slots
+from adafuse.engine.memory import TooManyRowsError, memory_told, release
 from adafuse.engine.program import Program
 from adafuse.engine.protocol import Engine
 from adafuse.engine.scheduler import Failure, Outcome, Scheduler
@@ -17,7 +18,7 @@ from adafuse.methods.limits import Limits, Settings
 from adafuse.methods.method import Method
 from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
-from adafuse.models.prompts import shared_prefix
+from adafuse.models.prompts import ids_if_any, shared_prefix
 from adafuse.records import Answer, Result
 
 logger = logging.getLogger(__name__)
@@ -69,34 +70,44 @@ class Run:
     settings: Settings
 
     def stream(self, asked: Asked) -> Iterator[tuple[int, Result]]:
-        """Decode all prompts; what cannot run is refused before the first one."""
+        """Decode all prompts; what cannot run is refused before the first one.
+
+        Where memory runs out, the prompts that are left are decoded half as many at a time; once.
+        """
         asked.check(len(self.weights))
         self.method.check_models(len(self.weights))
         self.method.prepare(self.models, self.place)
-        longest = [_longest(model, asked.prompts) for model in self.models]
-        rows = self._rows(longest, len(asked.prompts))
-        engines = self._engines(rows, longest)
-        for engine in engines:
-            prefix = shared_prefix(engine.model, asked.prompts)
-            if 0 < len(prefix) < engine.context:
-                engine.share(prefix)
-        return self._outcomes(asked, engines, rows)
+        return self._halving(asked, self._rows(asked.prompts))
 
-    def _rows(self, longest: Sequence[int], prompts: int) -> int:
+    def _halving(self, asked: Asked, rows: int) -> Iterator[tuple[int, Result]]:
+        left = dict.fromkeys(range(len(asked.prompts)))
+        try:
+            for index, result in self._outcomes(asked, list(left), rows):
+                del left[index]
+                yield index, result
+            return
+        except TooManyRowsError as error:
+            if rows == 1:
+                raise
+            logger.warning("%s; going on with %d at a time", str(error), rows // 2)
+        release()  # of the engines: nothing refers to them behind the exception
+        yield from self._outcomes(asked, list(left), rows // 2)
+
+    def _rows(self, prompts: Sequence[str]) -> int:
         """Return how many examples are decoded at a time."""
         if self.settings.batch_size != "auto":
             return self.settings.batch_size
         needs = [
             each
-            for model, most in zip(self.models, longest, strict=True)
-            for each in demands(model, most + self.settings.max_new_tokens)
+            for model in self.models
+            for each in demands(model, _longest(model, prompts) + self.settings.max_new_tokens)
         ]
-        rows = rows_that_fit(needs, prompts)
+        rows = rows_that_fit(needs, len(prompts))
         logger.info("%d examples at a time", rows)
         return rows
 
     def _outcomes(
-        self, asked: Asked, engines: list[Engine], rows: int
+        self, asked: Asked, indices: Sequence[int], rows: int
     ) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}
 
@@ -104,17 +115,24 @@ class Run:
             alive[index] = asked.example(index, self.weights, self.settings)
             return self._decode(alive[index], engines)
 
-        jobs = ((index, partial(program, index)) for index in range(len(asked.prompts)))
+        jobs = ((index, partial(program, index)) for index in indices)
         with memory_told(rows):
+            engines = self._engines(asked.prompts, rows)
             for outcome in Scheduler[None](rows).run(jobs):
                 yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
-    def _engines(self, rows: int, longest: Sequence[int]) -> list[Engine]:
+    def _engines(self, prompts: Sequence[str], rows: int) -> list[Engine]:
         name, top, new = self.settings.engine, self.method.top, self.settings.max_new_tokens
-        return [
-            engine_for(model, name, top=top, rows=rows, slots=slots(model, most + new))
-            for model, most in zip(self.models, longest, strict=True)
+        most = [slots(model, _longest(model, prompts) + new) for model in self.models]
+        engines = [
+            engine_for(model, name, top=top, rows=rows, slots=count)
+            for model, count in zip(self.models, most, strict=True)
         ]
+        for engine in engines:
+            prefix = shared_prefix(engine.model, prompts)
+            if 0 < len(prefix) < engine.context:
+                engine.share(prefix)
+        return engines
 
     def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
         try:
@@ -129,7 +147,7 @@ class Run:
 def _longest(model: LanguageModel, prompts: Sequence[str]) -> int:
     """Return how many tokens the longest prompt has, as far as its letters tell."""
     chosen = sorted(prompts, key=len)[-LONG_PROMPTS:]
-    return max((len(model.prompt_ids(prompt)) for prompt in chosen), default=1)
+    return max((len(ids_if_any(model, prompt)) for prompt in chosen), default=1)
 
 
 def _prompt_ids(engine: Engine, prompt: str) -> list[int]:

@@ -7,6 +7,7 @@ from adafuse import Ensemble, UserError
 from adafuse.methods import METHODS
 from adafuse.methods.weights import check_weights
 from adafuse.models.devices import Place
+from adafuse.models.language_model import LanguageModel
 from adafuse.records import Answer
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
@@ -91,6 +92,22 @@ def test_numbers_that_are_not_finite_end_the_example_and_name_the_model(broken):
             assert result.error == f"no candidate has a finite NLL under {path}"
             assert result.rounds[-1].selected is None
             assert math.isinf(result.rounds[-1].candidates[0].fused)
+
+
+@pytest.mark.parametrize("batch_size", [2, "auto"])
+def test_an_error_of_a_tokenizer_ends_its_example_alone(pair, monkeypatch, batch_size):
+    whole = LanguageModel.prompt_ids
+
+    def failing(model, prompt):
+        if prompt == PROMPTS[1]:
+            raise KeyError("no such token")
+        return whole(model, prompt)
+
+    monkeypatch.setattr(LanguageModel, "prompt_ids", failing)
+    one, other = pair.generate(PROMPTS, max_new_tokens=4, batch_size=batch_size)
+    assert one.error is None and one.text
+    assert (other.stop_reason, other.error) == ("error", "'no such token'")
+    assert "KeyError" in other.traceback and "failing" in other.traceback
 
 
 def test_weights_are_checked():

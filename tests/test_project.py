@@ -67,3 +67,12 @@ def test_no_file_names_a_package_index_or_a_path_of_somebodys_machine():
 
 def test_the_snakefile_is_a_table_of_contents():
     assert (ROOT / "Snakefile").read_text().count("\n") <= 40
+
+
+def test_the_tests_that_the_table_of_faults_names_are_there():
+    named = re.findall(r"`([a-z_/]+\.py)(?:::(\w+))?`", (ROOT / "docs/reliability.md").read_text())
+    assert len(named) > 25
+    for file, test in named:
+        path = ROOT / "tests" / file
+        if path.is_file() or path.name != "test_slurm.py":  # which not every checkout has
+            assert not test or f"def {test}(" in path.read_text(), f"{file}::{test}"

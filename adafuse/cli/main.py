@@ -12,6 +12,7 @@ from adafuse.cli.generate import generate
 from adafuse.cli.methods import methods
 from adafuse.cli.score import score
 from adafuse.cli.show import show
+from adafuse.cli.status import status
 from adafuse.cli.steps import app as steps
 from adafuse.errors import UserError
 from adafuse.version import __version__
@@ -28,6 +29,7 @@ app.command()(methods)
 app.command()(score)
 app.command()(audit)
 app.command()(bench)
+app.command()(status)
 app.add_typer(steps, name="step")
 
 
@@ -56,5 +58,12 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        typer.echo(f"error: {error}", err=True)
+        _tell(f"error: {error}")
         sys.exit(2)
+
+
+def _tell(sentence: str) -> None:
+    try:
+        typer.echo(sentence, err=True)
+    except OSError:  # stderr is a log on the disk that is full
+        typer.echo(sentence)

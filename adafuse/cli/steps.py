@@ -97,9 +97,16 @@ def decode_step(
     from adafuse.pipeline.job import decode_job
     from adafuse.pipeline.parse import read_config
 
-    job = decode_job(read_config(config), benchmark, run)
+    settings = read_config(config)
     decode_shard(
-        job, shard, rows, out, digest=digest, decoder=ensemble_decoder, answers=answers or []
+        decode_job(settings, benchmark, run),
+        shard,
+        rows,
+        out,
+        digest=digest,
+        decoder=ensemble_decoder,
+        answers=answers or [],
+        max_error_share=settings.decode.max_error_share,
     )
 
 
@@ -120,12 +127,13 @@ def ended_step(status: Annotated[int, typer.Argument(help="Exit status of a deco
 def merge_step(
     shards: list[Path],
     digests: Annotated[str, typer.Option(help="Expected digests, joined by commas.")],
+    rows: Annotated[list[Path], typer.Option(help="The rows of a shard; repeatable.")],
     out: Out,
 ) -> None:
     """Join the shards of a run, after checking that each belongs to the plan."""
     from adafuse.pipeline.merge import merge_shards
 
-    merge_shards(shards, digests.split(","), out)
+    merge_shards(shards, digests.split(","), rows, out)
     logger.info("%d shards", len(shards))
 
 

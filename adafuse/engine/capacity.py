@@ -1,8 +1,7 @@
 """How many examples fit into memory at a time."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,28 +72,3 @@ def rows_that_fit(needs: Sequence[Demand], examples: int) -> int:
             )
         rows = min(rows, free // size)
     return rows
-
-
-@contextmanager
-def memory_told(rows: int) -> Iterator[None]:
-    """Turn running out of memory into a sentence that says what to change.
-
-    Args:
-        rows: how many examples are decoded at a time.
-    """
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise UserError(_too_much(rows, str(error))) from error
-    except RuntimeError as error:  # what the CPU's allocator raises has no class of its own
-        if "can't allocate memory" not in str(error):
-            raise
-        raise UserError(_too_much(rows, str(error))) from error
-
-
-def _too_much(rows: int, error: str) -> str:
-    reason = " ".join(error.split("\n")[0].split())[:120]
-    return (
-        f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size, set"
-        " it to auto, or give the models other or more devices, or a smaller dtype"
-    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from adafuse.engine.memory import out_of_memory
 from adafuse.engine.program import Evaluator, Program, Request, Starter
 
 T = TypeVar("T")
@@ -97,7 +98,9 @@ class Scheduler(Generic[T]):
             return
         except StopIteration as done:
             value = done.value
-        except Exception as error:  # noqa: BLE001 - the border of an example: the others go on
+        except Exception as error:  # the border of an example: the others go on
+            if out_of_memory(error):  # in which the others have a part
+                raise
             logger.warning("example %d failed: %s", live.index, _sentence(error))
             value = Failure(_sentence(error), traceback.format_exc())
         self._live.remove(live)

@@ -34,11 +34,21 @@ def shared_prefix(model: "LanguageModel", prompts: Sequence[str]) -> list[int]:
     if len(prompts) < 2:
         return []
     step = -(-len(prompts) // SAMPLED)
-    rows = [model.prompt_ids(prompt) for prompt in prompts[::step]]
+    rows = list(filter(None, (ids_if_any(model, prompt) for prompt in prompts[::step])))
+    if not rows:
+        return []
     shared = [column[0] for column in takewhile(_is_one, zip(*rows, strict=False))]
     # The last id of a prompt is never shared: what follows it is asked of each.
     shared = shared[: min(map(len, rows)) - 1]
     return shared if len(shared) >= WORTH_SHARING else []
+
+
+def ids_if_any(model: "LanguageModel", prompt: str) -> list[int]:
+    """Return the ids of a prompt; none if its tokenizer fails, which its example will tell."""
+    try:
+        return model.prompt_ids(prompt)
+    except Exception:  # noqa: BLE001 - told at the border of the example, where it happens again
+        return []
 
 
 def _is_one(column: tuple[int, ...]) -> bool:

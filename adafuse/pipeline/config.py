@@ -162,6 +162,8 @@ class ExperimentConfig(Section):
 class DecodeConfig(Section):
     """How decode jobs run. `device` and `gpu` are places, not part of a result's identity.
 
+    `max_error_share` is the part of a shard's rows that may fail before the job does.
+
     `dtype` has no "auto": the same configuration must mean the same numbers on every machine.
     """
 
@@ -170,6 +172,7 @@ class DecodeConfig(Section):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     device: Text = "auto"
     gpu: Annotated[int, Field(ge=0, strict=True)] = 1
+    max_error_share: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
 
 
 class ClusterConfig(Section):

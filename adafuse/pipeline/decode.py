@@ -13,10 +13,12 @@ from adafuse.benchmarks.shards import ShardRow, read_shard, shard_digest
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
 from adafuse.pipeline.answers import answer_digests, read_answers
+from adafuse.pipeline.failures import ErrorLimit
 from adafuse.pipeline.job import DecodeJob
-from adafuse.pipeline.journal import Journal
+from adafuse.pipeline.journal import Journal, journal_path
 from adafuse.pipeline.provenance import place, source_commit, versions
 from adafuse.records import Answer, Result
+from adafuse.traces.atomic import remove_torn
 from adafuse.traces.schema import RESULT_FIELDS, result_columns
 from adafuse.traces.table import write_table
 
@@ -45,6 +47,7 @@ def decode_shard(
     digest: str,
     decoder: Decoder,
     answers: Sequence[Path] = (),
+    max_error_share: float = 1.0,
 ) -> None:
     """Decode the rows of a shard file and write them, in its order, to a Parquet file.
 
@@ -52,13 +55,15 @@ def decode_shard(
         job: what to decode with.
         shard: the number of the shard.
         file: the shard's rows.
-        out: the trace; a journal stands beside it until it is written.
+        out: the trace; a journal stands beside it until the shards are merged.
         digest: what the workflow expects; another one means that files and plan do not fit.
         decoder: decodes rows.
         answers: shard traces of the models alone, for a method that starts from them.
+        max_error_share: rows may fail, but no larger a part of the shard than this.
 
     Raises:
-        UserError: the digest is another one, or a model cannot be used.
+        UserError: the digest is another one, a model cannot be used, another job is at this shard,
+            or too many rows failed; what was decoded stays in the journal.
     """
     started = datetime.now(UTC)
     logger.info("running on %s", place().told())
@@ -67,12 +72,14 @@ def decode_shard(
         raise UserError(
             f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
         )
-    with Journal(_journal_path(out), digest, (row.id for row in rows)) as journal:
+    limit = ErrorLimit(len(rows), max_error_share)
+    with Journal(journal_path(out), digest, (row.id for row in rows)) as journal:
+        remove_torn(out)
+        limit.retry(journal)
         resumed = len(journal.rows)
-        _decode_missing(job, shard, rows, journal, decoder, answers)
+        _decode_missing(job, shard, rows, journal, decoder, answers, limit)
         described = _metadata(job, shard, digest, resumed, started)
         write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], described)
-        journal.remove()
 
 
 def _decode_missing(
@@ -82,6 +89,7 @@ def _decode_missing(
     journal: Journal,
     decoder: Decoder,
     answers: Sequence[Path],
+    limit: ErrorLimit,
 ) -> None:
     missing = [row for row in rows if row.id not in journal.rows]
     logger.info("%s on %s: %d of %d rows to do", job.run, job.benchmark, len(missing), len(rows))
@@ -94,6 +102,8 @@ def _decode_missing(
         digest = {"prompt_sha256": row.prompt_sha256}
         journal.append(row.id, names | digest | result_columns(result))
         logger.info("%d of %d: %s (%s)", len(journal.rows), len(rows), row.id, result.stop_reason)
+        if result.error is not None:
+            limit.check(journal)
 
 
 def _metadata(
@@ -110,10 +120,6 @@ def _metadata(
         "started": started.isoformat(timespec="seconds"),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _journal_path(out: Path) -> Path:
-    return out.with_suffix(".journal")
 
 
 def ensemble_decoder(

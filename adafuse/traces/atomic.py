@@ -1,5 +1,6 @@
 """Writing a file so that others see the whole of it or nothing."""
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,11 +29,24 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _sync(path.parent)
     except OSError as error:
         raise UserError(
-            f"{str(path)!r} cannot be written ({error.strerror}); give a folder that can"
+            f"{str(path)!r} cannot be written ({_reason(error)}); make room or give a folder that"
+            " can be written"
         ) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _reason(error: OSError) -> str:
+    """Return what the system says; Arrow puts words of its own around it."""
+    return os.strerror(error.errno) if error.errno else str(error).split("\n")[0]
+
+
+def remove_torn(path: Path) -> None:
+    """Delete what writers of `path` left that were killed; none may be at work."""
+    for torn in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        with suppress(OSError):
+            torn.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -70,5 +84,5 @@ def check_writable(path: Path) -> None:
         probe.unlink()
     except OSError as error:
         raise UserError(
-            f"{str(path)!r} cannot be written ({error.strerror}); give a folder that can"
+            f"{str(path)!r} cannot be written ({_reason(error)}); give a folder that can"
         ) from error

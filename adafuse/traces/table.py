@@ -81,5 +81,5 @@ def _open(path: Path) -> pq.ParquetFile:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(
-            f"{str(path)!r} is no readable Parquet file ({reason}); remake it"
+            f"{str(path)!r} is no readable Parquet file ({reason}); delete it and make it again"
         ) from None

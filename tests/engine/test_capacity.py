@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from adafuse.engine import capacity
-from adafuse.engine.capacity import TREE_NODES, Demand, demands, memory_told, rows_that_fit
-from adafuse.engine.support import engine_for
+from adafuse.engine.capacity import TREE_NODES, Demand, demands, rows_that_fit
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
 
@@ -72,25 +71,3 @@ def test_auto_gives_the_same_as_a_number(pair):
     assert [r.text for r in auto] == [r.text for r in pair.generate(prompts, max_new_tokens=6)]
     with pytest.raises(UserError, match="batch_size"):
         pair.generate(prompts, batch_size="most")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore"),
-        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 12 bytes"),
-    ],
-)
-def test_running_out_of_memory_says_what_to_change(pair, monkeypatch, error):
-    def fail(**_):
-        raise error
-
-    engine_for(pair.models[0], "tree", top=2, rows=1)  # is tried before the memory is gone
-    monkeypatch.setattr(pair.models[0].network, "forward", fail)
-    with pytest.raises(UserError, match=r"^2 examples at a time are too many .*; lower batch_size"):
-        pair.generate(["one", "two"], batch_size=2, max_new_tokens=2)
-
-
-def test_other_errors_of_a_forward_are_not_taken_for_it():
-    with pytest.raises(RuntimeError, match="shapes"), memory_told(2):
-        raise RuntimeError("shapes do not match")

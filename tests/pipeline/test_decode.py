@@ -1,9 +1,12 @@
 """Decoding a shard and merging shards, with a decoder that needs no model."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from adafuse.benchmarks.shards import ShardRow, read_shard, write_shard
@@ -13,7 +16,7 @@ from adafuse.pipeline.job import DecodeJob, decode_job
 from adafuse.pipeline.merge import merge_shards
 from adafuse.pipeline.plan import Plan
 from adafuse.records import Result
-from adafuse.traces.table import read_metadata, read_rows
+from adafuse.traces.table import read_metadata, read_rows, write_table
 
 
 class StoppedError(Exception):
@@ -54,11 +57,19 @@ class Shards:
     def out(self, number: int) -> Path:
         return self.folder / f"{number}.parquet"
 
-    def decode(self, number: int, decoder: Echo, digest: str | None = None) -> None:
+    def decode(
+        self, number: int, decoder: Echo, digest: str | None = None, **limits: float
+    ) -> None:
         wanted = digest or self.plan.digest("qa", "both", number)
-        decode_shard(
-            self.job, number, self.rows(number), self.out(number), digest=wanted, decoder=decoder
-        )
+        files = self.rows(number), self.out(number)
+        decode_shard(self.job, number, *files, digest=wanted, decoder=decoder, **limits)
+
+    def merge(self, *numbers: int) -> Path:
+        out = self.folder / "both.parquet"
+        files = [self.out(number) for number in numbers or (0, 1)]
+        digests = self.plan.digests("qa", "both")
+        merge_shards(files, digests, [self.rows(number) for number in (0, 1)], out)
+        return out
 
 
 @pytest.fixture
@@ -94,7 +105,6 @@ def test_an_interrupted_job_decodes_no_example_twice(shards: Shards) -> None:
     prompts = [row.prompt for row in read_shard(shards.rows(0))]
     assert sorted(first.prompts + second.prompts) == sorted(prompts)
     assert read_metadata(shards.out(0))["resumed"] == 2
-    assert [path.name for path in shards.folder.iterdir() if path.suffix == ".journal"] == []
 
 
 def test_a_job_whose_journal_is_whole_needs_no_model(shards: Shards) -> None:
@@ -119,19 +129,134 @@ def test_rows_that_do_not_fit_the_plan_are_refused(shards: Shards) -> None:
         shards.decode(0, Echo(), digest="0" * 32)
 
 
-def test_merging_keeps_rows_and_what_each_shard_says_of_itself(shards: Shards) -> None:
+def test_a_trace_that_is_lost_before_the_merge_is_written_again_without_decoding(
+    shards: Shards,
+) -> None:
+    shards.decode(0, Echo())
+    rows = read_rows(shards.out(0))
+    shards.out(0).unlink()
+    shards.decode(0, Echo(stop_after=0))
+    assert read_rows(shards.out(0)) == rows
+
+
+def test_what_a_killed_writer_left_is_cleared_away(shards: Shards) -> None:
+    torn = shards.folder / ".0.parquet.123.tmp"
+    torn.write_bytes(b"PAR1")
+    shards.decode(0, Echo())
+    assert not torn.exists()
+
+
+class Failing(Echo):
+    """Fails at some rows."""
+
+    def __init__(self, bad: Sequence[str]) -> None:
+        super().__init__()
+        self._bad = bad
+
+    def __call__(self, *asked: Any) -> Iterator[tuple[int, Result]]:
+        for index, result in super().__call__(*asked):
+            failed = asked[1][index].id in self._bad
+            error = ("error", "no\nroom", "Traceback") if failed else ("stop", None, None)
+            yield index, replace(result, stop_reason=error[0], error=error[1], traceback=error[2])
+
+
+def failed(file: Path) -> set[str]:
+    return {row["id"] for row in read_rows(file) if row["error"] is not None}
+
+
+def test_rows_that_fail_are_rows_with_their_traceback(shards: Shards) -> None:
+    ids = [row.id for row in read_shard(shards.rows(0))]
+    shards.decode(0, Failing(ids[:1]), max_error_share=1 / len(ids))
+    assert failed(shards.out(0)) == {ids[0]}
+    (row,) = (row for row in read_rows(shards.out(0)) if row["id"] == ids[0])
+    assert (row["stop_reason"], row["error"]) == ("error", "no\nroom")
+    assert row["traceback"] == "Traceback"
+
+
+def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -> None:
+    ids = [row.id for row in read_shard(shards.rows(0))]
+    bad = ids[-3:-1]  # the decoder begins with the last row
+    with pytest.raises(UserError) as error:
+        shards.decode(0, broken := Failing(bad), max_error_share=1 / len(ids))
+    assert str(error.value) == (
+        f"2 of {len(ids)} rows failed, more than decode.max_error_share: {1 / len(ids):g} allows;"
+        f" the first one, {bad[1]!r}, says: no room; mend it or raise the share, and run again:"
+        " 1 rows are kept"
+    )
+    assert len(broken.prompts) == 3, "it does not go on in vain"
+    shards.decode(0, mended := Echo(), max_error_share=1 / len(ids))
+    assert len(mended.prompts) == len(ids) - 1
+    assert failed(shards.out(0)) == set()
+
+
+def test_after_a_higher_share_failed_rows_are_not_tried_again(shards: Shards) -> None:
+    ids = [row.id for row in read_shard(shards.rows(0))]
+    with pytest.raises(UserError, match="1 of"):
+        shards.decode(0, Failing(ids[-1:]), max_error_share=0.0)
+    shards.decode(0, rest := Echo(), max_error_share=0.5)
+    assert len(rest.prompts) == len(ids) - 1
+    assert failed(shards.out(0)) == {ids[-1]}
+
+
+@pytest.fixture
+def decoded(shards: Shards) -> Shards:
     for number in (0, 1):
         shards.decode(number, Echo())
-    out = shards.folder / "both.parquet"
-    files = [shards.out(number) for number in (0, 1)]
-    merge_shards(files, shards.plan.digests("qa", "both"), out)
-    assert read_rows(out) == [row for file in files for row in read_rows(file)]
+    return shards
+
+
+def test_merging_keeps_rows_and_what_each_shard_says_of_itself(decoded: Shards) -> None:
+    out = decoded.merge()
+    assert read_rows(out) == [row for number in (0, 1) for row in read_rows(decoded.out(number))]
     assert [each["shard"] for each in read_metadata(out)["shards"]] == [0, 1]
 
 
-def test_merging_refuses_files_of_another_configuration(shards: Shards) -> None:
-    for number in (0, 1):
-        shards.decode(number, Echo())
-    files = [shards.out(number) for number in (1, 0)]
-    with pytest.raises(UserError, match=r"1\.parquet' holds results of another configuration"):
-        merge_shards(files, shards.plan.digests("qa", "both"), shards.folder / "both.parquet")
+def test_merging_takes_the_journals_away(decoded: Shards) -> None:
+    assert len(list(decoded.folder.glob("*.journal"))) == 2
+    decoded.merge()
+    assert not list(decoded.folder.glob("*.journal"))
+
+
+def test_merging_names_all_files_of_another_configuration(decoded: Shards) -> None:
+    with pytest.raises(UserError, match=r"1\.parquet' \(.*0\.parquet' .* hold results of another"):
+        decoded.merge(1, 0)
+    assert not (decoded.folder / "both.parquet").exists()
+    assert len(list(decoded.folder.glob("*.journal"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda rows: rows[1:],
+            "0.parquet' is not whole: missing: row {0!r}; delete it and run again",
+        ),
+        (lambda rows: [*rows, rows[0]], ": twice: row {0!r}; delete it"),
+        (lambda rows: [*rows, rows[0] | {"id": "x"}], ": too many: row 'x'; delete it"),
+        (lambda rows: rows[2:], ": missing: row {0!r} and 1 more; delete it and run again"),
+    ],
+)
+def test_merging_finds_rows_that_are_missing_or_there_twice(
+    decoded: Shards, change: Any, sentence: str
+) -> None:
+    file = decoded.out(0)
+    rows, metadata = read_rows(file), read_metadata(file)
+    write_table(file, TRACE_FIELDS, change(rows), metadata)
+    with pytest.raises(UserError) as error:
+        decoded.merge()
+    assert sentence.format(rows[0]["id"]) in str(error.value)
+    assert not (decoded.folder / "both.parquet").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"a,b\n1,2\n", None])
+def test_merging_refuses_a_torn_or_foreign_file(decoded: Shards, content: bytes | None) -> None:
+    file = decoded.out(1)
+    file.write_bytes(file.read_bytes()[:-30] if content is None else content)
+    with pytest.raises(UserError, match=r"1\.parquet' is no readable Parquet file .*; delete it"):
+        decoded.merge()
+
+
+def test_merging_refuses_a_parquet_file_of_somebody_else(decoded: Shards) -> None:
+    pq.write_table(pa.table({"id": ["a"]}), decoded.out(1))
+    with pytest.raises(UserError, match=r"1\.parquet' was not written by adafuse"):
+        decoded.merge()

@@ -1,11 +1,18 @@
 """The journal, torn at any byte."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adafuse.errors import UserError
 from adafuse.pipeline.journal import Journal
+
+ROOT = Path(__file__).parents[2]
 
 ROWS = {name: {"text": f"text \u2028\n of {name}", "nll": [0.5, float("inf")]} for name in "abcd"}
 
@@ -58,8 +65,65 @@ def test_lines_of_another_key_or_row_are_dropped(tmp_path: Path) -> None:
     assert Journal(path, "key", ["b", "c"]).rows == {"b": ROWS["b"]}
 
 
-def test_removing_leaves_nothing(tmp_path: Path) -> None:
+def test_what_was_dropped_is_said_once(tmp_path: Path, caplog) -> None:
+    path = tmp_path / "x.journal"
+    path.write_bytes(filled(path, key="other") + b'{"key": "key", "id')
+    with caplog.at_level("WARNING"), Journal(path, "key", ROWS):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: dropping 4 rows of another configuration or shard and a torn line"
+    ]
+    assert path.read_bytes() == b""
+
+
+def test_rows_that_are_forgotten_are_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "x.journal"
+    filled(path)
+    with Journal(path, "key", ROWS) as journal:
+        journal.forget({"a", "c"})
+        assert list(Journal(path, "key", ROWS).rows) == ["b", "d"]
+        journal.append("c", ROWS["c"])
+    assert list(Journal(path, "key", ROWS).rows) == ["b", "d", "c"]
+
+
+def test_a_journal_leaves_no_other_file_behind(tmp_path: Path) -> None:
     filled(tmp_path / "x.journal")
-    with Journal(tmp_path / "x.journal", "key", ROWS) as journal:
-        journal.remove()
-    assert list(tmp_path.iterdir()) == []
+    with Journal(tmp_path / "x.journal", "key", "ab"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["x.journal"]
+
+
+FULL = """
+import resource, sys
+from pathlib import Path
+from adafuse.errors import UserError
+from adafuse.pipeline.journal import Journal
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), -1))
+try:
+    with Journal(Path(sys.argv[1]), "key", "abcd") as journal:
+        for name in "abcd":
+            journal.append(name, {"text": "x" * 100})
+except UserError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("size", [0, 1, 140, 141, 200, 400])
+def test_a_disk_that_is_full_is_one_sentence_and_loses_no_row(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "x.journal"
+    command = [sys.executable, "-c", FULL, str(path), str(size)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    kept = len(Journal(path, "key", "abcd").rows)
+    assert kept == size // len(b'{"key": "key", "id": "a", "row": {"text": ""}}\n' + b"x" * 100)
+    assert done.stdout == (
+        f"journal {str(path)!r} cannot be written (File too large); make room or give a results"
+        f" folder that can, and run again: its {kept} rows are kept\n"
+    )
+    assert done.stderr == ""
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot be written \(.*\); make room or give a results"):
+        Journal(tmp_path / "file/x.journal", "key", "a").__enter__()

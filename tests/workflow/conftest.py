@@ -2,12 +2,11 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,26 @@ ROOT = Path(__file__).parents[2]
 SHARDS = 3
 
 
+Job = tuple[str, tuple[str, ...]]
+"""A rule and the values of its wildcards, in the order of their names in the rule's output."""
+
+
 @dataclass(frozen=True)
 class Planned:
-    """Jobs by rule, and the wildcards of the decode jobs as (benchmark, run, shard)."""
+    """The jobs of a plan."""
 
-    jobs: Counter[str]
-    decodes: set[tuple[str, str, int]]
+    all: frozenset[Job]
+
+    @property
+    def jobs(self) -> Counter[str]:
+        """How many jobs each rule has."""
+        return Counter(rule for rule, _ in self.all)
+
+    @property
+    def decodes(self) -> set[tuple[str, str, int]]:
+        """Benchmark, run and shard of the decode jobs."""
+        found = [values for rule, values in self.all if rule == "decode"]
+        return {(benchmark, run, int(shard)) for benchmark, run, shard in found}
 
 
 @dataclass(frozen=True)
@@ -33,10 +46,17 @@ class Workplace:
 
     folder: Path
 
+    @property
+    def hub(self) -> Path:
+        """Where models of the hub are found, for there is no hub."""
+        return self.folder / "hub"
+
     def snakemake(self, *arguments: str, configfile: str = "config.yaml") -> Any:
-        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
-        files = ["--configfile", configfile, "--cores", "2"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return self._snakemake([sys.executable, "-m", "snakemake"], configfile, arguments)
+
+    def _snakemake(self, command: list[str], configfile: str, arguments: Sequence[str]) -> Any:
+        files = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", configfile, "--cores=2"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_CACHE": str(self.hub)}
         return subprocess.run(
             [*command, *files, *arguments],
             cwd=self.folder,
@@ -49,14 +69,17 @@ class Workplace:
         done = self.snakemake()
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def plan(self) -> Planned:
-        done = self.snakemake("--dry-run")
-        text = done.stdout + done.stderr
-        assert done.returncode == 0, text
-        rules = re.findall(r"^(?:local)?rule (\w+):$", text, re.MULTILINE)
-        pattern = r"rule decode:.*?wildcards: benchmark=(\w+), run=(\w+), shard=(\d+)"
-        found = re.findall(pattern, text, re.DOTALL)
-        return Planned(Counter(rules), {(b, run, int(shard)) for b, run, shard in found})
+    def plan(self, **versions: int) -> Planned:
+        """What would run now, or with other versions of the package: `ENGINE_VERSION=2`."""
+        changes = [f"{name}={value}" for name, value in versions.items()]
+        script = str(ROOT / "tests/support/planned.py")
+        done = self._snakemake([sys.executable, script, *changes, "--"], "config.yaml", [])
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = [line for line in done.stdout.splitlines() if line.startswith('{"rule"')]
+        found = map(json.loads, lines)
+        jobs = [(job["rule"], tuple(job["wildcards"].values())) for job in found]
+        assert len(set(jobs)) == len(jobs)
+        return Planned(frozenset(jobs))
 
     def config(self) -> dict[str, Any]:
         return yaml.safe_load((self.folder / "config.yaml").read_text())

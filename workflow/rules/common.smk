@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.pipeline import forkclient, paths
+from adafuse.pipeline import forkclient, outdated, paths
 from adafuse.pipeline.paths import one_of
 from adafuse.pipeline.plan import Plan
+from adafuse.version import SCORING_VERSION
 
 try:
     plan = Plan.of(config)
@@ -16,6 +17,9 @@ except UserError as error:
     sys.exit(f"error: {error}")
 for reason in plan.missing.values():
     print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
+
+if workflow.is_main_process:
+    outdated.date_outdated(plan)
 
 results = plan.config.results
 table = f"{results}/tables/main.csv"

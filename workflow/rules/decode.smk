@@ -42,16 +42,21 @@ rule merge:
         shards=lambda wc: expand(
             rules.decode.output, shard=plan.shards(wc.benchmark), allow_missing=True
         ),
+        rows=lambda wc: expand(
+            rules.shard.output, shard=plan.shards(wc.benchmark), allow_missing=True
+        ),
     output:
         f"{results}/traces/{{benchmark}}/{{run}}.parquet",
     wildcard_constraints:
         run=one_of(plan.decoded_runs),
     params:
         digests=lambda wc: ",".join(plan.digests(wc.benchmark, wc.run)),
+        rows=lambda wc, input: [f"--rows={file}" for file in input.rows],
     log:
         f"{results}/logs/merge/{{benchmark}}/{{run}}.log",
     localrule: True
     conda:
         "../../environment.yml"
     shell:
-        "adafuse step merge {input.shards:q} --digests {params.digests} --out {output:q} 2> {log:q}"
+        "adafuse step merge {input.shards:q} --digests {params.digests} {params.rows:q}"
+        " --out {output:q} 2> {log:q}"

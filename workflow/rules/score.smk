@@ -10,6 +10,7 @@ rule score:
         outcomes=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.outcomes.parquet",
     params:
         metric=lambda wc: plan.config.benchmarks[wc.benchmark].metric,
+        version=SCORING_VERSION,
     log:
         f"{results}/logs/score/{{protocol}}/{{benchmark}}/{{run}}.log",
     localrule: True

@@ -1,0 +1,173 @@
+"""`adafuse status` on results in every state."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from adafuse.cli.main import app
+from adafuse.errors import UserError
+from adafuse.pipeline.decode import TRACE_FIELDS
+from adafuse.pipeline.journal import Journal
+from adafuse.pipeline.lock import only_writer
+from adafuse.pipeline.plan import Plan
+from adafuse.pipeline.status import last_error
+from adafuse.traces.atomic import write_text
+from adafuse.traces.table import write_table
+
+ROOT = Path(__file__).parents[2]
+
+
+class Results:
+    """A results folder whose decode jobs are put into states by hand."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.plan = Plan.of(values)
+        self.plan.store_config()
+        self.folder = Path(self.plan.config.results)
+
+    def ids(self, shard: int) -> list[str]:
+        return [row.id for row in self.plan.prepared("qa").shard(shard)]
+
+    def trace(self, run: str, shard: int) -> Path:
+        return self.folder / f"traces/qa/{run}/{shard}.parquet"
+
+    def log(self, run: str, shard: int, text: str) -> Path:
+        path = self.folder / f"logs/decode/qa/{run}/{shard}.log"
+        write_text(path, text)
+        return path
+
+    def finish(self, run: str, shard: int, digest: str | None = None) -> None:
+        wanted = digest or self.plan.digest("qa", run, shard)
+        write_table(self.trace(run, shard), TRACE_FIELDS, [], {"digest": wanted})
+
+    def journal(self, run: str, shard: int, rows: int) -> Path:
+        path = self.trace(run, shard).with_suffix(".journal")
+        with Journal(path, self.plan.digest("qa", run, shard), self.ids(shard)) as journal:
+            for name in self.ids(shard)[:rows]:
+                journal.append(name, {})
+        return path
+
+    def asked(self, *options: str, status: int) -> dict[str, Any]:
+        done = CliRunner().invoke(app, ["status", str(self.folder), "--json", *options])
+        assert done.exit_code == status, done.output
+        told = json.loads(done.stdout)
+        names = {(each["run"], each["shard"]): each for each in told["shards"]}
+        assert len(names) == len(told["shards"]) == 6
+        return {**names, "steps": told["failed_steps"]}
+
+
+@pytest.fixture
+def results(values: dict[str, Any]) -> Results:
+    return Results(values)
+
+
+def test_each_state_is_told_with_its_rows_and_its_reason(results: Results) -> None:
+    results.finish("left", 0)
+    results.finish("left", 1, digest="0123")
+    path = results.journal("both", 0, rows=2)
+    results.journal("both", 1, rows=1)
+    log = results.log("far", 0, "2026-11-21 12:00:00,1 INFO loading\nerror: no such model\n\n")
+    with only_writer(path):
+        told = results.asked(status=1)
+    states = {job: told[job]["state"] for job in told if job != "steps"}
+    assert states == {
+        ("left", 0): "done", ("left", 1): "stale", ("both", 0): "running", ("both", 1): "stopped",
+        ("far", 0): "failed", ("far", 1): "waiting",
+    }  # fmt: skip
+    assert told["left", 0]["rows"] == told["left", 0]["of"] == len(results.ids(0))
+    assert told["both", 0]["rows"] == 2 and told["both", 1]["rows"] == 1
+    assert f"process {os.getpid()} on " in told["both", 0]["detail"]
+    assert (told["far", 0]["detail"], told["far", 0]["log"]) == ("error: no such model", str(log))
+
+
+def test_the_exit_status_says_whether_all_is_there(results: Results) -> None:
+    results.asked(status=3)
+    for run in results.plan.decoded_runs:
+        for shard in (0, 1):
+            results.finish(run, shard)
+    results.asked(status=0)
+    log = results.folder / "logs/merge/qa/left.log"
+    write_text(log, "error: row 'a' is missing\n")
+    assert results.asked(status=1)["steps"] == [{"error": "error: row 'a' is missing",
+                                                 "log": str(log)}]  # fmt: skip
+
+
+def test_an_error_of_an_earlier_attempt_is_none(results: Results) -> None:
+    results.log("left", 0, "error: no room\n2026-11-21 12:00:00,1 INFO 1 of 5: r1 (eos)\n")
+    assert results.asked(status=3)["left", 0]["state"] == "waiting"
+
+
+def test_a_torn_trace_is_stale(results: Results) -> None:
+    results.finish("left", 0)
+    results.trace("left", 0).write_bytes(b"PAR1")
+    told = results.asked(status=3)["left", 0]
+    assert (told["state"], told["detail"]) == ("stale", "torn or foreign")
+
+
+def test_results_can_be_compared_with_another_configuration(
+    results: Results, values: dict[str, Any], tmp_path: Path
+) -> None:
+    for run in results.plan.decoded_runs:
+        results.finish(run, 0)
+    values["runs"]["both"]["options"]["tau"] = 0.1
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(values))
+    told = results.asked("--config", str(tmp_path / "other.yaml"), status=3)
+    assert told["both", 0]["state"] == "stale" and told["left", 0]["state"] == "done"
+
+
+def test_the_table_counts_shards_and_tells_what_is_wrong(results: Results) -> None:
+    results.finish("left", 0)
+    results.log("far", 0, "ValueError: [bold]no[/bold]\n")
+    done = CliRunner().invoke(app, ["status", str(results.folder)])
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    (left,) = (line for line in lines if " left " in line)
+    assert [cell.strip() for cell in left.split("│")[1:-1]][2] == "1"
+    (failed,) = (line for line in lines if line.startswith("failed: qa/far/0"))
+    assert failed.endswith("ValueError: [bold]no[/bold] "
+                           f"({results.folder}/logs/decode/qa/far/0.log)")  # fmt: skip
+
+
+def test_a_folder_without_results_is_one_sentence(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert isinstance(done.exception, UserError)
+    assert "does not exist; name a results folder, or run snakemake" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("error: no room", True),
+        ("torch.OutOfMemoryError: CUDA", True),
+        ("KeyboardInterrupt", True),
+        ("Aborted!", True),
+        ("2026-11-21 12:00:00,123 ERROR the job was killed", True),
+        ("2026-11-21 12:00:00,123 INFO 1 of 2: ERROR (eos)", False),
+        ("2026-11-21 12:00:00,123 WARNING dropping", False),
+        ("", False),
+    ],
+)
+def test_the_last_line_of_a_log_tells_whether_it_ended_in_an_error(
+    tmp_path: Path, line: str, told: bool
+) -> None:
+    (tmp_path / "log").write_text(f"before\n{line}\n\n")
+    assert (last_error(tmp_path / "log") is not None) is told
+
+
+def test_status_loads_no_torch(results: Results) -> None:
+    results.finish("left", 0)
+    code = (
+        "import sys; from adafuse.cli.main import app;"
+        f" app(['status', {str(results.folder)!r}], standalone_mode=False);"
+        " assert not {'torch', 'datasets', 'transformers'} & sys.modules.keys()"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr

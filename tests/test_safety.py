@@ -1,0 +1,148 @@
+"""What comes from outside stays data: names stay in their folder, text is no markup, no pickle."""
+
+import ast
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from adafuse.errors import UserError
+from adafuse.pipeline.config import SAFE_NAME, SourceConfig
+from adafuse.pipeline.parse import parse_config
+from adafuse.pipeline.paths import score_paths, trace_paths
+from adafuse.pipeline.sources import _name
+from adafuse.scoring.audit import Accepted, Audit, audit_markdown
+from adafuse.scoring.markdown import escape
+from tests.pipeline.conftest import values as configuration
+
+ROOT = Path(__file__).parents[1]
+values = configuration
+HOSTILE = (
+    "../../x",
+    "a/b",
+    "/etc/passwd",
+    "..",
+    ".x",
+    "",
+    "a b",
+    "a\n",
+    "a\0",
+    "-rf",
+    "a;b",
+    "$(x)",
+)
+
+
+@pytest.mark.parametrize("kind", ["models", "benchmarks", "runs"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_could_leave_the_results_folder_is_refused(
+    values: dict[str, Any], kind: str, name: str
+) -> None:
+    values[kind][name] = next(iter(values[kind].values()))
+    with pytest.raises(UserError, match="cannot name a file; use letters, digits") as error:
+        parse_config(values)
+    assert repr(name) in str(error.value)
+
+
+@given(st.from_regex(SAFE_NAME, fullmatch=True), st.from_regex(SAFE_NAME, fullmatch=True))
+def test_every_name_that_is_taken_stays_in_the_results_folder(benchmark: str, run: str) -> None:
+    config = type("Named", (), {"results": "/r/results", "protocols": ("strict",)})
+    for path in (
+        *trace_paths(config, [benchmark], [run]),
+        *score_paths(config, [benchmark], [run]),
+    ):
+        assert Path(path).resolve().is_relative_to("/r/results")
+        assert len(Path(path).parts) == len(Path("/r/results/traces/b/r.parquet").parts) + (
+            "scores" in path
+        )
+
+
+def test_a_model_of_the_hub_names_no_file(values: dict[str, Any]) -> None:
+    """Models are known by their names in the configuration; their ids may have any form."""
+    values["models"]["hub"] = {"path": "org/../../name", "revision": "abc"}
+    with pytest.raises(UserError):
+        parse_config(values)
+
+
+@given(st.text(min_size=1))
+def test_a_dataset_s_name_becomes_a_plain_file_name(dataset: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9_]*", _name(SourceConfig(dataset=dataset, split="test")))
+
+
+MARKUP = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "[link](javascript:alert(1))",
+    "![image](http://x/y.png)",
+    "| a | cell | more |",
+    "`code` **bold** _it_ ~~gone~~ # no heading",
+    "<!-- hidden -->",
+    "&lt;b&gt; &amp; \\<b>",
+    "http://example.org <a@b.c>",
+)
+
+
+def rendered(markdown: str) -> str:
+    return MarkdownIt("commonmark", {"html": True}).enable("table").render(markdown)
+
+
+def shown(text: str) -> str:
+    """What a reader sees of HTML without markup of any kind in it."""
+    assert not re.search(r"<(?!/?t[drh]\b)", text), text
+    return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()
+
+
+@given(st.one_of(st.sampled_from(MARKUP), st.text()))
+def test_escaped_text_is_shown_as_it_is(text: str) -> None:
+    cell = f"| x {escape(text)} x |"
+    page = rendered(f"| head |\n| --- |\n{cell}\n")
+    assert page.count("<td>") == 1
+    seen = shown(page.split("<td>")[1].split("</td>")[0])
+    assert " ".join(seen.split()) == " ".join(f"x {text} x".replace("\0", "\ufffd").split())
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_text_of_models_is_no_markup_in_the_audit(text: str) -> None:
+    found = Audit("qa", "run", 1, 0, 1, (Accepted(text, "substring", text, (text,)),), 0)
+    page = rendered(audit_markdown([found]))
+    row = page.rsplit("<tr>", 1)[1]
+    assert row.count("<td>") == 4
+    assert shown(row.split("</tr>")[0]).count(" ".join(text.split())) == 3
+
+
+def test_every_file_that_writes_markdown_escapes_it() -> None:
+    found = set()
+    for path in (ROOT / "adafuse").rglob("*.py"):
+        text = path.read_text()
+        if re.search(r"f[\"']\| \{", text) and path.name != "markdown.py":
+            found.add(path.relative_to(ROOT / "adafuse").as_posix())
+            assert "scoring.markdown import" in text or path.parent.name == "bench", path
+    assert {"scoring/audit.py", "scoring/protocols.py", "benchmarks/describe_table.py"} <= found
+
+
+def test_nothing_writes_html() -> None:
+    for path in (ROOT / "adafuse").rglob("*.py"):
+        assert not re.search(r"<(html|body|div|td)\b", path.read_text()), path
+
+
+FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+
+
+def test_the_package_neither_reads_nor_writes_pickle() -> None:
+    """Weights are for transformers to read, which takes pickled ones only where that is allowed."""
+    for path in (ROOT / "adafuse").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & FORBIDDEN, path
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            assert called not in ("torch.save", "torch.load", "np.load", "numpy.load"), path
+            assert not called.endswith((".to_pickle", ".read_pickle")), path

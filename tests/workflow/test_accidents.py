@@ -1,0 +1,226 @@
+"""Full and read-only disks, files of others, two at once: one sentence each, nothing is lost."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adafuse.pipeline.lock import only_writer
+from adafuse.traces.table import read_metadata
+from tests.support.decode_jobs import DONE, DecodeJobs
+from tests.support.small_workflow import RUNS, SmallWorkflow, decode_command, flushed
+from tests.support.traces import assert_same, decoded
+
+pytestmark = pytest.mark.slow
+
+Mount = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Iterator[DecodeJobs]:
+    with DecodeJobs.started() as jobs:
+        yield jobs
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Make `results` a disk of its own, with options such as `size=16k`; again to change them."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+
+    def mounted(options: str) -> None:
+        again = "remount," if folder.is_mount() else ""
+        command = ["mount", "-t", "tmpfs", "-o", again + options, "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0 or not again, done.stderr
+        if done.returncode:
+            pytest.skip(f"no disk of its own can be mounted here: {done.stderr.strip()}")
+
+    yield mounted
+    if folder.is_mount():
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> SmallWorkflow:
+    """A workflow that nothing happened to; tests must not change it."""
+    workflow = SmallWorkflow.made(tmp_path_factory.mktemp("finished"), 1)
+    status, said = workflow.run()
+    assert status == 0, said
+    return workflow
+
+
+@pytest.fixture
+def workflow(finished: SmallWorkflow, tmp_path: Path) -> SmallWorkflow:
+    """A finished workflow of the test's own."""
+    shutil.copytree(finished.folder, tmp_path / "copy", symlinks=True)
+    return SmallWorkflow(tmp_path / "copy")
+
+
+def lose(workflow: SmallWorkflow, *runs: str) -> None:
+    """Delete the merged traces of some runs."""
+    for run in runs:
+        (workflow.results / f"traces/qa/{run}.parquet").unlink()
+
+
+def errors(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("error: ")]
+
+
+@pytest.mark.parametrize("size", ["8k", "16k", "28k", "36k", "48k"])
+def test_a_full_disk_is_one_sentence_and_the_next_job_goes_on(
+    jobs: DecodeJobs, finished: SmallWorkflow, tmp_path: Path, mount: Mount, size: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(SmallWorkflow.made(tmp_path, 1).folder)
+    mount(f"size={size}")
+    command, out = decode_command()
+    log = tmp_path / "log"
+    ended = jobs.run(command, tmp_path, log)
+    said = log.read_text().splitlines()[-1]
+    assert ended.status == 2 and not out.exists()
+    assert said.startswith("error: ") and "No space left on device" in said
+    assert "Traceback" not in log.read_text()
+    kept = flushed(tmp_path / "results")
+    mount("ro")
+    assert jobs.run(command, tmp_path, log).status == 2
+    assert "(Read-only file system); make room or give" in errors(log.read_text())[0]
+    mount("rw,size=16m")
+    assert jobs.run(command, tmp_path, log).status == 0, log.read_text()
+    rows = {("adafuse", name) for name in DONE.findall(log.read_text())}
+    assert not rows & kept and flushed(tmp_path / "results") >= rows | kept
+    assert_same(decoded(out), finished.traces()[1])
+
+
+def test_a_workflow_on_a_full_disk_says_so_and_goes_on_with_room(
+    finished: SmallWorkflow, tmp_path: Path, mount: Mount
+) -> None:
+    workflow = SmallWorkflow.made(tmp_path, 1)
+    mount("size=64k")
+    status, said = workflow.run()
+    assert status != 0 and "No space left on device" in said
+    mount("ro")
+    status, said = workflow.run()
+    assert status != 0
+    assert errors(said) == [
+        "error: results folder 'results' cannot be written because of 'results'; name another one"
+        " as `results`"
+    ]
+    mount("rw,size=16m")
+    status, said = workflow.run()
+    assert status == 0, said
+    assert_same(workflow.traces(), finished.traces())
+
+
+@pytest.mark.parametrize("content", [b"PAR1", b"id,text\n1,a\n", None])
+def test_a_torn_or_foreign_shard_is_named_and_not_merged(
+    workflow: SmallWorkflow, finished: SmallWorkflow, content: bytes | None
+) -> None:
+    shard = workflow.results / "traces/qa/adafuse/0.parquet"
+    shard.write_bytes(shard.read_bytes()[:-40] if content is None else content)
+    lose(workflow, "adafuse")
+    status, said = workflow.run()
+    (sentence,) = {line.strip() for line in said.splitlines() if "error: " in line}
+    assert status != 0 and "adafuse/0.parquet' is no readable Parquet file" in sentence
+    assert not (workflow.results / "traces/qa/adafuse.parquet").exists()
+    shard.unlink()
+    status, said = workflow.run()
+    assert status == 0, said
+    assert_same(workflow.traces(), finished.traces())
+
+
+def test_another_file_among_the_traces_is_left_alone(
+    workflow: SmallWorkflow, finished: SmallWorkflow
+) -> None:
+    folder = workflow.results / "traces/qa/adafuse"
+    shutil.copy(folder / "0.parquet", folder / "1.parquet")
+    (folder / "notes.txt").write_text("mine")
+    lose(workflow, *RUNS)
+    status, said = workflow.run()
+    assert status == 0, said
+    assert workflow.traces() == finished.traces()
+    assert (folder / "notes.txt").exists()
+
+
+def test_a_journal_of_another_configuration_is_dropped_and_it_is_said(
+    workflow: SmallWorkflow, finished: SmallWorkflow
+) -> None:
+    shard = workflow.results / "traces/qa/adafuse/0.parquet"
+    row = '{"key": "0123", "id": "qa-test-001", "row": {"text": "wrong"}}\n'
+    shard.with_suffix(".journal").write_text(row * 2)
+    shard.unlink()
+    lose(workflow, "adafuse")
+    status, said = workflow.run()
+    assert status == 0, said
+    assert "dropping 2 rows of another configuration or shard\n" in workflow.log("adafuse")
+    assert (
+        read_metadata(workflow.results / "traces/qa/adafuse.parquet")["shards"][0]["resumed"] == 0
+    )
+    assert_same(workflow.traces(), finished.traces())
+
+
+def test_a_second_snakemake_is_refused_and_the_first_one_goes_on(
+    workflow: SmallWorkflow, finished: SmallWorkflow
+) -> None:
+    workflow.clear()
+    first = workflow.start(said="first")
+    until = time.monotonic() + 120
+    while not list(workflow.results.rglob("*.journal")):
+        assert first.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    status, said = workflow.run()
+    assert status != 0 and "Directory cannot be locked" in said
+    assert first.wait() == 0, (workflow.folder / "first").read_text()
+    assert_same(workflow.traces(), finished.traces())
+
+
+def test_a_second_job_on_a_shard_is_refused_without_snakemake_s_lock(
+    workflow: SmallWorkflow, finished: SmallWorkflow
+) -> None:
+    shard = workflow.results / "traces/qa/adafuse/0.parquet"
+    shard.unlink()
+    lose(workflow, "adafuse")
+    with only_writer(shard.with_suffix(".journal")):
+        status, said = workflow.run("--nolock")
+    (sentence,) = errors(workflow.log("adafuse"))
+    assert status != 0 and sentence in said
+    assert "0.journal' is being written by process" in sentence
+    status, said = workflow.run()
+    assert status == 0, said
+    assert_same(workflow.traces(), finished.traces())
+
+
+def test_lost_records_of_snakemake_run_nothing_that_is_done(workflow: SmallWorkflow) -> None:
+    shutil.rmtree(workflow.folder / ".snakemake")
+    status, said = workflow.run()
+    assert status == 0 and "Nothing to be done" in said
+
+
+def test_rows_that_cannot_be_decoded_are_rows_and_too_many_fail_the_job(
+    workflow: SmallWorkflow,
+) -> None:
+    """The prompts of two rows are longer than the context of a model."""
+    workflow.clear()
+    long = '{{"id": "long-{}", "question": "' + "why " * 5000 + '", "answer": "x"}}\n'
+    with (workflow.folder / "qa.jsonl").open("a") as file:
+        file.write(long.format(1) + long.format(2))
+    status, said = workflow.run()
+    (sentence,) = errors(workflow.log("llama"))
+    assert status != 0 and sentence in said
+    assert sentence.startswith("error: 2 of 18 rows failed, more than decode.max_error_share: 0.1")
+    assert "the first one, 'long-1', says: the prompt has " in sentence
+    kept = flushed(workflow.results)
+    config = yaml.safe_load((workflow.folder / "config.yaml").read_text())
+    config["decode"]["max_error_share"] = 0.2
+    (workflow.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    status, said = workflow.run()
+    assert status == 0, said
+    rows = {("llama", name) for name in DONE.findall(workflow.log("llama"))}
+    assert not rows & kept
+    failed = [row for row in workflow.traces()[1] if row["stop_reason"] == "error"]
+    assert [row["id"] for row in failed] == ["long-1", "long-2"]
+    assert all("ValueError" in row["traceback"] for row in failed)
