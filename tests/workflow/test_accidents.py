@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from adafuse.cli.main import app
 from adafuse.pipeline.lock import only_writer
 from adafuse.traces.table import read_metadata
 from tests.support.decode_jobs import DONE, DecodeJobs
@@ -106,10 +108,8 @@ def test_a_workflow_on_a_full_disk_says_so_and_goes_on_with_room(
     mount("ro")
     status, said = workflow.run()
     assert status != 0
-    assert errors(said) == [
-        "error: results folder 'results' cannot be written because of 'results'; name another one"
-        " as `results`"
-    ]
+    (sentence,) = errors(said)
+    assert sentence.startswith("error: results folder 'results' cannot be written because of '")
     mount("rw,size=16m")
     status, said = workflow.run()
     assert status == 0, said
@@ -200,8 +200,15 @@ def test_lost_records_of_snakemake_run_nothing_that_is_done(workflow: SmallWorkf
     assert status == 0 and "Nothing to be done" in said
 
 
+def told_status(workflow: SmallWorkflow, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """The exit status and the output of `adafuse status`."""
+    monkeypatch.chdir(workflow.folder)
+    done = CliRunner().invoke(app, ["status", "results"])
+    return done.exit_code, done.stdout
+
+
 def test_rows_that_cannot_be_decoded_are_rows_and_too_many_fail_the_job(
-    workflow: SmallWorkflow,
+    workflow: SmallWorkflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The prompts of two rows are longer than the context of a model."""
     workflow.clear()
@@ -213,6 +220,9 @@ def test_rows_that_cannot_be_decoded_are_rows_and_too_many_fail_the_job(
     assert status != 0 and sentence in said
     assert sentence.startswith("error: 2 of 18 rows failed, more than decode.max_error_share: 0.1")
     assert "the first one, 'long-1', says: the prompt has " in sentence
+    exit_status, output = told_status(workflow, monkeypatch)
+    assert exit_status == 1
+    assert "failed: qa/llama/0: " in output and f" of 18 rows, {sentence} (" in output
     kept = flushed(workflow.results)
     config = yaml.safe_load((workflow.folder / "config.yaml").read_text())
     config["decode"]["max_error_share"] = 0.2
@@ -221,6 +231,7 @@ def test_rows_that_cannot_be_decoded_are_rows_and_too_many_fail_the_job(
     assert status == 0, said
     rows = {("llama", name) for name in DONE.findall(workflow.log("llama"))}
     assert not rows & kept
+    assert told_status(workflow, monkeypatch)[0] == 0
     failed = [row for row in workflow.traces()[1] if row["stop_reason"] == "error"]
     assert [row["id"] for row in failed] == ["long-1", "long-2"]
     assert all("ValueError" in row["traceback"] for row in failed)
