@@ -38,12 +38,14 @@ def status(
     """
     from adafuse.pipeline.parse import read_config
     from adafuse.pipeline.plan import Plan
+    from adafuse.pipeline.prefetch import with_commits
 
     stored = results / "config.json"
     if config is None and not stored.is_file():
         raise UserError(f"{str(stored)!r} does not exist; name a results folder, or run snakemake")
     settings = read_config(config or stored).model_copy(update={"results": str(results)})
-    plan = Plan(settings)  # unchecked: what is somebody else's to write can be looked at
+    # Not checked: what is somebody else's to write can be looked at.
+    plan = Plan(with_commits(settings))
     shards, steps = shard_statuses(plan), failed_steps(plan)
     if as_json:
         told = {"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))}

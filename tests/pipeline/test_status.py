@@ -171,3 +171,17 @@ def test_status_loads_no_torch(results: Results) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_another_configuration_asks_for_the_commits_that_were_fetched(
+    results: Results, values: dict[str, Any], tmp_path: Path
+) -> None:
+    model = values["models"]["hub"]
+    pin = {**model, "commit": "c" * 40}
+    write_text(results.folder / "prefetched.json", json.dumps({"models": [pin]}))
+    fetched = Results(values)
+    assert fetched.plan.digest("qa", "far", 0) != results.plan.digest("qa", "far", 0)
+    fetched.finish("far", 0)
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump(values))
+    told = fetched.asked("--config", str(tmp_path / "same.yaml"), status=3)
+    assert told["far", 0]["state"] == "done"
