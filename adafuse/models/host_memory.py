@@ -49,12 +49,16 @@ def left_in_job(environment: Mapping[str, str], held: int) -> Iterator[int]:
     """Yield what a Slurm job's memory on this node leaves, in bytes.
 
     Args:
-        environment: of the process; Slurm counts in MiB, and 0 is all that the node has.
+        environment: of the process; Slurm counts in MiB, of the node or of each of the job's CPUs
+            there, and 0 is all that the node has.
         held: bytes that the process holds already.
     """
-    asked = environment.get("SLURM_MEM_PER_NODE", "")
-    if asked.isdecimal() and int(asked):
-        yield int(asked) * _MIB - held
+    for asked, times in (
+        (environment.get("SLURM_MEM_PER_NODE", ""), "1"),
+        (environment.get("SLURM_MEM_PER_CPU", ""), environment.get("SLURM_CPUS_ON_NODE", "")),
+    ):
+        if asked.isdecimal() and times.isdecimal() and int(asked):
+            yield int(asked) * int(times) * _MIB - held
 
 
 def _left_in_group(folder: Path, limit: str, taken: str, cached: str) -> Iterator[int]:

@@ -60,6 +60,8 @@ def test_without_control_groups_nothing_is_limited(tmp_path: Path) -> None:
 
 def test_a_job_has_what_it_asked_slurm_for_less_what_it_holds() -> None:
     assert list(left_in_job({"SLURM_MEM_PER_NODE": "2"}, held=1000)) == [2 * 1024**2 - 1000]
+    per_cpu = {"SLURM_MEM_PER_CPU": "2", "SLURM_CPUS_ON_NODE": "3"}
+    assert list(left_in_job(per_cpu, held=1000)) == [6 * 1024**2 - 1000]
 
 
 @pytest.mark.parametrize("said", ["", "0", "all", "-1"])
