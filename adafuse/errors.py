@@ -9,6 +9,10 @@ class UserError(Exception):
     """
 
 
+class ExampleError(Exception):
+    """One example cannot go on, and says why in a sentence; the others do."""
+
+
 def known(kind: str, value: object, choices: list[str]) -> str:
     """Say that `value` is no known `kind`, and which ones there are."""
     return f"unknown {kind} {value!r}; known are: {', '.join(choices)}"

@@ -175,6 +175,6 @@ def _result(example: Example, outcome: Outcome[None]) -> Result:
         prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
         forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
         seconds=outcome.seconds + sum(answer.seconds for answer in example.answers or ()),
-        error=failure.error if isinstance(failure, Failure) else example.error,
+        error=failure.error if isinstance(failure, Failure) else None,
         traceback=failure.traceback if isinstance(failure, Failure) else None,
     )

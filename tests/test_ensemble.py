@@ -90,6 +90,7 @@ def test_numbers_that_are_not_finite_end_the_example_and_name_the_model(broken):
         for result in results:
             assert result.stop_reason == "error"
             assert result.error == f"no candidate has a finite NLL under {path}"
+            assert "ExampleError" in result.traceback
             assert result.rounds[-1].selected is None
             assert math.isinf(result.rounds[-1].candidates[0].fused)
 

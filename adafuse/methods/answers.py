@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from adafuse.engine.node import ContextFullError, Node
 from adafuse.engine.node import Sequence as TokenSequence
 from adafuse.engine.program import Program, gather
+from adafuse.errors import ExampleError
 from adafuse.methods.example import Example
 from adafuse.methods.pool import Entry
 from adafuse.methods.word import Span, add_word
@@ -34,17 +35,31 @@ def own_answers(example: Example) -> Program[list[Answer]]:
     return [Answer(example.stops.cut(solo.span.text), solo.reason) for solo in solos]
 
 
-def answer_entries(example: Example, answers: Sequence[Answer]) -> list[Entry]:
+def without_errors(answers: Sequence[Answer]) -> list[tuple[int, Answer]]:
+    """Return the answers that are none, each with the number of its model.
+
+    Raises:
+        ExampleError: all of them are errors.
+    """
+    kept = [each for each in enumerate(answers) if each[1].stop_reason != "error"]
+    if not kept:
+        raise ExampleError("the own answers of all models are errors")
+    return kept
+
+
+def answer_entries(answers: Sequence[Answer]) -> list[Entry]:
     """Pool answers as candidates, without those that are errors; equal ones are one entry.
 
     Every model, the writer too, has yet to encode the text (`grow_foreign`): the cut text is what
     is scored, wherever the answer comes from.
+
+    Raises:
+        ExampleError: all of them are errors.
     """
     entries: dict[tuple[str, bool], Entry] = {}
-    for number, answer in enumerate(answers):
-        if answer.stop_reason != "error":
-            key = (answer.text, answer.stop_reason == "eos")
-            entries.setdefault(key, Entry(*key)).proposers.append(number)
+    for number, answer in without_errors(answers):
+        key = (answer.text, answer.stop_reason == "eos")
+        entries.setdefault(key, Entry(*key)).proposers.append(number)
     return list(entries.values())
 
 

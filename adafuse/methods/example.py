@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from adafuse.engine.node import Sequence as TokenSequence
+from adafuse.errors import ExampleError
 from adafuse.methods.fusion import PoolFusion, Scored, SpanScore, length_in_words
 from adafuse.methods.limits import Limits
 from adafuse.methods.pool import Entry, span_score
@@ -34,7 +35,6 @@ class Example:
     rounds: list[Round] = field(default_factory=list)
     committed: list[tuple[SpanScore, ...]] = field(default_factory=list)
     reason: StopReason | None = None
-    error: str | None = None
 
     @property
     def stops(self) -> StopStrings:
@@ -43,24 +43,25 @@ class Example:
 
     def commit(self, entries: Sequence[Entry], fuse: PoolFusion, margins: Margins) -> None:
         """Score the pool, commit the candidate with the smallest F(s) (eq. 6, 7), and record it."""
-        selected = self.judge(entries, fuse, margins)
-        if selected is not None:
-            self.take(entries[selected])
-            longest = max(sequence.generated for sequence in self.sequences)
-            self.append(entries[selected].text, entries[selected].ends, longest)
+        chosen = entries[self.judge(entries, fuse, margins)]
+        self.take(chosen)
+        longest = max(sequence.generated for sequence in self.sequences)
+        self.append(chosen.text, chosen.ends, longest)
 
-    def judge(self, entries: Sequence[Entry], fuse: PoolFusion, margins: Margins) -> int | None:
+    def judge(self, entries: Sequence[Entry], fuse: PoolFusion, margins: Margins) -> int:
         """Score the pool, record the round, and return the candidate with the smallest F(s).
 
-        Ties go to the earlier entry; a candidate that some model gives no finite NLL is out. None
-        if all are: the example ends with an error.
+        Ties go to the earlier entry; a candidate that some model gives no finite NLL is out.
+
+        Raises:
+            ExampleError: all are.
         """
         candidates = self._candidates(entries, fuse)
         selected = best(candidates)
         words = 0 if selected is None else len(candidates[selected].text.split())
         self.rounds.append(Round(tuple(candidates), selected, words, margins))
         if selected is None:
-            self.reason, self.error = "error", self._no_finite(candidates)
+            raise ExampleError(self._no_finite(candidates))
         return selected
 
     def take(self, entry: Entry) -> None:

@@ -50,7 +50,7 @@ def rank_with(solo: Sequence[RankedAnswer], example: Example, fuse: FusionFuncti
     The round commits no words if the fused answer stands. The ids that the models hold stay those
     of the fused answer.
     """
-    if example.reason in (None, "error") or not example.committed:
+    if example.reason is None or not example.committed:
         return
     scores = tuple(joined(column) for column in zip(*example.committed, strict=True))
     same = [answer for answer in solo if answer.text == example.text]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import model_validator
 
 from adafuse.engine.program import Program
-from adafuse.methods.answers import own_answers
+from adafuse.methods.answers import own_answers, without_errors
 from adafuse.methods.example import Example
 from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, Positive
@@ -89,9 +89,6 @@ class LlmBlender(Method[LlmBlenderOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Rank the answers of the models, and fuse the `top_k` best."""
         answers = _distinct((yield from own_answers(example)))
-        if not answers:
-            example.reason, example.error = "error", "the own answers of all models are errors"
-            return
         texts = [answer.text.strip() for answer, _ in answers]
         ranking = RankRequest(self._ranker, example.task, tuple(texts))
         yield [ranking]
@@ -120,11 +117,12 @@ def _distinct(answers: Sequence[Answer]) -> list[tuple[Answer, tuple[int, ...]]]
     """Put equal texts together: the first answer of each, and the numbers of its models.
 
     Errors are left out.
+
+    Raises:
+        ExampleError: all of them are errors.
     """
     models: dict[str, list[int]] = {}
-    for number, answer in enumerate(answers):
-        if answer.stop_reason == "error":
-            continue
+    for number, answer in without_errors(answers):
         models.setdefault(answer.text, []).append(number)
     return [(answers[numbers[0]], tuple(numbers)) for numbers in models.values()]
 

@@ -34,18 +34,13 @@ class Rerank(Method[RerankOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Take the best of the answers, with its stop reason."""
         answers = yield from own_answers(example)
-        pool = answer_entries(example, answers)
-        if not pool:
-            example.reason, example.error = "error", "the own answers of all models are errors"
-            return
+        pool = answer_entries(answers)
         scorable = [e for e in pool if (e.text or e.ends) and fits(e, example.sequences)]
         winner = pool[0]
         if scorable:
             yield from grow_foreign(scorable, example.sequences)
             margins = ((),) * len(example.sequences)
             selected = example.judge(scorable, each(SCORES[self.options.score]), margins)
-            if selected is None:
-                return
             winner = scorable[selected]
             example.take(winner)
         answer = answers[winner.proposers[0]]

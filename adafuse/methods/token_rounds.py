@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from adafuse.engine.node import ContextFullError, NextToken
 from adafuse.engine.program import Program, gather
+from adafuse.errors import ExampleError
 from adafuse.methods.example import Example
 from adafuse.methods.strand import Strand
 from adafuse.records import Candidate, Round
@@ -64,8 +65,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
         while example.reason is None:
             choice = yield from choose(strands)
             if not choice.entries or not math.isfinite(choice.entries[0].fused):
-                example.reason, example.error = "error", _no_finite(strands)
-                break
+                raise ExampleError(_no_finite(strands))
             chosen = choice.entries[0]
             assert chosen.ends or chosen.surface, "an entry without bytes would be chosen forever"
             if not chosen.ends:

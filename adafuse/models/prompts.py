@@ -47,7 +47,7 @@ def ids_if_any(model: "LanguageModel", prompt: str) -> list[int]:
     """Return the ids of a prompt; none if its tokenizer fails, which its example will tell."""
     try:
         return model.prompt_ids(prompt)
-    except Exception:  # noqa: BLE001 - told at the border of the example, where it happens again
+    except Exception:  # noqa: BLE001 - its example meets it again and tells it
         return []
 
 

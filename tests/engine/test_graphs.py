@@ -4,15 +4,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx.experimental.proxy_tensor import make_fx
-from transformers import AutoModelForCausalLM, Gemma2Config, MistralConfig, Qwen3Config
+from transformers import AutoModelForCausalLM
 
 from adafuse.engine import graphs, tree
 from adafuse.engine.batch import Shape
 from adafuse.engine.graphs import Graphs, bucket, capturable
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.tree import TreeEngine
-from tests.engine.test_tree import PROMPTS, SMALL, grow_and_commit, language_model
-from tests.support.tiny import random_llama
+from tests.engine.test_tree import PROMPTS, grow_and_commit, language_model
+from tests.support.tiny import SLIDING, random_llama
 
 
 def record_operations(compute):
@@ -65,17 +65,7 @@ def test_rows_that_do_not_ask_are_left_alone(model, captured):
     assert seen == pytest.approx(plain, abs=2e-5)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        MistralConfig(**SMALL, sliding_window=12),
-        Gemma2Config(**SMALL, head_dim=4, sliding_window=12),
-        Qwen3Config(
-            **SMALL, head_dim=4, use_sliding_window=True, max_window_layers=1, sliding_window=12
-        ),
-    ],
-    ids=["every layer slides", "layers in turn", "upper layers slide"],
-)
+@pytest.mark.parametrize("config", SLIDING.values(), ids=SLIDING)
 def test_layers_with_a_sliding_window_can_be_recorded(config, captured):
     torch.manual_seed(0)
     sliding = language_model(AutoModelForCausalLM.from_config(config).eval())

@@ -4,11 +4,8 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
-    Gemma2Config,
     MambaConfig,
     MambaForCausalLM,
-    MistralConfig,
-    Qwen3Config,
 )
 
 from adafuse.engine import grouping
@@ -18,17 +15,8 @@ from adafuse.engine.support import engine_for, obstacle
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LanguageModel
 from tests.conftest import toy_path
-from tests.support.tiny import random_llama
+from tests.support.tiny import SLIDING, random_llama
 
-SMALL = {
-    "vocab_size": 700,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "initializer_range": 0.5,
-}
 ALIBI = {
     "mpt": {"d_model": 16, "n_layers": 2, "n_heads": 4, "initializer_range": 0.5},
     "bloom": {"hidden_size": 16, "n_layer": 2, "n_head": 4},
@@ -148,17 +136,7 @@ def test_a_token_behind_the_context_is_refused(model):
         tip.child(5)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        MistralConfig(**SMALL, sliding_window=12),
-        Gemma2Config(**SMALL, head_dim=4, sliding_window=12),
-        Qwen3Config(
-            **SMALL, head_dim=4, use_sliding_window=True, max_window_layers=1, sliding_window=12
-        ),
-    ],
-    ids=["every layer slides", "layers in turn", "upper layers slide"],
-)
+@pytest.mark.parametrize("config", SLIDING.values(), ids=SLIDING)
 def test_layers_with_a_sliding_window_see_no_further(config):
     torch.manual_seed(0)
     sliding = language_model(AutoModelForCausalLM.from_config(config).eval())
@@ -194,12 +172,18 @@ def test_eager_attention_gives_the_same(model):
     )
 
 
-@pytest.mark.parametrize("kind", [TreeEngine, ReferenceEngine])
-def test_a_released_node_is_run_again_when_a_child_needs_its_row(model, kind):
+def grown(kind, model):
+    """An engine with a sequence of the ids 3 to 5, and a chain 6, 7, 8 that was run behind it."""
     engine = kind(model, 2, 1) if kind is TreeEngine else kind(model, 2)
     sequence = engine.open([3, 4, 5])
     chain = sequence.root.chain((6, 7, 8))
     engine.evaluate([sequence.root, *chain])
+    return engine, sequence, chain
+
+
+@pytest.mark.parametrize("kind", [TreeEngine, ReferenceEngine])
+def test_a_released_node_is_run_again_when_a_child_needs_its_row(model, kind):
+    engine, _, chain = grown(kind, model)
     expected = float(chain[1].next.vector[9])
     for node in chain[:2]:
         node.release()
@@ -213,10 +197,7 @@ def test_a_released_node_is_run_again_when_a_child_needs_its_row(model, kind):
 
 @pytest.mark.parametrize("kind", [TreeEngine, ReferenceEngine])
 def test_a_released_node_can_be_committed_and_gone_on_from(model, kind):
-    engine = kind(model, 2, 1) if kind is TreeEngine else kind(model, 2)
-    sequence = engine.open([3, 4, 5])
-    chain = sequence.root.chain((6, 7, 8))
-    engine.evaluate([sequence.root, *chain])
+    engine, sequence, chain = grown(kind, model)
     chain[1].release()
     engine.commit(chain[1])
     other = sequence.root.chain((9, 10))

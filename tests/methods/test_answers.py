@@ -76,12 +76,12 @@ def test_own_answers_of_a_full_context_and_of_odd_numbers_are_those_of_single(tm
 
 def test_given_answers_are_taken_and_equal_ones_are_one_candidate(pair):
     given = (Answer(" Paris", "eos"), Answer(" Paris", "eos"))
-    [(example, answers)] = run(pair, own_answers, PROMPTS[:1], given)
+    [(_, answers)] = run(pair, own_answers, PROMPTS[:1], given)
     assert answers == list(given)
-    [entry] = answer_entries(example, answers)
+    [entry] = answer_entries(answers)
     assert (entry.text, entry.ends, entry.proposers) == (" Paris", True, [0, 1])
     broken = [Answer("", "error"), Answer(" Paris", "length")]
-    [entry] = answer_entries(example, broken)
+    [entry] = answer_entries(broken)
     assert (entry.text, entry.ends, entry.proposers) == (" Paris", False, [1])
 
 
@@ -121,9 +121,8 @@ def test_errors_are_out_and_nothing_but_errors_is_one():
     ensemble = Ensemble.from_pretrained([toy_path("llama"), toy_path("qwen3")], device="cpu")
     failed = Answer("", "error")
     assert rerank(ensemble, (failed, Answer(" yes", "eos"))).text == " yes"
-    example = rerank(ensemble, (failed, failed))
-    assert example.reason == "error"
-    assert example.error == "the own answers of all models are errors"
+    [(_, failure)] = run(ensemble, Rerank(RerankOptions()).decode, PROMPTS[:1], (failed, failed))
+    assert failure.error == "the own answers of all models are errors"
 
 
 def test_an_answer_without_tokens_wins_only_alone(pair):

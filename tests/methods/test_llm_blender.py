@@ -3,7 +3,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.methods import resolve
 from adafuse.methods.example import Example
 from adafuse.methods.limits import Limits
@@ -87,8 +87,8 @@ def test_answers_that_are_errors_take_no_part():
     example, ranker = decode(answers=(error, ANSWERS[0], ANSWERS[2]), rank_only=True)
     assert ranker.asked.candidates == tuple(a.text.strip() for a in (ANSWERS[0], ANSWERS[2]))
     assert [c.proposers for c in example.rounds[0].candidates] == [(1,), (2,)]
-    example, _ = decode(answers=(error, error))
-    assert (example.reason, example.error) == ("error", "the own answers of all models are errors")
+    with pytest.raises(ExampleError, match="the own answers of all models are errors"):
+        decode(answers=(error, error))
 
 
 def test_the_first_round_shows_every_answer_once_with_its_models_and_minus_its_score():
