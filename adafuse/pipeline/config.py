@@ -18,6 +18,7 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 Number = Annotated[int, Field(ge=0, strict=True)]
 Figure = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
+Target = Literal["tables", "experiments", "report"]
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -198,8 +199,11 @@ class Config(Section):
     runs: Annotated[dict[Name, RunConfig], Field(min_length=1)]
     main: MainConfig = MainConfig()
     experiments: dict[Name, ExperimentConfig] = {}
-    targets: Annotated[tuple[Literal["tables", "experiments"], ...], Field(min_length=1)] = (
+    targets: Annotated[
+        tuple[Literal["tables", "experiments", "report"], ...], Field(min_length=1)
+    ] = (
         "tables",
+        "report",
     )
     protocols: Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)] = (
         "strict",
