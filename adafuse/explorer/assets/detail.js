@@ -20,16 +20,17 @@
   };
 
   function questionView({ text, answers }, id) {
-    const parts = [adafuse.make("h2", {}, `Example ${id}`)];
+    const parts = [];
     if (text) {
-      parts.push(adafuse.make("details", { open: "" },
+      parts.push(adafuse.make("details", { class: "prompt", open: "" },
         adafuse.make("summary", {}, "Prompt"), adafuse.make("pre", {}, text)));
     }
     if (answers.length) {
       const told = answers.slice(0, 20).map((each) => adafuse.make("li", {}, each));
-      parts.push(adafuse.make("h3", {}, "Accepted"), adafuse.make("ul", { class: "answers" }, ...told));
+      parts.push(adafuse.make("div", {}, "Accepted", adafuse.make("ul", { class: "answers" }, ...told)));
     }
-    return adafuse.make("section", { class: "question" }, ...parts);
+    return adafuse.make("section", {}, adafuse.make("h2", {}, `Example ${id}`),
+      adafuse.make("div", { class: "question" }, ...parts));
   }
 
   function legend(examples) {
@@ -72,8 +73,9 @@
   }
 
   function verdicts(example, accuracy) {
-    const said = [...example.values].map(([protocol, value]) =>
-      adafuse.make("span", { class: "verdict" }, `${adafuse.mark(value, accuracy)} (${protocol})`));
+    const marks = Map.groupBy(example.values, ([, value]) => adafuse.mark(value, accuracy));
+    const said = [...marks].map(([mark, all]) =>
+      adafuse.make("span", { class: "verdict" }, `${mark} (${all.map(([name]) => name).join(", ")})`));
     return adafuse.make("p", {}, ...said);
   }
 
