@@ -9,6 +9,7 @@ import typer
 from adafuse.cli.audit import audit
 from adafuse.cli.bench import bench
 from adafuse.cli.generate import generate
+from adafuse.cli.lm_eval import PASS_ON, lm_eval
 from adafuse.cli.methods import methods
 from adafuse.cli.score import score
 from adafuse.cli.show import show
@@ -30,6 +31,7 @@ app.command()(score)
 app.command()(audit)
 app.command()(bench)
 app.command()(status)
+app.command("lm-eval", context_settings=PASS_ON)(lm_eval)
 app.add_typer(steps, name="step")
 
 
