@@ -8,7 +8,6 @@ from pydantic import BeforeValidator, Field
 
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
-from adafuse.methods.limits import Settings
 from adafuse.methods.method import Method
 from adafuse.methods.options import BatchSize, MethodOptions, Positive, parse
 from adafuse.methods.weights import check_weights
@@ -77,7 +76,6 @@ class Arguments(MethodOptions):
     allow_pickle: Flags = False
     method: str = "adafuse"
     batch_size: Annotated[BatchSize, BeforeValidator(_whole)] = 1
-    max_batch_size: None = None
     max_gen_toks: Positive = 256
     max_rounds: Positive | None = None
     engine: Literal["tree", "reference"] = "tree"
@@ -109,12 +107,13 @@ def read_arguments(given: Mapping[str, Any]) -> tuple[Arguments, Method[Any]]:
     options = {name: given[name] for name in given if name not in own}
     if not own.get("models"):
         raise UserError(f"{OWNER} needs models; give --model_args models=A+B")
+    if most := options.pop("max_batch_size", None):
+        raise UserError(f"--max_batch_size {most} is not for {OWNER}; give --batch_size {most}")
     arguments = parse(Arguments, own, OWNER)
     _refuse_unknown(options, arguments.method)
     method = resolve(arguments.method, options)
     method.check_models(len(arguments.models))
     check_weights(arguments.weights, len(arguments.models))
-    parse(Settings, {"max_rounds": arguments.max_rounds}, OWNER)
     return arguments, method
 
 

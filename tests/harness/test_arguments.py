@@ -55,7 +55,7 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
         ({"models": "A+B", "weights": "a+b"}, "weights must be numbers joined by"),
         ({"models": "A", "revisions": 1e5}, "revisions must be text; write '100000.0' in quotes"),
         ({"models": "A+B", "batch_size": "auto:4"}, "batch_size must be a whole number above 0"),
-        ({"models": "A+B", "max_batch_size": 8}, "max_batch_size must be None, not 8"),
+        ({"models": "A+B", "max_batch_size": 8}, "not for --model adafuse; give --batch_size 8"),
         ({"models": "A+B", "max_gen_toks": 0}, "max_gen_toks must be greater than"),
         ({"models": "A+B", "engine": "fast"}, "engine must be 'tree' or 'reference', not 'fast'"),
         ({"models": "A+B", "max_error_share": 2}, "max_error_share must be less than"),
