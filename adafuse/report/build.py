@@ -1,6 +1,7 @@
 """Writing the report: `results/report/`, a folder that opens anywhere."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -25,6 +26,8 @@ from adafuse.traces.atomic import write_text
 from adafuse.version import __version__
 
 DATA = "data"
+
+_TITLE = re.compile(r"\A#{1,2} .*\n")
 
 
 def write_report(stored: Stored, folder: Path) -> None:
@@ -88,7 +91,8 @@ def _values(stored: Stored, contents: Contents) -> dict[str, Any]:
 
 
 def _html(text: str) -> Markup:
-    """Turn Markdown into HTML; HTML in it stays text."""
+    """Turn Markdown into HTML without its title; HTML in it stays text."""
+    text = _TITLE.sub("", text)
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     return Markup(parser.render(text))
 
