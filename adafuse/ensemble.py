@@ -1,6 +1,6 @@
 """The public face: an ensemble of language models that continues prompts together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from adafuse.models.loading import load_models
 from adafuse.models.sources import sources
 from adafuse.records import Answer, Result
 from adafuse.run import Asked, Run
+from adafuse.text_stream import TextStream
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,41 @@ class Ensemble:
             "batch_size": batch_size,
             "engine": engine,
         }
-        chosen, settings = resolve(method, method_options), parse(Settings, given, "generate")
-        known = answers if chosen.reads_answers else None
-        run = Run(self.models, self.weights, self._place(), chosen, settings)
+        run = self._run(method, method_options, given)
+        known = answers if run.method.reads_answers else None
         return run.stream(Asked(prompts, tasks or prompts, known))
+
+    def stream_text(
+        self,
+        prompt: str,
+        *,
+        method: str = "adafuse",
+        max_new_tokens: int = 256,
+        max_rounds: int | None = None,
+        stop: Sequence[str] = (),
+        engine: str = "tree",
+        task: str | None = None,
+        **method_options: Any,
+    ) -> TextStream:
+        """Continue one prompt and yield its text while it is decoded, span by span.
+
+        The spans together are the text that `generate` returns, which is the `result` of the
+        stream when they have all been read. Settings are those of `stream`.
+
+        Raises:
+            UserError: an unknown or impossible setting.
+        """
+        given = {
+            "max_new_tokens": max_new_tokens,
+            "max_rounds": max_rounds,
+            "stop": stop,
+            "engine": engine,
+        }
+        return TextStream(self._run(method, method_options, given).text(prompt, task or prompt))
+
+    def _run(self, method: str, options: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
+        chosen, settings = resolve(method, options), parse(Settings, given, "generate")
+        return Run(self.models, self.weights, self._place(), chosen, settings)
 
     def _place(self) -> Place:
         if self.place is not None:
