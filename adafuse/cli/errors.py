@@ -5,6 +5,7 @@ import os
 import sys
 
 import typer
+from pydantic import ValidationError
 from typer.exceptions import TyperException
 
 from adafuse.errors import UserError
@@ -68,6 +69,10 @@ def _full(error: OSError) -> int:
 
 def _usage(error: TyperException) -> str:
     """Return what typer has to say in one line, with where to read on."""
+    if isinstance(cause := error.__context__, ValidationError):  # of a value, which it leaves out
+        first = cause.errors()[0]
+        said = first["msg"].removeprefix("Input ").partition(",")[0]
+        error.message = f"{first['input']!r} {said.replace('should be', 'must be')}"
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "adafuse"

@@ -1,7 +1,7 @@
 """docs/command-line.md, written from the commands themselves."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
@@ -32,7 +32,7 @@ def command_line(app: typer.Typer) -> str:
     group: Any = get_command(app)
     context = typer.Context(group, info_name="adafuse")
     commands = (group.get_command(context, name) for name in group.list_commands(context))
-    statuses = [f"| {status} | {_escaped(meaning)} |" for status, meaning in STATUSES.items()]
+    statuses = [_line([str(status), meaning]) for status, meaning in STATUSES.items()]
     sections = [_section(command) for command in commands if command.name in EXAMPLES]
     return _HEAD + "\n".join(statuses) + "\n" + "".join(sections)
 
@@ -45,7 +45,7 @@ def _section(command: Any) -> str:
         "",
         f"`{usage}`",
         "",
-        "| option | meaning | default |",
+        _line(["option", "meaning", "default"]),
         "| --- | --- | --- |",
         *_rows(command),
         "",
@@ -67,7 +67,7 @@ def _rows(command: Any) -> Iterator[str]:
         names = ", ".join([*each.opts, *each.secondary_opts])
         option = each.param_type_name == "option"
         shown = f"{names} {each.metavar or ''}".strip() if option else each.metavar
-        yield f"| `{shown}` | {_escaped(each.help or '')} | {_default(each)} |"
+        yield _line([f"`{shown}`", (each.help or "").replace("\\n", "`\\n`"), _default(each)])
 
 
 def _default(parameter: Any) -> str:
@@ -78,5 +78,5 @@ def _default(parameter: Any) -> str:
     return "" if empty else f"`{parameter.default}`"
 
 
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\\n", "`\\n`")
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -70,7 +70,8 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
     [
         (["shwo"], "no such command 'shwo'. Did you mean 'show'? See 'adafuse --help'"),
         (["generate", "--modle", "x"], "no such option: --modle"),
-        (["generate", "--tau", "x"], "invalid value for '--tau'"),
+        (["generate", "--tau", "x"], "invalid value for '--tau': 'x' must be a valid number; see"),
+        (["bench", "--repeats", "0"], "'--repeats': '0' must be greater than or equal to 1"),
         (["generate"], "missing option '--model'; see 'adafuse generate --help'"),
         (["show"], "missing argument 'TRACE'; see 'adafuse show --help'"),
         (["show", "x", "--id"], "option '--id' requires an argument"),
