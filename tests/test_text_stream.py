@@ -1,6 +1,8 @@
 """The text of one prompt as it is committed."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adafuse import Ensemble, UserError
 from adafuse.methods import METHODS
@@ -28,15 +30,29 @@ def test_the_spans_together_are_the_text_of_generate(pair, method, options):
     ensemble = type(pair)(pair.models[:1], (1.0,)) if method == "single" else pair
     for number, stop in enumerate(STOPS):
         prompt = PROMPTS[number % len(PROMPTS)]
-        settings = {"method": method, "max_new_tokens": 12, "stop": stop, **options}
-        stream = ensemble.stream_text(prompt, **settings)
+        chosen = {"method": method, "max_new_tokens": 12, "stop": stop, **options}
+        stream = ensemble.stream_text(prompt, **chosen)
         assert stream.result is None
         spans = list(stream)
-        (expected,) = ensemble.generate([prompt], batch_size=1, **settings)
+        (expected,) = ensemble.generate([prompt], batch_size=1, **chosen)
         assert "".join(spans) == expected.text
         assert all(spans)
         assert stream.result.text == expected.text
         assert stream.result.rounds == expected.rounds
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_stop_strings_leave_the_text_of_generate(random_pair, data):
+    prompt = data.draw(st.sampled_from(PROMPTS[:5]))
+    text = random_pair.generate([prompt], max_new_tokens=10, batch_size=1)[0].text
+    places = st.integers(0, max(0, len(text) - 1))
+    pieces = st.builds(lambda at, size, end: text[at : at + size] + end, places,
+                       st.integers(1, 6), st.sampled_from(["", "", "~", "x"]))  # fmt: skip
+    stop = data.draw(st.lists(pieces.filter(bool), max_size=3))
+    expected = random_pair.generate([prompt], max_new_tokens=10, stop=stop, batch_size=1)[0]
+    stream = random_pair.stream_text(prompt, max_new_tokens=10, stop=stop)
+    assert "".join(stream) == expected.text
 
 
 def test_spans_come_before_the_end_of_the_text(pair):

@@ -99,9 +99,8 @@ def to_file(decoding: Decoding, rows: Sequence[Prompt], out: Path, *, as_json: b
     table = [_columns(row, result) for row, result in zip(rows, results, strict=True)]
     write_table(out, columns, table, {"settings": settings, "versions": versions()})
     failed = sum(result.stop_reason == "error" for result in results)
-    typer.echo(
-        f"{len(rows)} prompts continued, {failed} of them failed; written to {out}", err=as_json
-    )
+    count = "1 prompt" if len(rows) == 1 else f"{len(rows)} prompts"
+    typer.echo(f"{count} continued, {failed} of them failed; written to {out}", err=as_json)
     return failed
 
 

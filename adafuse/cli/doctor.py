@@ -64,7 +64,9 @@ def doctor(
     from adafuse.models.sources import sources
 
     settings = {"revisions": None, "quantization": None, **loaded}
-    report = examination(partial(sources, models, **settings), batch)
+    plain = {**settings, "device": "cpu", "dtype": "auto", "quantization": None}
+    wanted, anyway = (partial(sources, models, **each) for each in (settings, plain))
+    report = examination(wanted, anyway, batch)
     if as_json:
         echo_json({**asdict(report), "healthy": report.healthy})
     else:
@@ -97,7 +99,12 @@ def _print(report: "Report") -> None:
         kind, color = ("problem", "red") if finding.problem else ("warning", "yellow")
         typer.echo(typer.style(f"{kind}: ", fg=color, bold=True) + one_line(finding.sentence))
     problems = sum(finding.problem for finding in report.findings)
-    typer.echo(f"{problems} problems, {len(report.findings) - problems} warnings")
+    warnings = len(report.findings) - problems
+    typer.echo(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _installation(found: "Installation") -> Iterator[str]:

@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from io import TextIOWrapper
 
 import typer
 from pydantic import ValidationError
@@ -25,6 +26,9 @@ STATUSES = {
 
 def run(app: typer.Typer) -> int:
     """Run the command line and return its exit status; a mistake becomes one line on stderr."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        # Not every terminal can write what models can.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(prog_name="adafuse", standalone_mode=False)
     except UserError as error:

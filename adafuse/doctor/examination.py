@@ -20,17 +20,20 @@ T = TypeVar("T")
 Sources = Callable[[], list[ModelSource]]
 
 
-def examination(wanted: Sources, batch: Batch) -> Report:
+def examination(wanted: Sources, anyway: Sources, batch: Batch) -> Report:
     """Look at the installation, and at some models without loading their weights.
 
     Args:
         wanted: returns where the models come from; what it refuses becomes a problem.
+        anyway: the same as far as any machine can have it, for when it refuses something; nothing
+            is said of memory then.
         batch: what is to be decoded at a time.
     """
     installation, findings = look_around()
     models: list[tuple[ModelFacts, Placement]] = []
     surfaces: dict[str, Surfaces] = {}
-    for source in _told(findings, wanted) or []:
+    chosen = _told(findings, wanted)
+    for source in (_told([], anyway) or []) if chosen is None else chosen:
         if (found := _told(findings, partial(examine, source))) is None:
             continue
         facts, exact, wrong = found
@@ -38,7 +41,8 @@ def examination(wanted: Sources, batch: Batch) -> Report:
         findings += [*wrong, *_too_long(facts, batch)]
         if exact is not None:
             surfaces[facts.name] = exact
-    loads, common = device_loads(models, batch), overlaps(surfaces)
+    loads = [] if chosen is None else device_loads(models, batch)
+    common = overlaps(surfaces)
     where = {facts.name: facts.device for facts, _ in models}
     findings += [*overlap_problems(common), *memory_problems(loads, where)]
     return Report(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.doctor.encoding import odd_spans
 from adafuse.doctor.records import Finding, ModelFacts
@@ -27,10 +28,21 @@ def examine(source: ModelSource) -> tuple[ModelFacts, Surfaces | None, list[Find
     Raises:
         UserError: it cannot be loaded at all.
     """
-    config, tokenizer = load_config(source), load_tokenizer(source)
+    config = load_config(source)
+    _check_causal(config, source)
+    tokenizer = load_tokenizer(source)
     surfaces, wrong = _surfaces(tokenizer, source.path)
     facts = _facts(source, config, tokenizer, surfaces is not None)
     return facts, surfaces, [*wrong, *_wrong(facts, tokenizer, source)]
+
+
+def _check_causal(config: PreTrainedConfig, source: ModelSource) -> None:
+    own_code = source.trust_remote_code and getattr(config, "auto_map", None)
+    if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not own_code:
+        raise UserError(
+            f"model {source.path!r} is no causal language model ({config.model_type}); name one"
+            " that continues texts"
+        )
 
 
 def _facts(

@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class Shown:
 def in_terminal(*arguments, stream="stdout", cwd=ROOT, stdin_too=False):
     """Run `adafuse` with one of its output streams (and stdin, if wanted) at a terminal."""
     parent, child = pty.openpty()
+    termios.tcsetwinsize(child, (24, 80))
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     streams[stream] = child
     if stdin_too:

@@ -52,6 +52,16 @@ def test_json_lines_in_json_lines_out_in_order(pair):
     assert [row["text"] for row in told] == [result.text for result in expected]
 
 
+def test_a_bar_shows_time_and_speed_where_there_is_a_terminal_only(tmp_path):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"id": 1, "prompt": PROMPT}) + "\n")
+    options = ["--prompts", "in.jsonl", "--out", "out.parquet"]
+    done = in_terminal("generate", *PAIR, *SHORT, *options, stream="stderr", cwd=tmp_path)
+    assert "1/1 [" in done.terminal
+    assert " tokens/s]" in done.terminal
+    assert done.piped == "1 prompt continued, 0 of them failed; written to out.parquet\n"
+    assert adafuse("generate", *PAIR, *SHORT, *options, cwd=tmp_path).stderr == ""
+
+
 def test_a_prompt_that_fails_ends_with_status_1(tmp_path):
     path = random_model(toy_path("llama"), tmp_path / "small", seed=0, context=40)
     done = adafuse("generate", "--model", path, "--prompt", "word " * 60)

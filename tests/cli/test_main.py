@@ -111,13 +111,26 @@ def test_a_full_disk_behind_the_output_is_one_line():
     assert done.stderr.count("\n") == 1
 
 
-def test_control_c_ends_quietly_with_130():
+def a_long_answer():
+    """A process that has begun to print a text of many bytes."""
     models = ["--model", toy_path("mistral"), "--prompt", "Question: what", "--max-new-tokens"]
     process = subprocess.Popen(
         [sys.executable, "-m", "adafuse", "generate", "--method", "bytewise", *models, "900"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, bufsize=0,
     )  # fmt: skip
     assert process.stdout.read(1)
+    return process
+
+
+def test_a_text_that_nobody_reads_on_ends_quietly_with_141():
+    process = a_long_answer()
+    process.stdout.close()
+    assert process.wait() == 141
+    assert process.stderr.read() == b""
+
+
+def test_control_c_ends_quietly_with_130():
+    process = a_long_answer()
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert process.stderr.read() == b""

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from adafuse.cli.decoding import Decoding, to_file
 from adafuse.cli.main import app
 from adafuse.cli.prompts import Prompt
+from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 
 MODELS = [toy_path("mistral"), toy_path("llama")]
@@ -18,7 +19,7 @@ MODELS = [toy_path("mistral"), toy_path("llama")]
 def trace(tmp_path_factory):
     """A trace of two examples, one of them with an escape sequence in its prompt."""
     path = tmp_path_factory.mktemp("show") / "out.parquet"
-    rows = [Prompt("first", "Question: Who?\nAnswer:"), Prompt("second", "\x1b[31mred")]
+    rows = [Prompt("first", "Question: Who?\nAnswer:"), Prompt("second", "\x1b[31mred 漢")]
     decoding = Decoding(MODELS, {"device": "cpu"}, "adafuse", {}, {"max_new_tokens": 10})
     assert to_file(decoding, rows, path, as_json=False) == 0
     return path
@@ -54,7 +55,7 @@ def test_a_round_is_shown_alone(trace):
 def test_control_characters_of_a_text_do_nothing_to_a_terminal(trace):
     told = show(trace, "--id", "second")
     assert "\x1b[31m" not in told
-    assert "prompt: \\x1b[31mred" in told
+    assert "prompt: \\x1b[31mred 漢" in told
 
 
 def test_a_narrow_terminal_gets_lines_instead_of_a_table(trace):
@@ -70,6 +71,12 @@ def test_examples_are_listed(trace):
     assert [line.split("  ")[0] for line in lines] == ["first", "second"]
     rows = [json.loads(line) for line in show(trace, "--list", "--json").strip().split("\n")]
     assert [row["id"] for row in rows] == ["first", "second"]
+
+
+def test_characters_that_a_terminal_cannot_write_are_spelt(trace):
+    done = adafuse("show", trace, "--id", "second", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "red \\u6f22" in done.stdout
 
 
 def test_json_is_the_row_of_the_trace(trace):

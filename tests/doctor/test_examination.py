@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ NONE = dict.fromkeys(("revisions", "quantization"), None) | {
 
 def examined(*paths, batch=None, **settings):
     batch = batch or Batch(8, 512, 256)
-    return examination(lambda: sources(paths, **(NONE | settings)), batch)
+    wanted = partial(sources, paths, **(NONE | settings))
+    return examination(wanted, partial(sources, paths, **NONE), batch)
 
 
 def said(report, *, problem=True):
@@ -94,8 +96,15 @@ def test_a_model_that_is_not_there_is_a_problem_and_the_others_are_looked_at():
     assert [facts.name for facts in report.models] == [toy_path("llama")]
 
 
-def test_settings_that_cannot_be_had_are_a_problem():
-    assert "unknown dtype 'float8'" in said(examined(toy_path("llama"), dtype="float8"))[0]
+def test_a_model_that_does_not_continue_texts_is_a_problem():
+    assert "is no causal language model (deberta-v2)" in said(examined(toy_path("pair_ranker")))[0]
+
+
+def test_settings_that_cannot_be_had_are_a_problem_and_models_are_looked_at_all_the_same():
+    report = examined(toy_path("llama"), dtype="float8")
+    assert "unknown dtype 'float8'" in said(report)[0]
+    assert len(report.models) == 1
+    assert report.loads == ()
     assert "device 'cuda:98' is not there" in said(examined(toy_path("llama"), device="cuda:98"))[0]
 
 
