@@ -1,6 +1,6 @@
 """The public face: an ensemble of language models that continues prompts together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from adafuse.models.sources import sources
 from adafuse.prompt import Chat, Prompt, task_of
 from adafuse.records import Answer, Likelihood, Result
 from adafuse.run import Asked, Run
+from adafuse.text_stream import TextStream
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,8 @@ class Ensemble:
             "batch_size": batch_size,
             "engine": engine,
         }
-        chosen, settings = resolve(method, method_options), parse(Settings, given, "generate")
-        known = answers if chosen.reads_answers else None
-        run = Run(self.models, self.weights, self._place(), chosen, settings)
+        run = self._run(method, method_options, given)
+        known = answers if run.method.reads_answers else None
         return run.stream(Asked(prompts, tasks or [*map(task_of, prompts)], known))
 
     def loglikelihoods(
@@ -153,6 +153,40 @@ class Ensemble:
         """
         settings = {"batch_size": batch_size, "engine": engine}
         return likelihoods(self.models, self.weights, self._place(), asked, settings)
+
+    def stream_text(
+        self,
+        prompt: Prompt,
+        *,
+        method: str = "adafuse",
+        max_new_tokens: int = 256,
+        max_rounds: int | None = None,
+        stop: Sequence[str] = (),
+        engine: str = "tree",
+        task: str | None = None,
+        **method_options: Any,
+    ) -> TextStream:
+        """Continue one prompt and yield its text while it is decoded, span by span.
+
+        The spans together are the text that `generate` returns, which is the `result` of the
+        stream when they have all been read. Settings are those of `stream`.
+
+        Raises:
+            UserError: an unknown or impossible setting.
+        """
+        given = {
+            "max_new_tokens": max_new_tokens,
+            "max_rounds": max_rounds,
+            "stop": stop,
+            "engine": engine,
+        }
+        return TextStream(
+            self._run(method, method_options, given).text(prompt, task or task_of(prompt))
+        )
+
+    def _run(self, method: str, options: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
+        chosen, settings = resolve(method, options), parse(Settings, given, "generate")
+        return Run(self.models, self.weights, self._place(), chosen, settings)
 
     def _place(self) -> Place:
         if self.place is not None:

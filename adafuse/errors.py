@@ -1,5 +1,8 @@
 """The one exception for everything a user can cause, and how it reads."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """A mistake in a command, a configuration or an input file.
@@ -14,5 +17,11 @@ class ExampleError(Exception):
 
 
 def known(kind: str, value: object, choices: list[str]) -> str:
-    """Say that `value` is no known `kind`, and which ones there are."""
-    return f"unknown {kind} {value!r}; known are: {', '.join(choices)}"
+    """Say that `value` is no known `kind`, which ones there are, and which may be meant."""
+    return f"unknown {kind} {value!r}; known are: {', '.join(choices)}{meant(value, choices)}"
+
+
+def meant(value: object, choices: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the choice that is most like `value`, or nothing."""
+    near = get_close_matches(str(value), list(choices), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

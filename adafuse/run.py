@@ -75,13 +75,38 @@ class Run:
 
         Where memory runs out, the prompts that are left are decoded half as many at a time; once.
         """
+        self._prepare(asked)
+        return self._halving(asked, self._rows(asked.prompts))
+
+    def text(self, prompt: Prompt, task: str) -> Iterator[str | Result]:
+        """Decode one prompt; yield its text as it is committed, and at last its result.
+
+        What a stop string may still cut is held back; all of it, where the method may replace it.
+        """
+        asked = Asked([prompt], [task])
+        self._prepare(asked)
+        return self._spans(asked)
+
+    def _prepare(self, asked: Asked) -> None:
         asked.check(len(self.weights))
         self.method.check_models(len(self.weights))
         if any(isinstance(prompt, Chat) for prompt in asked.prompts):
             for model in self.models:
                 check_chat(model.tokenizer, model.name)
         self.method.prepare(self.models, self.place)
-        return self._halving(asked, self._rows(asked.prompts))
+
+    def _spans(self, asked: Asked) -> Iterator[str | Result]:
+        alive: dict[int, Example] = {}
+        shown = ""
+        for outcome in self._turns(asked, [0], 1, alive):
+            if outcome is not None:
+                result = _result(alive[0], outcome)
+                assert result.text.startswith(shown), "the method is one that replaces_text"
+                yield result.text[len(shown) :]
+                yield result
+            elif not self.method.replaces_text:
+                before, shown = shown, alive[0].settled
+                yield shown[len(before) :]
 
     def _halving(self, asked: Asked, rows: int) -> Iterator[tuple[int, Result]]:
         left = dict.fromkeys(range(len(asked.prompts)))
@@ -114,6 +139,14 @@ class Run:
         self, asked: Asked, indices: Sequence[int], rows: int
     ) -> Iterator[tuple[int, Result]]:
         alive: dict[int, Example] = {}
+        for outcome in self._turns(asked, indices, rows, alive):
+            if outcome is not None:
+                yield outcome.index, _result(alive.pop(outcome.index), outcome)
+
+    def _turns(
+        self, asked: Asked, indices: Sequence[int], rows: int, alive: dict[int, Example]
+    ) -> Iterator[Outcome[None] | None]:
+        """Decode prompts as `Scheduler.run` does; `alive` gets the example of each."""
 
         def program(index: int) -> Program[None]:
             alive[index] = asked.example(index, self.weights, self.settings)
@@ -122,8 +155,7 @@ class Run:
         jobs = ((index, partial(program, index)) for index in indices)
         with memory_told(rows):
             engines = self._engines(asked.prompts, rows)
-            for outcome in Scheduler[None](rows).run(jobs):
-                yield outcome.index, _result(alive.pop(outcome.index), outcome)
+            yield from Scheduler[None](rows).run(jobs)
 
     def _engines(self, prompts: Sequence[Prompt], rows: int) -> list[Engine]:
         name, top, new = self.settings.engine, self.method.top, self.settings.max_new_tokens

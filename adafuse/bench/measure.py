@@ -28,21 +28,27 @@ class Timing:
         return self.outcome.tokens[0] / self.seconds
 
 
+Progress = Callable[[str, float | None], None]
+"""Is told what comes next, and the tokens per second of what was timed last."""
+
+
 def measure(
-    cases: Sequence[Case], repeats: int, progress: Callable[[str], None] = lambda name: None
+    cases: Sequence[Case], repeats: int, progress: Progress = lambda name, speed: None
 ) -> list[Timing]:
     """Run each case once unmeasured, then all of them in turn, `repeats` times."""
+    speed: float | None = None
     for case in cases:
-        progress(f"warming up {case.name}")
+        progress(f"warming up {case.name}", speed)
         case.run()
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     outcomes: dict[str, Outcome] = {}
     for turn in range(repeats):
         for case in cases:
-            progress(f"{turn + 1} of {repeats}: {case.name}")
+            progress(f"{turn + 1} of {repeats}: {case.name}", speed)
             gc.collect()
             taken, outcomes[case.name] = _timed(case)
             seconds[case.name].append(taken)
+            speed = outcomes[case.name].tokens[0] / taken
     return [_timing(case, seconds[case.name], outcomes[case.name]) for case in cases]
 
 

@@ -3,79 +3,108 @@
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from adafuse.cli.options import MODELS, AsJson, Device, Dtype, SomeModels, option
 from adafuse.errors import UserError
-from adafuse.traces.atomic import check_writable, write_text
 
 if TYPE_CHECKING:
+    from adafuse.bench.measure import Timing
+    from adafuse.bench.suite import Suite
     from adafuse.models.language_model import LanguageModel
 
-TOY = ("adafuse/toy/models/mistral", "adafuse/toy/models/llama")
+TOY = ("mistral", "llama")
 
 
 def bench(
-    model: Annotated[
-        list[str] | None, typer.Option(help="A model folder or hub id; the toy pair without it.")
-    ] = None,
+    model: SomeModels = None,
+    device: Device = None,
+    dtype: Dtype = "auto",
     shape: Annotated[
         list[str] | None,
-        typer.Option(help="A config.json: random weights of that shape over --model's tokenizer."),
+        option(
+            "A config.json: random weights of that shape over --model's tokenizer.", "FILE", MODELS
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for bench.json and bench.md.")] = Path(
+    out: Annotated[Path, option("Folder for bench.json and bench.md.", "FOLDER")] = Path(
         "results/bench"
     ),
-    repeats: Annotated[int, typer.Option(min=1, help="Passes over every case.")] = 5,
-    prompts: Annotated[int, typer.Option(min=1, help="Chains of thought.")] = 96,
+    as_json: AsJson = False,
+    repeats: Annotated[int, option("Passes over every case.", "N", min=1)] = 5,
+    chains: Annotated[
+        int, option("Prompts that ask for a chain of thought.", "N", None, "--chains", min=1)
+    ] = 96,
     tau: Annotated[
         float | None,
-        typer.Option(help="Margin threshold; 0.7, or the median margin of random weights."),
+        option("Margin threshold; 0.7, or the median margin of random weights.", "X"),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda:0, balanced, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0 is one per core.")] = 0,
-    others: Annotated[bool, typer.Option(help="Time all other methods, too.")] = True,
+    threads: Annotated[int, option("CPU threads; 0 is one per core.", "N", min=0)] = 0,
+    others: Annotated[bool, option("Time all other methods, too.")] = True,
 ) -> None:
-    """Time generate, adafuse and all other methods side by side; medians of repeats, in one run.
+    """Time fused decoding beside what the models cost alone.
 
-    Example: adafuse bench --repeats 3
+    Without --model, it times the toy models. Figures are medians of repeats
+    that take turns.
     """
+    from adafuse.traces.atomic import check_writable, write_text
+
     check_writable(out / "bench.json")
     import torch
-    from tqdm import tqdm
 
     from adafuse.bench.floor import floor
-    from adafuse.bench.measure import measure
     from adafuse.bench.report import machine, peak, to_json, to_markdown
     from adafuse.bench.suite import Suite, median_margin
 
     torch.set_num_threads(threads or os.cpu_count() or 1)
-    models = _models(model or list(TOY), shape or [], device, dtype)
+    models = _models(model or _toy(), shape or [], device or ["auto"], dtype)
     if tau is None:
         tau = median_margin(models) if shape else 0.7
-    suite = Suite(models, prompts, (1, 8, 32), 1500, 256, {"tau": tau}, _others() if others else {})
+    suite = Suite(models, chains, (1, 8, 32), 1500, 256, {"tau": tau}, _others() if others else {})
     floors = [floor(each) for each in models if each.device.type == "cuda"]
-    cases = suite.cases()
-    with tqdm(total=(repeats + 1) * len(cases), disable=None, unit="case") as bar:
+    timings = _timed(suite, repeats)
+    where, ratios, most = machine(models[0]), suite.ratios(timings, floors), peak(models[0])
+    command = shlex.join(["adafuse", *sys.argv[1:]])
+    told = to_json(where, command, timings, ratios, most)
+    text = to_markdown(where, command, timings, ratios, most)
+    write_text(out / "bench.json", told)
+    write_text(out / "bench.md", text)
+    typer.echo(told if as_json else text, nl=False)
 
-        def progress(name: str) -> None:
+
+def _timed(suite: "Suite", repeats: int) -> "list[Timing]":
+    from tqdm import tqdm
+
+    from adafuse.bench.measure import measure
+
+    with tqdm(desc="first runs, not timed", disable=None, unit="case") as bar:
+        cases = suite.cases()
+        bar.reset(total=(repeats + 1) * len(cases))
+
+        def progress(name: str, tokens_per_second: float | None) -> None:
+            if tokens_per_second is not None:
+                bar.set_postfix_str(f"{tokens_per_second:.1f} tokens/s", refresh=False)
             bar.set_description(name)
             bar.update()
 
-        timings = measure(cases, repeats, progress)
-    where, ratios, most = machine(models[0]), suite.ratios(timings, floors), peak(models[0])
-    command = shlex.join(["adafuse", *sys.argv[1:]])
-    write_text(out / "bench.json", to_json(where, command, timings, ratios, most))
-    text = to_markdown(where, command, timings, ratios, most)
-    write_text(out / "bench.md", text)
-    typer.echo(text, nl=False)
+        return measure(cases, repeats, progress)
+
+
+def _toy() -> list[str]:
+    """Return the toy pair, named from here where that is shorter."""
+    import adafuse.toy
+
+    folder = Path(adafuse.toy.__file__).parent / "models"
+    paths = [folder / name for name in TOY]
+    here = Path.cwd()
+    return [str(p.relative_to(here) if p.is_relative_to(here) else p) for p in paths]
 
 
 def _models(
-    paths: list[str], shapes: list[str], device: str, dtype: str
+    paths: Sequence[str], shapes: Sequence[str], device: Sequence[str], dtype: str
 ) -> "tuple[LanguageModel, ...]":
     from adafuse.bench.random_models import random_model
     from adafuse.ensemble import Ensemble
@@ -86,8 +115,9 @@ def _models(
     if len(shapes) != len(paths):
         raise UserError(f"{len(shapes)} shapes for {len(paths)} models; give one per model")
     places = placements(device, len(shapes))
-    if any(place.spread for place in places):
-        raise UserError(f"device {device!r} is not for random weights; name one device")
+    for name, place in zip(list(device) * len(places), places, strict=False):
+        if place.spread:
+            raise UserError(f"device {name!r} is not for random weights; name one device")
     return tuple(
         random_model(shape, path, device=place.first, dtype=dtype_of(dtype, place.first), seed=seed)
         for seed, (shape, path, place) in enumerate(zip(shapes, paths, places, strict=True))

@@ -9,8 +9,5 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_optio
 
 
 def lm_eval(context: typer.Context) -> None:
-    """Run lm-evaluation-harness; all arguments are those of `lm_eval` (docs/lm-eval.md).
-
-    Example: adafuse lm-eval --model adafuse --model_args models=A+B,tau=0.7 --tasks gsm8k
-    """
+    """Run lm-evaluation-harness, to which --model adafuse is known (docs/lm-eval.md)."""
     run_harness(context.args)

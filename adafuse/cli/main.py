@@ -1,4 +1,4 @@
-"""`adafuse`: all commands, and how their errors read."""
+"""`adafuse`: all commands, in groups; `adafuse.cli.errors` says how they end."""
 
 import logging
 import sys
@@ -8,6 +8,9 @@ import typer
 
 from adafuse.cli.audit import audit
 from adafuse.cli.bench import bench
+from adafuse.cli.doctor import doctor
+from adafuse.cli.errors import run
+from adafuse.cli.examples import epilog
 from adafuse.cli.generate import generate
 from adafuse.cli.lm_eval import PASS_ON, lm_eval
 from adafuse.cli.methods import methods
@@ -16,25 +19,31 @@ from adafuse.cli.score import score
 from adafuse.cli.show import show
 from adafuse.cli.status import status
 from adafuse.cli.steps import app as steps
-from adafuse.errors import UserError
 from adafuse.version import __version__
+
+DECODE, EVALUATE, MACHINE, INSIDE = "Decode", "Evaluate", "This machine", "Inside the workflow"
 
 app = typer.Typer(
     name="adafuse",
     help="Decode with several language models at once, and evaluate what comes out.",
+    epilog=epilog("adafuse"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(generate)
-app.command()(show)
-app.command()(methods)
-app.command()(score)
-app.command()(audit)
-app.command()(report)
-app.command()(bench)
-app.command()(status)
-app.command("lm-eval", context_settings=PASS_ON)(lm_eval)
-app.add_typer(steps, name="step")
+for _panel, _command in (
+    (DECODE, generate),
+    (DECODE, show),
+    (DECODE, methods),
+    (EVALUATE, score),
+    (EVALUATE, audit),
+    (EVALUATE, report),
+    (EVALUATE, status),
+    (MACHINE, doctor),
+    (MACHINE, bench),
+):
+    app.command(epilog=epilog(_command.__name__), rich_help_panel=_panel)(_command)
+app.command("lm-eval", context_settings=PASS_ON, rich_help_panel=EVALUATE)(lm_eval)
+app.add_typer(steps, name="step", rich_help_panel=INSIDE)
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,16 +67,5 @@ def _settings(
 
 
 def main() -> None:
-    """Run a command; a user's mistake is one line on stderr and exit status 2."""
-    try:
-        app()
-    except UserError as error:
-        _tell(f"error: {error}")
-        sys.exit(2)
-
-
-def _tell(sentence: str) -> None:
-    try:
-        typer.echo(sentence, err=True)
-    except OSError:  # stderr is a log on the disk that is full
-        typer.echo(sentence)
+    """Run a command and exit with its status."""
+    sys.exit(run(app))

@@ -1,28 +1,90 @@
 """`adafuse methods`: what can be decoded with, and the options of each method."""
 
+import inspect
 import json
+from typing import Annotated, Any
 
 import typer
-from pydantic.fields import FieldInfo
 
-from adafuse.methods import METHODS
-from adafuse.selection.registry import SELECTIONS
+from adafuse.cli.completion import method_names
+from adafuse.cli.options import AsJson
+from adafuse.cli.output import echo_json
+from adafuse.errors import UserError, known
 
 
-def methods() -> None:
+def methods(
+    method: Annotated[
+        str | None,
+        typer.Argument(
+            help="One method, with all there is to say of it.",
+            metavar="[METHOD]",
+            autocompletion=method_names,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """List the decoding methods with their options and defaults."""
-    for name, method in METHODS.items():
-        _list(name, method.__doc__, method.Options.model_fields)
-    typer.echo("\nIn a workflow only, choices between the texts of other runs:")
-    for name, selection in SELECTIONS.items():
-        _list(name, selection.__doc__, selection.Options.model_fields)
+    from adafuse.methods import METHODS
+    from adafuse.selection.registry import SELECTIONS
+
+    every: dict[str, Any] = {**METHODS, **SELECTIONS}
+    if method is not None and method not in every:
+        raise UserError(known("method", method, list(every)))
+    if as_json:
+        told = [_record(name, every[name], name in SELECTIONS) for name in every]
+        echo_json([each for each in told if method in (None, each["name"])])
+    elif method is not None:
+        _explain(method, every[method])
+    else:
+        for name in METHODS:
+            _list(name, METHODS[name])
+        typer.echo("\nIn a workflow only, choices between the texts of other runs:")
+        for name in SELECTIONS:
+            _list(name, SELECTIONS[name])
 
 
-def _list(name: str, text: str | None, options: dict[str, FieldInfo]) -> None:
-    typer.echo(f"{name}: {(text or '').split(chr(10))[0]}")
-    for option, field in options.items():
+def _list(name: str, method: Any) -> None:
+    typer.echo(f"{name}: {summary(method)}")
+    for option, field in method.Options.model_fields.items():
         typer.echo(f"    {option} ({_default(field)})")
 
 
-def _default(field: FieldInfo) -> str:
+def _explain(name: str, method: Any) -> None:
+    typer.echo(f"{name}: {inspect.cleandoc(method.__doc__ or '')}")
+    described = method.Options.__doc__
+    if method.Options.model_fields and described:
+        typer.echo(f"\n{inspect.cleandoc(described)}\n")
+    kinds = method.Options.model_json_schema().get("properties", {})
+    for option, field in method.Options.model_fields.items():
+        typer.echo(f"    {option} ({_default(field)}{_kind(kinds.get(option, {}))})")
+
+
+def _record(name: str, method: Any, chooses: bool) -> dict[str, Any]:
+    fewest, most = getattr(method, "models", (1, None))
+    return {
+        "name": name,
+        "summary": summary(method),
+        "workflow_only": chooses,
+        "models": {"fewest": fewest, "most": most},
+        "options": method.Options.model_json_schema().get("properties", {}),
+        "required": [n for n, field in method.Options.model_fields.items() if field.is_required()],
+    }
+
+
+def summary(method: Any) -> str:
+    """Return the first paragraph of what a method says of itself, as one line."""
+    return " ".join(inspect.cleandoc(method.__doc__ or "").split("\n\n")[0].split())
+
+
+def _default(field: Any) -> str:
     return "required" if field.is_required() else f"default {json.dumps(field.default)}"
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Say what a value may be, as far as it is a choice or a range."""
+    names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
+    names["exclusiveMaximum"] = "below"
+    found = [f"{names[key]} {value}" for key, value in schema.items() if key in names]
+    if "enum" in schema:
+        found.append("one of " + ", ".join(map(str, schema["enum"])))
+    return "".join(f"; {each}" for each in found)

@@ -1,11 +1,15 @@
-"""Reading prompts: JSON lines {"id", "prompt"}, refused with the line where something is wrong."""
+"""Reading prompts: from a file, from standard input, or from the command line itself."""
 
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adafuse.errors import UserError
+
+STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,28 +20,62 @@ class Prompt:
     text: str
 
 
+def find_prompts(file: Path | None, texts: Sequence[str]) -> list[Prompt]:
+    """Return the prompts of a file ("-" is standard input), or else `texts`, or else what is piped.
+
+    In `texts`, a backslash and an n are a line break; a piped text is one prompt without the line
+    break at its end.
+
+    Raises:
+        UserError: two of these, or none, or a prompt that cannot be used.
+    """
+    if file is not None and texts:
+        raise UserError("--prompts and --prompt are both given; give one of them")
+    if file is not None:
+        return read_prompts(file)
+    if not texts and sys.stdin.isatty():
+        raise UserError("no prompt was given; add --prompt TEXT or --prompts FILE, or pipe one in")
+    found = [text.replace("\\n", "\n") for text in texts] or [_piped()]
+    for text in found:
+        if not text.strip():
+            raise UserError(f"the prompt is {text!r}; give a text that is not empty")
+    return [Prompt(str(number), text) for number, text in enumerate(found, 1)]
+
+
 def read_prompts(path: Path) -> list[Prompt]:
-    """Read a prompts file.
+    """Read JSON lines {"id", "prompt"}; errors name the line.
 
     Raises:
         UserError: no such file, broken JSON, a missing or doubled id, an empty prompt.
     """
-    if not path.is_file():
-        raise UserError(f"prompts file {str(path)!r} does not exist")
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text ({error}); save it as UTF-8") from None
+    name = "standard input" if path == STANDARD_INPUT else str(path)
     prompts: dict[str, Prompt] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(path, name), 1):
         if line.strip():
-            prompt = _prompt(line, f"{path}, line {number}")
+            prompt = _prompt(line, f"{name}, line {number}")
             if prompt.id in prompts:
-                raise UserError(f"{path}, line {number}: id {prompt.id!r} occurs twice")
+                raise UserError(f"{name}, line {number}: id {prompt.id!r} occurs twice")
             prompts[prompt.id] = prompt
     if not prompts:
-        raise UserError(f'{path} holds no prompt; write one {{"id": ..., "prompt": ...}} per line')
+        raise UserError(f'{name} holds no prompt; write one {{"id": ..., "prompt": ...}} per line')
     return list(prompts.values())
+
+
+def _lines(path: Path, name: str) -> list[str]:
+    if path != STANDARD_INPUT and not path.is_file():
+        raise UserError(f"prompts file {name!r} does not exist; check its path")
+    try:
+        whole = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
+        return whole.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 text ({error}); save it as UTF-8") from None
+
+
+def _piped() -> str:
+    text = "\n".join(_lines(STANDARD_INPUT, "standard input"))
+    if not text.strip():
+        raise UserError("standard input holds no prompt; pipe one in, or add --prompt TEXT")
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def _prompt(line: str, where: str) -> Prompt:

@@ -11,18 +11,15 @@ from adafuse.errors import UserError
 def report(
     results: Annotated[
         list[Path] | None,
-        typer.Argument(help="A results folder, or traces of `adafuse generate`."),
+        typer.Argument(
+            metavar="[RESULTS]...", help="A results folder, or traces of `adafuse generate`."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder to write; `report` beside the results.")
     ] = None,
 ) -> None:
-    """Write a report that opens anywhere, without a network.
-
-    Examples: adafuse report results
-
-    adafuse report out.parquet --out report
-    """
+    """Write pages that open anywhere: tables, charts, and how each text came about."""
     from adafuse.report.loose import write_loose_report
 
     given = results or [Path("results")]

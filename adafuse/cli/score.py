@@ -3,80 +3,73 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from adafuse.cli.completion import one_of
+from adafuse.cli.options import AsJson, Benchmark, Metric, Predictions, References, option
+from adafuse.cli.output import echo_json, plain
 
-from adafuse.cli.scored_files import read_scored
-from adafuse.scoring.exclusions import read_exclusions
-from adafuse.scoring.score import Evaluation, Score, evaluate
-from adafuse.scoring.spm import require_model
-from adafuse.scoring.tasks import PUBLISHED, STRICT, check_protocol
-from adafuse.traces.atomic import check_writable, write_text
-
-Benchmark = Annotated[
-    str, typer.Option(help="natural_questions, triviaqa, squad, gsm8k, flores_en_de, flores_de_en.")
-]
-Predictions = Annotated[
-    Path, typer.Option(help='JSON lines {"id" or "question", "text"}, or a Parquet trace.')
-]
-References = Annotated[Path, typer.Option(help='JSON lines {"question", "answer", "id"}.')]
-Metric = Annotated[
-    str | None, typer.Option(help="For a benchmark of another name: nq, squad, translation, ...")
-]
+if TYPE_CHECKING:
+    from adafuse.scoring.score import Evaluation, Score
 
 
 def score(
     benchmark: Benchmark,
     predictions: Predictions,
     references: References,
-    protocol: Annotated[str, typer.Option(help="strict or published.")] = STRICT,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write it here.")] = None,
+    protocol: Annotated[
+        str,
+        option("strict or published.", "NAME", autocompletion=one_of("strict", "published")),
+    ] = "strict",
+    out: Annotated[Path | None, option("The JSON file to write.", "FILE")] = None,
+    as_json: AsJson = False,
     exclude: Annotated[
-        Path | None, typer.Option(help="Rows that strict leaves out: an id or question a line.")
+        Path | None, option("Rows that strict leaves out: an id or question a line.", "FILE")
     ] = None,
     metric: Metric = None,
     spm_sha256: Annotated[
-        str | None, typer.Option(help="The SentencePiece model must be this one.")
+        str | None, option("The SentencePiece model must be this one.", "SHA256")
     ] = None,
     bertscore: Annotated[
-        str | None, typer.Option(help="Also BERTScore F1, for answers in this language (en, de).")
+        str | None, option("Also BERTScore F1, for answers in this language.", "en, de, ...")
     ] = None,
 ) -> None:
-    """Score predictions against references; values are percent with 95 % intervals.
+    """Score predictions against references, in percent with 95 % intervals."""
+    from adafuse.cli.scored_files import read_scored
+    from adafuse.scoring.exclusions import read_exclusions
+    from adafuse.scoring.score import evaluate
+    from adafuse.scoring.spm import require_model
+    from adafuse.scoring.tasks import PUBLISHED, check_protocol
+    from adafuse.traces.atomic import check_writable, write_text
 
-    Example: adafuse score --benchmark gsm8k --predictions p.jsonl --references gsm8k.jsonl
-    """
     check_protocol(protocol)
-    if json_file is not None:
-        check_writable(json_file)
+    if out is not None:
+        check_writable(out)
     files = read_scored(benchmark, predictions, references, metric)
     if spm_sha256 is not None:
         require_model(spm_sha256)
     left_out = read_exclusions(exclude, files.rows) if exclude is not None else frozenset()
     result = evaluate(
-        files.rows,
-        files.predictions,
-        files.metric,
-        protocol,
-        benchmark=benchmark,
-        run=predictions.stem,
-        exclude=left_out,
-    )
+        files.rows, files.predictions, files.metric, protocol,
+        benchmark=benchmark, run=predictions.stem, exclude=left_out,
+    )  # fmt: skip
     scored = result.score if bertscore is None else _with_bertscore(result, bertscore)
-    if json_file is not None:
-        write_text(json_file, json.dumps(asdict(scored), indent=2) + "\n")
-    _print(scored, kept=len(left_out) if protocol == PUBLISHED else 0)
+    if out is not None:
+        write_text(out, json.dumps(plain(asdict(scored)), indent=2) + "\n")
+    if as_json:
+        echo_json(asdict(scored))
+    else:
+        _print(scored, kept=len(left_out) if protocol == PUBLISHED else 0)
 
 
-def _with_bertscore(result: Evaluation, language: str) -> Score:
+def _with_bertscore(result: "Evaluation", language: str) -> "Score":
     from adafuse.scoring.bertscore import bertscore_f1
 
     estimate = bertscore_f1(result.outcomes, language)
     return replace(result.score, metrics={**result.score.metrics, "bertscore_f1": estimate})
 
 
-def _print(scored: Score, kept: int) -> None:
+def _print(scored: "Score", kept: int) -> None:
     from rich.console import Console
     from rich.table import Table
 

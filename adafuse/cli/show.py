@@ -1,36 +1,104 @@
-"""`adafuse show`: one example of a trace, round by round."""
+"""`adafuse show`: examples of a trace, round by round."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from adafuse.errors import UserError
-from adafuse.records import Candidate, Result, Round
+from adafuse.cli.completion import example_ids
+from adafuse.cli.options import option
+from adafuse.cli.output import json_line
+from adafuse.errors import UserError, meant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LISTED = ("id", "stop_reason", "tokens", "text")
 
 
 def show(
-    trace: Annotated[Path, typer.Argument(help="A Parquet file of generate or of the workflow.")],
-    id: Annotated[str, typer.Option("--id", help="Which example; the first by default.")] = "",
+    trace: Annotated[
+        Path,
+        typer.Argument(help="A Parquet file of generate or of the workflow.", metavar="TRACE"),
+    ],
+    ids: Annotated[
+        list[str] | None,
+        option(
+            "Which example; repeatable. The first by default.",
+            "ID",
+            None,
+            "--id",
+            autocompletion=example_ids,
+        ),
+    ] = None,
+    number: Annotated[
+        int | None, option("Only this round, counted from 1.", "N", None, "--round", min=1)
+    ] = None,
+    listed: Annotated[bool, option("List all examples instead.", "", None, "--list")] = False,
+    as_json: Annotated[
+        bool, option("Print a line of JSON per example.", "", None, "--json")
+    ] = False,
 ) -> None:
-    """Print how one text was decoded: the candidates of each round, their NLLs and the winner.
+    """Print how a text was decoded: candidates, their NLLs and the winner.
 
-    Example: adafuse show out.parquet --id X
+    --list names the examples. Columns NLL 0, NLL 1, ... are the models, F is
+    what the smallest of wins.
     """
+    from adafuse.cli.show_example import print_example, print_list
     from adafuse.traces.schema import result_from
-    from adafuse.traces.table import read_metadata, read_rows
+    from adafuse.traces.table import read_arrow, read_metadata
 
-    rows = {str(row["id"]): row for row in read_rows(trace)}
-    if not rows:
-        raise UserError(f"{trace} holds no example")
-    unique = id or next(iter(rows))
-    if unique not in rows:
-        some = ", ".join(list(rows)[:5])
-        raise UserError(f"no example {unique!r} in {trace}; it holds {len(rows)}, such as {some}")
-    _print(unique, result_from(rows[unique]), _models(read_metadata(trace)))
+    if listed:
+        rows = read_arrow(trace, _LISTED).to_pylist()
+        if as_json:
+            _echo_rows(rows)
+        else:
+            print_list(rows)
+        return
+    rows = _chosen(trace, read_arrow(trace), ids or [])
+    if number is not None:
+        _check_rounds(rows, number)
+    if as_json:
+        _echo_rows([_with_one_round(row, number) for row in rows])
+        return
+    models = _models(read_metadata(trace))
+    for row in rows:
+        print_example(str(row["id"]), result_from(row), models, row.get("prompt"), number)
+
+
+def _chosen(trace: Path, table: "pa.Table", wanted: list[str]) -> list[dict[str, Any]]:
+    places = {str(name): place for place, name in enumerate(table.column("id").to_pylist())}
+    if not places:
+        raise UserError(f"{str(trace)!r} holds no example; name another file")
+    for name in wanted:
+        if name not in places:
+            some = ", ".join(list(places)[:5])
+            raise UserError(
+                f"no example {name!r} in {trace}; it holds {len(places)}, such as {some}"
+                f"{meant(name, places)}"
+            )
+    chosen = [places[name] for name in wanted] or [0]
+    rows: list[dict[str, Any]] = table.take(chosen).to_pylist()
+    return rows
+
+
+def _check_rounds(rows: list[dict[str, Any]], number: int) -> None:
+    for row in rows:
+        if number > len(row["rounds"]):
+            raise UserError(
+                f"example {row['id']!r} has no round {number}; it has {len(row['rounds'])}"
+            )
+
+
+def _with_one_round(row: dict[str, Any], number: int | None) -> dict[str, Any]:
+    if number is None:
+        return row
+    return {**row, "round": number, "rounds": row["rounds"][number - 1 : number]}
+
+
+def _echo_rows(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        typer.echo(json_line(row))
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:
@@ -39,50 +107,3 @@ def _models(metadata: dict[str, Any]) -> list[str]:
     if "job" in first:
         return [model["path"] for model in first["job"]["models"]]
     return list(first.get("settings", {}).get("models", []))
-
-
-def _print(unique: str, result: Result, models: list[str]) -> None:
-    console = Console()
-    console.print(Text(f"example {unique}"), style="bold")
-    for number, model in enumerate(models):
-        console.print(Text(f"model {number}: {model}"))
-    for number, taken in enumerate(result.rounds, 1):
-        console.print(_heading(number, taken))
-        console.print(_round_table(taken))
-    console.print(Text.assemble(("text: ", "bold"), _visible(result.text)))
-    facts = f"stopped by {result.stop_reason} after {len(result.rounds)} rounds"
-    costs = f"tokens {list(result.tokens)}, forwards {list(result.forwards)} per model"
-    console.print(Text(f"{facts}; {costs}; {result.seconds:.2f} s"))
-    if result.error:
-        console.print(Text(f"error: {result.error}", style="red"))
-
-
-def _heading(number: int, taken: Round) -> Text:
-    margins = [" ".join(f"{value:.2f}" for value in values) for values in taken.margins]
-    words = "1 word" if taken.words == 1 else f"{taken.words} words"
-    read = f"; start-of-word margins {' | '.join(margins)}" if any(margins) else ""
-    return Text.assemble((f"\nround {number}", "bold"), f": {words}{read}")
-
-
-def _round_table(taken: Round) -> Table:
-    table = Table()
-    for heading in ("", "candidate", "by"):
-        table.add_column(heading)
-    for model in range(len(taken.margins)):
-        table.add_column(f"NLL {model}", justify="right")
-    table.add_column("F", justify="right")
-    for index, candidate in enumerate(taken.candidates):
-        table.add_row(*_cells(candidate, index == taken.selected))
-    return table
-
-
-def _cells(candidate: Candidate, won: bool) -> list[Text]:
-    style = "bold green" if won else ""
-    written = _visible(candidate.text) + ("<END>" if candidate.ends else "")
-    proposers = ",".join(str(model) for model in candidate.proposers)
-    numbers = [f"{value:.3f}" for value in (*candidate.nll, candidate.fused)]
-    return [Text(cell, style) for cell in ("=>" if won else "", written, proposers, *numbers)]
-
-
-def _visible(text: str) -> str:
-    return text.replace("\n", "\\n")

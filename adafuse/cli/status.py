@@ -1,44 +1,41 @@
 """`adafuse status`: how far a results folder is."""
 
-import json
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from adafuse.cli.errors import FAILED, UNFINISHED
+from adafuse.cli.options import AsJson, option
+from adafuse.cli.output import echo_json
 from adafuse.errors import UserError
-from adafuse.pipeline.status import (
-    FailedStep,
-    ShardStatus,
-    State,
-    by_run,
-    failed_steps,
-    shard_statuses,
-)
 
-FAILED, UNFINISHED = 1, 3
-_STATES = get_args(State)
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from adafuse.pipeline.status import FailedStep, ShardStatus
 
 
 def status(
-    results: Annotated[Path, typer.Argument(help="A results folder.")] = Path("results"),
+    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="[RESULTS]")] = Path(
+        "results"
+    ),
     config: Annotated[
-        Path | None, typer.Option(help="Compare with this configuration, not the one last run.")
+        Path | None, option("Compare with this configuration, not the one last run.", "FILE")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Every shard, as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Say what is decoded, under way, stopped, failed or stale; run it where Snakemake runs.
+    """Say what of a workflow is decoded, under way, stopped, failed or stale.
 
-    Exit status: 0 all is decoded; 1 something failed; 2 the command is wrong; 3 not all is there.
+    Run it in the folder in which Snakemake runs. Exit status 0 says that all
+    is decoded, 1 that something failed, 3 that not all is there yet.
     """
     from adafuse.pipeline.parse import read_config
     from adafuse.pipeline.plan import Plan
     from adafuse.pipeline.prefetch import with_commits
+    from adafuse.pipeline.status import failed_steps, shard_statuses
 
     stored = results / "config.json"
     if config is None and not stored.is_file():
@@ -49,7 +46,7 @@ def status(
     shards, steps = shard_statuses(plan), failed_steps(plan)
     if as_json:
         told = {"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))}
-        typer.echo(json.dumps(told, indent=2))
+        echo_json(told)
     else:
         _print(shards, steps)
     states = {shard.state for shard in shards}
@@ -58,17 +55,12 @@ def status(
     raise typer.Exit(0 if states <= {"done"} else UNFINISHED)
 
 
-def _print(shards: list[ShardStatus], steps: list[FailedStep]) -> None:
+def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
     console = Console(soft_wrap=True)
-    table = Table("benchmark", "run", title="Shards by state, and rows")
-    for state in (*_STATES, "rows"):
-        table.add_column(state, justify="right")
-    for group in by_run(shards):
-        counts = Counter(shard.state for shard in group)
-        rows = f"{sum(shard.rows for shard in group)}/{sum(shard.of for shard in group)}"
-        cells = [str(counts[state] or "") for state in _STATES]
-        table.add_row(escape(group[0].benchmark), escape(group[0].run), *cells, rows)
-    console.print(table)
+    console.print(_table(shards))
     for shard in shards:
         if shard.state not in ("done", "waiting"):
             console.print(escape(_sentence(shard)))
@@ -76,7 +68,25 @@ def _print(shards: list[ShardStatus], steps: list[FailedStep]) -> None:
         console.print(escape(f"failed: {step.log}: {step.error}"))
 
 
-def _sentence(shard: ShardStatus) -> str:
+def _table(shards: "list[ShardStatus]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    from adafuse.pipeline.status import State, by_run
+
+    states = get_args(State)
+    table = Table("benchmark", "run", title="Shards by state, and rows")
+    for state in (*states, "rows"):
+        table.add_column(state, justify="right")
+    for group in by_run(shards):
+        counts = Counter(shard.state for shard in group)
+        rows = f"{sum(shard.rows for shard in group)}/{sum(shard.of for shard in group)}"
+        cells = [str(counts[state] or "") for state in states]
+        table.add_row(escape(group[0].benchmark), escape(group[0].run), *cells, rows)
+    return table
+
+
+def _sentence(shard: "ShardStatus") -> str:
     name = f"{shard.benchmark}/{shard.run}/{shard.shard}"
     rows = f"{shard.rows} of {shard.of} rows"
     detail = f", {shard.detail}" if shard.detail else ""

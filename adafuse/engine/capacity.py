@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from transformers import PreTrainedConfig
 
 from adafuse.errors import UserError
 from adafuse.models.devices import free_memory
@@ -40,16 +41,20 @@ def demands(model: LanguageModel, longest: int) -> list[Demand]:
     Keys and values of every token and tree node, where each layer is, and a float32 row over the
     vocabulary per node, where the logits come out.
     """
-    config = model.network.config.get_text_config()
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    item = torch.empty((), dtype=model.network.dtype).element_size()
-    per_layer = slots(model, longest) * 2 * heads * head * item
+    per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
     layers = Counter(layer_devices(model.network, model.device))
     sizes = {model.device: TREE_NODES * 4 * model.vocabulary}
     for device, count in layers.items():
         sizes[device] = sizes.get(device, 0) + count * per_layer
     return [Demand(device, size) for device, size in sizes.items()]
+
+
+def cache_bytes(config: PreTrainedConfig, dtype: torch.dtype) -> int:
+    """Return the bytes of the keys and values of one token in one layer."""
+    text = config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return 2 * int(heads) * int(head) * dtype.itemsize
 
 
 def rows_that_fit(needs: Sequence[Demand], examples: int) -> int:

@@ -52,12 +52,18 @@ class Scheduler(Generic[T]):
         self._batch_size = batch_size
         self._live: list[_Live[T]] = []
 
-    def run(self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]) -> Iterator[Outcome[T]]:
-        """Run all jobs, yielding outcomes as examples end, in any order."""
+    def run(
+        self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]
+    ) -> Iterator[Outcome[T] | None]:
+        """Run all jobs, yielding outcomes as examples end, in any order, and None before each turn.
+
+        Who follows an example while it is decoded looks at it then.
+        """
         while True:
             yield from self._refill(jobs)
             if not self._live:
                 return
+            yield None
             done = self._evaluate()
             for live in list(self._live):
                 live.waiting = [each for each in live.waiting if each.engine not in done]

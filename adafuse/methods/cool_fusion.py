@@ -37,6 +37,11 @@ class CoolFusion(Method[CoolFusionOptions]):
     name = "cool_fusion"
     Options = CoolFusionOptions
 
+    @property
+    def replaces_text(self) -> bool:
+        """Cool+R may take another answer than the fused one."""
+        return self.options.rerank
+
     def decode(self, example: Example) -> Program[None]:
         """Decode one segment a round; at the end of Cool+R the best whole answer wins."""
         rules = WordRules(example.stops, self.options.max_word_tokens)

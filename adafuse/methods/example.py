@@ -42,6 +42,11 @@ class Example:
         """The stop strings of the task."""
         return StopStrings(self.limits.stop)
 
+    @property
+    def settled(self) -> str:
+        """The part of Y that no stop string can cut any more."""
+        return self.stops.settled(self.text) if self.reason is None else self.text
+
     def commit(self, entries: Sequence[Entry], fuse: PoolFusion, margins: Margins) -> None:
         """Score the pool, commit the candidate with the smallest F(s) (eq. 6, 7), and record it."""
         chosen = entries[self.judge(entries, fuse, margins)]

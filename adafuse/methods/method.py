@@ -40,6 +40,14 @@ class Method(ABC, Generic[OptionsT]):
         return 2
 
     @property
+    def replaces_text(self) -> bool:
+        """Whether Y may become another text at the end, so that it is not shown before.
+
+        Elsewhere Y only grows (`Example.append`), or comes at the end as a whole.
+        """
+        return False
+
+    @property
     def checkpoints(self) -> dict[str, str]:
         """The options that name further models which these settings use, with their `model_type`.
 

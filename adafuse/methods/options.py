@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, meant
 
 FusionRule = Literal["mean_nll", "mixture", "most_confident"]
 Positive = Annotated[int, Field(ge=1)]
@@ -71,7 +71,8 @@ def _sentence(error: ValidationError, options: type[MethodOptions], owner: str) 
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         names = ", ".join(options.model_fields) or "none"
-        return f"{owner} has no option {name!r}; its options are: {names}"
+        hint = meant(name, options.model_fields)
+        return f"{owner} has no option {name!r}; its options are: {names}{hint}"
     said = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
     reason = said.replace("should be", "must be")
     return f"{owner}: {name} {reason}, not {first['input']!r}"

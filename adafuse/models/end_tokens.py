@@ -1,13 +1,14 @@
 """Which ids end a text (adafuse.md, "State": EOS_k)."""
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from adafuse.errors import UserError
 
 
-def end_ids(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> set[int]:
+def end_ids(
+    generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase, name: str
+) -> set[int]:
     """Return EOS_k: the end ids that the generation config and the tokenizer name together."""
-    generation = getattr(network, "generation_config", None)
     found = _as_ids(getattr(generation, "eos_token_id", None)) | _as_ids(tokenizer.eos_token_id)
     found = {index for index in found if index < len(tokenizer)}
     if not found:

@@ -28,7 +28,7 @@ from adafuse.models.weight_files import check_pickled
 
 logger = logging.getLogger(__name__)
 
-_NO_LIMIT = 1 << 30
+NO_LIMIT = 1 << 30
 
 
 def load_models(wanted: Sequence[ModelSource]) -> list[LanguageModel]:
@@ -38,7 +38,7 @@ def load_models(wanted: Sequence[ModelSource]) -> list[LanguageModel]:
     """
     if not sys.stderr.isatty():
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    checked = [(source, _config(source), load_tokenizer(source)) for source in wanted]
+    checked = [(source, load_config(source), load_tokenizer(source)) for source in wanted]
     order = sorted(range(len(wanted)), key=lambda number: wanted[number].placement.spread)
     loaded = {number: _load(*checked[number]) for number in order}
     return [loaded[number] for number in range(len(wanted))]
@@ -48,14 +48,14 @@ def _load(
     source: ModelSource, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> LanguageModel:
     network = _network(source, config)
-    ends = end_ids(network, tokenizer, source.path)
+    ends = end_ids(network.generation_config, tokenizer, source.path)
     return LanguageModel(
         name=source.path,
         network=network,
         tokenizer=tokenizer,
         end_ids=frozenset(ends),
         stop_ids=frozenset(ends | special_ids(tokenizer)),
-        context=_context(config),
+        context=context_length(config),
         chat=source.chat,
     )
 
@@ -83,7 +83,12 @@ def _network(source: ModelSource, config: PreTrainedConfig) -> PreTrainedModel:
     return network.eval()  # type: ignore[no-any-return]
 
 
-def _config(source: ModelSource) -> PreTrainedConfig:
+def load_config(source: ModelSource) -> PreTrainedConfig:
+    """Load the config of a model, and refuse what cannot be decoded with.
+
+    Raises:
+        UserError: no causal language model, or weights that may not be read.
+    """
     check_path(source.path)
     check_pickled(source.path, allowed=source.allow_pickle)
     config = from_hub(AutoConfig, source)
@@ -109,10 +114,11 @@ def load_tokenizer(source: ModelSource) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _context(config: PreTrainedConfig) -> int:
+def context_length(config: PreTrainedConfig) -> int:
+    """Return the number of positions that a config names; a very large one if it names none."""
     text = config.get_text_config()
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
         value = getattr(text, name, None)
         if isinstance(value, int) and value > 0:
             return value
-    return _NO_LIMIT
+    return NO_LIMIT

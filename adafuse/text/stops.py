@@ -17,3 +17,11 @@ class StopStrings:
         """Return `text` up to the first stop string in it."""
         places = [text.find(string) for string in self.strings if string in text]
         return text[: min(places)] if places else text
+
+    def settled(self, text: str) -> str:
+        """Return `text`, which holds no stop string, without the end of it that may become one."""
+        longest = max(map(len, self.strings), default=0)
+        for start in range(max(0, len(text) - longest + 1), len(text)):
+            if any(string.startswith(text[start:]) for string in self.strings):
+                return text[:start]
+        return text

@@ -34,7 +34,7 @@ def adafuse(command: str, *options: str, benchmark: str = "natural_questions") -
 
 
 def test_the_json_holds_metrics_with_intervals_and_what_counts_as_wrong(files: Path) -> None:
-    done = adafuse("score", "--json", "out/score.json")
+    done = adafuse("score", "--out", "out/score.json")
     assert done.exit_code == 0, done.exception
     score = json.loads(Path("out/score.json").read_text())
     assert (score["benchmark"], score["protocol"]) == ("natural_questions", "strict")
@@ -106,3 +106,14 @@ def test_the_audit_lists_what_only_published_accepts(files: Path) -> None:
     assert "| containment | a | not Paris | Paris |" in done.stdout
     assert "strict 33.33, published 66.67, +33.33 points" in done.stdout
     assert Path("audit.csv").read_text().count("\n") == 2
+
+
+def test_json_goes_to_standard_output_and_is_what_the_file_holds(files: Path) -> None:
+    done = adafuse("score", "--json", "--out", "score.json")
+    assert json.loads(done.stdout) == json.loads(Path("score.json").read_text())
+
+
+def test_the_audit_as_json_has_every_case_and_both_scores(files: Path) -> None:
+    told = json.loads(adafuse("audit", "--json").stdout)
+    assert [each["id"] for each in told["accepted"]] == ["a"]
+    assert [score["protocol"] for score in told["scores"]] == ["strict", "published"]

@@ -37,7 +37,9 @@ def run(ensemble, decode, prompts=PROMPTS, answers=None, **limits):
         return decode(example)
 
     jobs = ((i, lambda example=example: program(example)) for i, example in enumerate(examples))
-    outcomes = {outcome.index: outcome.value for outcome in Scheduler(len(prompts)).run(jobs)}
+    outcomes = {
+        outcome.index: outcome.value for outcome in Scheduler(len(prompts)).run(jobs) if outcome
+    }
     return [(example, outcomes[index]) for index, example in enumerate(examples)]
 
 

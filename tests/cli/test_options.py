@@ -2,7 +2,7 @@
 
 import pytest
 
-from adafuse.cli.loading_options import flags, one_or_each
+from adafuse.cli.options import flags, one_or_each
 from adafuse.errors import UserError
 
 

@@ -1,0 +1,93 @@
+"""How commands end that do not end well: one line on stderr, and a status."""
+
+import errno
+import os
+import sys
+from io import TextIOWrapper
+
+import typer
+from pydantic import ValidationError
+from typer.exceptions import TyperException
+
+from adafuse.errors import UserError
+
+FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
+STATUSES = {
+    0: "all is well",
+    FAILED: "something failed: a prompt of `generate`, a job that `status` looked at, what `doctor`"
+    " checked; or adafuse itself, with a traceback",
+    WRONG: "the command, or a file or setting that it reads, is wrong",
+    UNFINISHED: "`status`: something is still to be decoded",
+    INTERRUPTED: "Ctrl-C",
+    BROKEN_PIPE: "whoever read the output has gone, as in `adafuse show x.parquet | head`",
+}
+"""What exit statuses say."""
+
+
+def run(app: typer.Typer) -> int:
+    """Run the command line and return its exit status; a mistake becomes one line on stderr."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        # Not every terminal can write what models can.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = app(prog_name="adafuse", standalone_mode=False)
+    except UserError as error:
+        _tell(f"error: {error}")
+        status = WRONG
+    except TyperException as error:
+        if error.format_message():  # it is empty where help was asked for by giving nothing
+            _tell(_usage(error))
+        status = WRONG
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except SystemExit as end:  # what typer and rich make of a broken pipe
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        status = BROKEN_PIPE
+    except OSError as error:
+        status = _full(error)
+    return _flushed(status if isinstance(status, int) else 0)
+
+
+def _flushed(status: int) -> int:
+    """Write out what is left; what cannot be written the interpreter need not try again."""
+    try:
+        sys.stdout.flush()
+        failed = status == BROKEN_PIPE
+    except BrokenPipeError:
+        status, failed = BROKEN_PIPE, True
+    except OSError as error:
+        status, failed = _full(error) if status != WRONG else WRONG, True
+    if failed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _full(error: OSError) -> int:
+    """Tell that there is no room for the output; any other error is not of the user's making."""
+    if error.errno != errno.ENOSPC:
+        raise error
+    _tell(f"error: the output cannot be written ({error.strerror}); make room for it")
+    return WRONG
+
+
+def _usage(error: TyperException) -> str:
+    """Return what typer has to say in one line, with where to read on."""
+    if isinstance(cause := error.__context__, ValidationError):  # of a value, which it leaves out
+        first = cause.errors()[0]
+        said = first["msg"].removeprefix("Input ").partition(",")[0]
+        error.message = f"{first['input']!r} {said.replace('should be', 'must be')}"
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "adafuse"
+    told = f"error: {message[:1].lower()}{message[1:]}"
+    return told + (" See" if told.endswith("?") else "; see") + f" '{command} --help'"
+
+
+def _tell(sentence: str) -> None:
+    try:
+        typer.echo(sentence, err=True)
+    except BrokenPipeError:
+        return
+    except OSError:  # stderr is a log on the disk that is full
+        typer.echo(sentence)

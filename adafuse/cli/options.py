@@ -1,0 +1,146 @@
+"""Options that mean the same in every command that has them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from adafuse.cli.completion import method_names, method_options, model_folders, one_of
+from adafuse.errors import UserError
+
+NONE = "none"
+PROMPTS, MODELS, DECODING = "Prompts and output", "Models", "Decoding"
+BENCHMARKS = "natural_questions, triviaqa, squad, gsm8k, flores_en_de, flores_de_en"
+_METRICS = ("nq", "triviaqa", "squad", "gsm8k", "translation")
+_DEVICES = ("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential")
+
+
+def option(text: str, metavar: str = "", panel: str | None = None, *names: str, **more: Any) -> Any:
+    """Return an option by its help, the name of its value, and where help lists it."""
+    return typer.Option(*names, help=text, metavar=metavar, rich_help_panel=panel, **more)
+
+
+def each(text: str, metavar: str, *values: str, autocompletion: Any = None) -> Any:
+    """Return an option of models that may be repeated."""
+    suggest = autocompletion or (one_of(*values) if values else None)
+    return option(text, metavar, MODELS, autocompletion=suggest)
+
+
+Models = Annotated[
+    list[str],
+    each("A model folder or hub id; repeat it to fuse.", "MODEL", autocompletion=model_folders),
+]
+SomeModels = Annotated[
+    list[str] | None,
+    each("A model folder or hub id; repeatable.", "MODEL", autocompletion=model_folders),
+]
+Revisions = Annotated[list[str] | None, each("Hub revision, one per model.", "REV")]
+Device = Annotated[
+    list[str] | None,
+    each(
+        "auto, cpu, cuda:0; or one model over several: cuda:0+cuda:1, balanced, sequential."
+        " One, or one per model.",
+        "DEVICE",
+        *_DEVICES,
+    ),
+]
+Quantization = Annotated[
+    list[str] | None,
+    each("int8, int4 or none; one, or one per model.", "NAME", "int8", "int4", NONE),
+]
+Dtype = Annotated[
+    str,
+    each("auto, float32, bfloat16 or float16.", "NAME", "auto", "float32", "bfloat16", "float16"),
+]
+Trusted = Annotated[
+    list[str] | None,
+    each("A model whose own code may run; repeatable.", "MODEL", autocompletion=model_folders),
+]
+Pickled = Annotated[
+    list[str] | None,
+    each(
+        "A model whose weights may be pickled; repeatable.", "MODEL", autocompletion=model_folders
+    ),
+]
+Chat = Annotated[bool, option("Use each model's own chat template.", "", MODELS, "--chat")]
+
+MethodName = Annotated[
+    str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
+]
+MethodOption = Annotated[
+    list[str] | None,
+    option(
+        "Any option of the method; repeatable.",
+        "NAME=VALUE",
+        DECODING,
+        autocompletion=method_options,
+    ),
+]
+MaxNewTokens = Annotated[int, option("Generated ids of some model.", "N", DECODING)]
+BatchSize = Annotated[
+    str,
+    option("Examples at a time: a number, or auto.", "N", DECODING, autocompletion=one_of("auto")),
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
+Benchmark = Annotated[
+    str,
+    option(f"{BENCHMARKS}.", "NAME", autocompletion=one_of(*BENCHMARKS.split(", "))),
+]
+Predictions = Annotated[
+    Path, option('JSON lines {"id" or "question", "text"}, or a Parquet trace.', "FILE")
+]
+References = Annotated[Path, option('JSON lines {"question", "answer", "id"}.', "FILE")]
+Metric = Annotated[
+    str | None,
+    option(
+        "For a benchmark of another name: nq, squad, translation, ...",
+        "NAME",
+        autocompletion=one_of(*_METRICS),
+    ),
+]
+
+
+def one_or_each(values: Sequence[str] | None) -> str | list[str | None] | None:
+    """Return the one value of all models, or a list with one each; "none" leaves a model out."""
+    named = [None if value == NONE else value for value in values or []]
+    return named if len(named) > 1 else next(iter(named), None)
+
+
+def flags(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
+    """Return for each model whether an option names it.
+
+    Raises:
+        UserError: it names something else.
+    """
+    for name in named or ():
+        if name not in models:
+            raise UserError(f"{option} names {name!r}, which is no --model; name one of these")
+    return [model in (named or ()) for model in models]
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Keep the values that were given: a method refuses options that it does not have."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def loading(
+    models: Sequence[str],
+    *,
+    trust_remote_code: Sequence[str] | None,
+    allow_pickle: Sequence[str] | None,
+    quantization: Sequence[str] | None,
+    device: Sequence[str] | None,
+    revision: Sequence[str] | None,
+    **others: Any,
+) -> dict[str, Any]:
+    """Return how models are loaded, by the names that `Ensemble.from_pretrained` has for it."""
+    return given(
+        revisions=revision,
+        device=device or "auto",
+        quantization=one_or_each(quantization),
+        trust_remote_code=flags(models, trust_remote_code, "--trust-remote-code"),
+        allow_pickle=flags(models, allow_pickle, "--allow-pickle"),
+        **others,
+    )

@@ -1,0 +1,50 @@
+"""How results reach a terminal or a pipe."""
+
+import json
+import math
+import sys
+import unicodedata
+from typing import Any
+
+import typer
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def json_line(value: Any) -> str:
+    """Return a value as one line of JSON."""
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a value with null for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value
+
+
+def harmless(text: str) -> str:
+    """Return a text whose control characters, escape for one, do nothing to a terminal."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else _spelt(c) for c in text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line that does nothing to a terminal."""
+    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def write(text: str) -> None:
+    """Write a part of a text at once; as it is, unless it goes to a terminal."""
+    sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def _spelt(character: str) -> str:
+    return character.encode("unicode_escape").decode()

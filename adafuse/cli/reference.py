@@ -1,0 +1,86 @@
+"""docs/command-line.md, written from the commands themselves."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from adafuse.cli.errors import STATUSES
+from adafuse.cli.examples import EXAMPLES
+
+_HEAD = """\
+# Command line
+
+`adafuse COMMAND --help` says the same in the terminal; `adafuse --install-completion` makes the
+shell suggest commands, options, methods, model folders and the examples of a trace. Wherever a
+machine may read the result, `--json` prints JSON and nothing else to standard output. Mistakes are
+one line on standard error. `adafuse step ...` is what the workflow's rules run.
+
+This file is written by `adafuse step command-line`; a test compares them.
+
+## Exit status
+
+| status | meaning |
+| ---: | --- |
+"""
+
+
+_MARK = "<!-- not run: A and B stand for your models; tests/cli/test_reference.py -->"
+
+
+def command_line(app: typer.Typer) -> str:
+    """Return all commands with their options and examples, and what an exit status says."""
+    group: Any = get_command(app)
+    context = typer.Context(group, info_name="adafuse")
+    commands = (group.get_command(context, name) for name in group.list_commands(context))
+    statuses = [_line([str(status), meaning]) for status, meaning in STATUSES.items()]
+    sections = [_section(command) for command in commands if command.name in EXAMPLES]
+    return _HEAD + "\n".join(statuses) + "\n" + "".join(sections)
+
+
+def _section(command: Any) -> str:
+    usage = " ".join(["adafuse", command.name, *_arguments(command), "[OPTIONS]"])
+    parts = [
+        f"\n## adafuse {command.name}\n",
+        inspect.cleandoc(command.help),
+        "",
+        f"`{usage}`",
+        "",
+        _line(["option", "meaning", "default"]),
+        "| --- | --- | --- |",
+        *_rows(command),
+        "",
+        _MARK,
+        "```sh",
+        *EXAMPLES[command.name],
+        "```",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _arguments(command: Any) -> Iterator[str]:
+    for each in command.params:
+        if each.param_type_name == "argument":
+            yield each.metavar
+
+
+def _rows(command: Any) -> Iterator[str]:
+    for each in command.params:
+        names = ", ".join([*each.opts, *each.secondary_opts])
+        option = each.param_type_name == "option"
+        shown = f"{names} {each.metavar or ''}".strip() if option else each.metavar
+        yield _line([f"`{shown}`", (each.help or "").replace("\\n", "`\\n`"), _default(each)])
+
+
+def _default(parameter: Any) -> str:
+    if parameter.required:
+        return "required"
+    flag = getattr(parameter, "is_flag", False)
+    empty = parameter.default in (None, (), []) or (flag and not parameter.secondary_opts)
+    return "" if empty else f"`{parameter.default}`"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,1 @@
+"""What would go wrong on this machine, and with some models, found without loading weights."""

@@ -1,0 +1,55 @@
+"""`adafuse doctor` for people and machines."""
+
+import json
+
+from typer.testing import CliRunner
+
+from adafuse.cli.main import app
+from tests.conftest import toy_path
+
+PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
+
+
+def doctor(*options):
+    return CliRunner().invoke(app, ["doctor", *options])
+
+
+def test_the_installation_alone_is_healthy():
+    done = doctor()
+    assert done.exit_code == 0
+    assert "adafuse 0." in done.stdout
+    assert "cpu (" in done.stdout
+    assert "\n0 problems, " in done.stdout
+
+
+def test_models_are_told_with_what_they_have_in_common():
+    done = doctor(*PAIR)
+    assert done.exit_code == 0
+    assert "start token: <s>; end tokens: </s>" in done.stdout
+    assert "tokens in common" in done.stdout
+    assert "8 examples at a time take" in done.stdout
+
+
+def test_a_problem_is_a_sentence_and_status_1():
+    done = doctor(*PAIR, "--max-new-tokens", "9000")
+    assert done.exit_code == 1
+    assert done.stdout.count("problem: ") == 2
+    assert "are more than the 8192 positions of model" in done.stdout
+    assert "2 problems, 0 warnings" in done.stdout
+
+
+def test_json_holds_everything():
+    done = doctor(*PAIR, "--json", "--batch-size", "auto", "--prompt-tokens", "100")
+    told = json.loads(done.stdout)
+    assert told["healthy"]
+    assert told["models"][0]["ends"] == ["</s>"]
+    assert {"installation", "models", "overlaps", "loads", "findings", "healthy"} == set(told)
+    assert told["loads"][0]["rows"] >= 1
+    broken = doctor("--model", "/nowhere", "--json")
+    assert broken.exit_code == 1
+    assert not json.loads(broken.stdout)["healthy"]
+
+
+def test_sizes_that_make_no_sense_are_refused():
+    assert "--batch-size '0' must be" in str(doctor("--batch-size", "0").exception)
+    assert "--max-new-tokens 0 must be" in str(doctor("--max-new-tokens", "0").exception)

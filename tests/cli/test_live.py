@@ -1,0 +1,93 @@
+"""`adafuse generate` with prompts from everywhere, and where its text goes."""
+
+import json
+
+import pytest
+
+from tests.cli.terminal import adafuse, in_terminal
+from tests.conftest import toy_path
+from tests.support.tiny import random_model
+
+PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
+PROMPT = "Question: Who founded the town of Orrin?\nAnswer:"
+SHORT = ["--max-new-tokens", "8"]
+
+
+@pytest.fixture(scope="module")
+def expected(pair):
+    """The result of the library."""
+    return pair.generate([PROMPT], max_new_tokens=8)[0]
+
+
+def test_a_piped_prompt_becomes_its_text_and_nothing_else(expected):
+    done = adafuse("generate", *PAIR, *SHORT, given=PROMPT + "\n")
+    assert (done.returncode, done.stdout) == (0, expected.text)
+    assert done.stderr == ""
+
+
+def test_a_prompt_on_the_command_line_has_written_line_breaks(expected):
+    given = PROMPT.replace("\n", "\\n")
+    done = in_terminal("generate", *PAIR, *SHORT, "--prompt", given, stream="stderr")
+    assert done.piped == expected.text
+    assert f"{len(expected.rounds)} rounds, {max(expected.tokens)} tokens, " in done.terminal
+    assert f"tokens/s; stopped by {expected.stop_reason}" in done.terminal
+
+
+def test_a_terminal_gets_the_text_and_a_line_break(expected):
+    done = in_terminal("generate", *PAIR, *SHORT, "--prompt", PROMPT)
+    assert done.status == 0
+    assert done.terminal == expected.text.rstrip("\n") + "\n"
+
+
+def test_json_lines_in_json_lines_out_in_order(pair):
+    prompts = {"b": PROMPT, "a": "Question: Where?\nAnswer:", "c": "a"}
+    rows = [json.dumps({"id": name, "prompt": text}) for name, text in prompts.items()]
+    options = ["--prompts", "-", "--json", "--batch-size", "2"]
+    done = adafuse("generate", *PAIR, *SHORT, *options, given="\n".join(rows))
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.strip().split("\n")]
+    assert [row["id"] for row in told] == ["b", "a", "c"]
+    assert [row["prompt"] for row in told] == list(prompts.values())
+    expected = pair.generate(list(prompts.values()), max_new_tokens=8)
+    assert [row["text"] for row in told] == [result.text for result in expected]
+
+
+def test_a_bar_shows_time_and_speed_where_there_is_a_terminal_only(tmp_path):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"id": 1, "prompt": PROMPT}) + "\n")
+    options = ["--prompts", "in.jsonl", "--out", "out.parquet"]
+    done = in_terminal("generate", *PAIR, *SHORT, *options, stream="stderr", cwd=tmp_path)
+    assert "1/1 [" in done.terminal
+    assert " tokens/s]" in done.terminal
+    assert done.piped == "1 prompt continued, 0 of them failed; written to out.parquet\n"
+    assert adafuse("generate", *PAIR, *SHORT, *options, cwd=tmp_path).stderr == ""
+
+
+def test_a_prompt_that_fails_ends_with_status_1(tmp_path):
+    path = random_model(toy_path("llama"), tmp_path / "small", seed=0, context=40)
+    done = adafuse("generate", "--model", path, "--prompt", "word " * 60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: the prompt has" in done.stderr.split("\n")[-2]
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "sentence"),
+    [
+        ([], "", "standard input holds no prompt"),
+        (["--prompt", " "], "", "the prompt is ' '; give a text"),
+        (["--prompt", "a", "--prompts", "-"], "", "--prompts and --prompt are both given"),
+        (["--prompt", "a", "--prompt", "b"], "", "2 prompts go to a file or print as JSON"),
+        (["--prompts", "-"], '{"id": 1}', "standard input, line 1: prompt is None"),
+        (["--prompts", "-"], "", "standard input holds no prompt; write one"),
+    ],
+)
+def test_what_cannot_be_a_prompt_is_refused_before_models_load(options, given, sentence):
+    done = adafuse("generate", "--model", "org/nowhere", *options, given=given)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_at_a_terminal_nothing_is_waited_for():
+    done = in_terminal("generate", "--model", "org/nowhere", stdin_too=True)
+    assert done.status == 2
+    assert "no prompt was given; add --prompt TEXT or --prompts FILE" in done.piped

@@ -1,0 +1,136 @@
+"""What all commands share: help, mistakes, and how they end."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from adafuse.cli.examples import EXAMPLES
+from adafuse.cli.main import app
+from tests.cli.terminal import ROOT, adafuse, environment
+from tests.conftest import toy_path
+
+COMMANDS = get_command(app).commands
+OURS = [name for name in COMMANDS if name in EXAMPLES]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_loads_no_heavy_library(arguments):
+    code = (
+        "import sys; from adafuse.cli.main import app; app(sys.argv[1:], standalone_mode=False);"
+        "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'polars'} & set(sys.modules);"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment(), cwd=ROOT)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["adafuse", *OURS])
+def test_examples_keep_their_lines_in_a_terminal_of_80_columns(name):
+    arguments = ["--help"] if name == "adafuse" else [name, "--help"]
+    shown = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).invoke(app, arguments).stdout
+    lines = [line.strip() for line in shown.split("\n")]
+    for example in EXAMPLES[name]:
+        for line in example.split("\n"):
+            assert line.strip() in lines
+    assert max(map(len, shown.split("\n"))) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_paragraphs_of_help_are_not_broken_twice(name):
+    _, *paragraphs = (COMMANDS[name].help or "").split("\n\n")
+    assert all(len(line) <= 78 for each in paragraphs for line in each.split("\n"))
+
+
+def test_every_example_is_a_command_that_there_is():
+    options = {
+        name: {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+        for name, command in COMMANDS.items()
+    }
+    for example in (line for lines in EXAMPLES.values() for line in lines):
+        command = re.search(r"adafuse (\w+)", example)[1]
+        assert set(re.findall(r"(?<= )--[\w-]+", example)) <= options[command]
+
+
+def test_an_option_takes_the_same_in_every_command_that_has_it():
+    told = {}
+    for name in OURS:
+        for each in COMMANDS[name].params:
+            told.setdefault(each.opts[0], set()).add((each.metavar, each.multiple))
+    differ = {name for name, kinds in told.items() if len(kinds) > 1}
+    assert differ <= {"--out"}  # a file, or the folder of both files of `bench`
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["shwo"], "no such command 'shwo'. Did you mean 'show'? See 'adafuse --help'"),
+        (["generate", "--modle", "x"], "no such option: --modle"),
+        (["generate", "--tau", "x"], "invalid value for '--tau': 'x' must be a valid number; see"),
+        (["bench", "--repeats", "0"], "'--repeats': '0' must be greater than or equal to 1"),
+        (["generate"], "missing option '--model'; see 'adafuse generate --help'"),
+        (["show"], "missing argument 'TRACE'; see 'adafuse show --help'"),
+        (["show", "x", "--id"], "option '--id' requires an argument"),
+        (["methods", "unit"], "did you mean 'unite'?"),
+        (["generate", "--model", "a", "--method", "gacc"], "did you mean 'gac'?"),
+        (["generate", "--model", "a", "--option", "branchin=1"], "did you mean 'branching'?"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_what_may_be_meant(arguments, sentence):
+    done = adafuse(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["methods"], ["methods", "--json"]])
+def test_output_that_nobody_reads_ends_quietly_with_141(arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "adafuse", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT,
+    )  # fmt: skip
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
+def test_a_full_disk_behind_the_output_is_one_line():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "adafuse", "methods"],
+            stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the output cannot be written (No space left")
+    assert done.stderr.count("\n") == 1
+
+
+def a_long_answer():
+    """A process that has begun to print a text of many bytes."""
+    models = ["--model", toy_path("mistral"), "--prompt", "Question: what", "--max-new-tokens"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "adafuse", "generate", "--method", "bytewise", *models, "900"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, bufsize=0,
+    )  # fmt: skip
+    assert process.stdout.read(1)
+    return process
+
+
+def test_a_text_that_nobody_reads_on_ends_quietly_with_141():
+    process = a_long_answer()
+    process.stdout.close()
+    assert process.wait() == 141
+    assert process.stderr.read() == b""
+
+
+def test_control_c_ends_quietly_with_130():
+    process = a_long_answer()
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    assert process.stderr.read() == b""

@@ -1,0 +1,100 @@
+"""`adafuse show`: examples of a trace in terminals of any width, and for machines."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from adafuse.cli.decoding import Decoding, to_file
+from adafuse.cli.main import app
+from adafuse.cli.prompts import Prompt
+from tests.cli.terminal import adafuse
+from tests.conftest import toy_path
+
+MODELS = [toy_path("mistral"), toy_path("llama")]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    """A trace of two examples, one of them with an escape sequence in its prompt."""
+    path = tmp_path_factory.mktemp("show") / "out.parquet"
+    rows = [Prompt("first", "Question: Who?\nAnswer:"), Prompt("second", "\x1b[31mred 漢")]
+    decoding = Decoding(MODELS, {"device": "cpu"}, "adafuse", {}, {"max_new_tokens": 10})
+    assert to_file(decoding, rows, path, as_json=False) == 0
+    return path
+
+
+def show(trace, *options, columns=80, status=0):
+    done = CliRunner(env={"COLUMNS": str(columns)}).invoke(app, ["show", str(trace), *options])
+    assert done.exit_code == status, done.output
+    return done.stdout
+
+
+def test_the_first_example_is_shown_with_its_prompt(trace):
+    told = show(trace)
+    assert "example first" in told
+    assert "prompt: Question: Who?\\nAnswer:" in told
+    assert "model 1: " in told
+    assert "round 1" in told
+    assert "example second" not in told
+
+
+def test_several_examples_are_shown_in_the_order_asked(trace):
+    told = show(trace, "--id", "second", "--id", "first")
+    assert told.index("example second") < told.index("example first")
+
+
+def test_a_round_is_shown_alone(trace):
+    told = show(trace, "--round", "2")
+    assert "round 2" in told
+    assert "round 1" not in told
+    assert "text: " not in told
+
+
+def test_control_characters_of_a_text_do_nothing_to_a_terminal(trace):
+    told = show(trace, "--id", "second")
+    assert "\x1b[31m" not in told
+    assert "prompt: \\x1b[31mred 漢" in told
+
+
+def test_a_narrow_terminal_gets_lines_instead_of_a_table(trace):
+    told = show(trace, columns=40)
+    assert "┃" not in told
+    assert "by 0, F " in told
+    assert all(len(line) <= 40 for line in told.split("\n"))
+    assert "┃" in show(trace)
+
+
+def test_examples_are_listed(trace):
+    lines = show(trace, "--list").strip("\n").split("\n")
+    assert [line.split("  ")[0] for line in lines] == ["first", "second"]
+    rows = [json.loads(line) for line in show(trace, "--list", "--json").strip().split("\n")]
+    assert [row["id"] for row in rows] == ["first", "second"]
+
+
+def test_characters_that_a_terminal_cannot_write_are_spelt(trace):
+    done = adafuse("show", trace, "--id", "second", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "red \\u6f22" in done.stdout
+
+
+def test_json_is_the_row_of_the_trace(trace):
+    (row,) = map(json.loads, show(trace, "--json", "--id", "second").strip().split("\n"))
+    assert row["id"] == "second"
+    assert row["rounds"][0]["candidates"]
+    one = json.loads(show(trace, "--json", "--round", "2"))
+    assert (one["round"], len(one["rounds"])) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--id", "secnd"], "no example 'secnd' in .*; did you mean 'second'?"),
+        (["--round", "99"], "example 'first' has no round 99; it has"),
+    ],
+)
+def test_what_is_not_there_is_named(trace, options, sentence):
+    done = CliRunner().invoke(app, ["show", str(trace), *options])
+    assert done.exit_code != 0
+    assert re.search(sentence, str(done.exception))

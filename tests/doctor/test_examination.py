@@ -1,0 +1,179 @@
+"""What the doctor says of models, healthy ones and such as would go wrong."""
+
+import json
+import re
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, normalizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from adafuse.doctor.encoding import SPANS, odd_spans
+from adafuse.doctor.examination import examination
+from adafuse.doctor.memory import Batch
+from adafuse.ensemble import Ensemble
+from adafuse.models.sources import sources
+from tests.conftest import toy_path
+
+NONE = dict.fromkeys(("revisions", "quantization"), None) | {
+    "device": "cpu",
+    "dtype": "auto",
+    "chat": False,
+    "trust_remote_code": False,
+    "allow_pickle": False,
+}
+
+
+def examined(*paths, batch=None, **settings):
+    batch = batch or Batch(8, 512, 256)
+    wanted = partial(sources, paths, **(NONE | settings))
+    return examination(wanted, partial(sources, paths, **NONE), batch)
+
+
+def said(report, *, problem=True):
+    return [each.sentence for each in report.findings if each.problem == problem]
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A copy of a toy model, to be spoiled."""
+    folder = tmp_path / "model"
+    shutil.copytree(toy_path("llama"), folder)
+    return folder
+
+
+def change(folder, name, **values):
+    path = Path(folder, name)
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture(scope="module")
+def toys():
+    return examined(toy_path("mistral"), toy_path("llama"))
+
+
+def test_toy_models_are_healthy(toys):
+    assert toys.healthy
+    assert said(toys) == []
+
+
+def test_what_is_said_of_a_model_is_what_loading_it_finds(toys):
+    loaded = Ensemble.from_pretrained([facts.name for facts in toys.models], device="cpu").models
+    for facts, model in zip(toys.models, loaded, strict=True):
+        ends = model.tokenizer.convert_ids_to_tokens(sorted(model.end_ids))
+        assert facts.ends == tuple(ends)
+        assert facts.context == model.context
+        assert facts.vocabulary == model.vocabulary
+        weights = {p.data_ptr(): p.nbytes for p in model.network.parameters()}
+        assert facts.weights == sum(weights.values())
+        prompt = model.prompt_ids("a")
+        assert facts.start == model.tokenizer.convert_ids_to_tokens(prompt[0])
+
+
+def test_memory_is_what_the_automatic_batch_size_counts_with(toys):
+    from adafuse.engine.capacity import demands
+
+    loaded = Ensemble.from_pretrained([facts.name for facts in toys.models], device="cpu").models
+    needs = [each.size for model in loaded for each in demands(model, 512 + 256)]
+    (load,) = toys.loads
+    assert load.per_row == sum(needs)
+    assert load.weights == sum(facts.weights for facts in toys.models)
+
+
+def test_vocabularies_are_compared_by_bytes(toys):
+    (overlap,) = toys.overlaps
+    assert overlap.shared > 0
+    same = examined(toy_path("llama"), toy_path("mistral")).overlaps[0]
+    assert same.percent == overlap.percent[::-1]
+
+
+def test_a_model_that_is_not_there_is_a_problem_and_the_others_are_looked_at():
+    report = examined("/nowhere", toy_path("llama"))
+    assert not report.healthy
+    assert "model '/nowhere' is not a folder" in said(report)[0]
+    assert [facts.name for facts in report.models] == [toy_path("llama")]
+
+
+def test_a_model_that_does_not_continue_texts_is_a_problem():
+    assert "is no causal language model (deberta-v2)" in said(examined(toy_path("pair_ranker")))[0]
+
+
+def test_settings_that_cannot_be_had_are_a_problem_and_models_are_looked_at_all_the_same():
+    report = examined(toy_path("llama"), dtype="float8")
+    assert "unknown dtype 'float8'" in said(report)[0]
+    assert len(report.models) == 1
+    assert report.loads == ()
+    assert "device 'cuda:98' is not there" in said(examined(toy_path("llama"), device="cuda:98"))[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "sentence"),
+    [
+        ("config.json", {"vocab_size": 700}, r"has 1280 tokens, its network only 700; give it"),
+        ("config.json", {"max_position_embeddings": 600}, r"more than the 600 positions"),
+        ("config.json", {"is_encoder_decoder": True}, r"is an encoder-decoder"),
+        (
+            "model.safetensors.index.json",
+            {"weight_map": {"a": "model-1.safetensors", "b": "model.safetensors"}},
+            r"lacks the file 'model-1.safetensors' of its weights; download it again",
+        ),
+    ],
+)
+def test_what_would_go_wrong_is_one_sentence_with_the_fix(copied, file, values, sentence):
+    if not (copied / file).exists():
+        (copied / file).write_text("{}")
+    change(copied, file, **values)
+    report = examined(str(copied))
+    assert not report.healthy
+    (problem,) = said(report)
+    assert re.search(sentence, problem)
+    assert "\n" not in problem
+
+
+def test_weights_that_are_cut_off_are_a_problem(copied):
+    (copied / "model.safetensors").write_bytes(b"cut")
+    assert "has no weights that can be read" in said(examined(str(copied)))[0]
+
+
+def test_no_end_token_is_a_problem(copied):
+    change(copied, "generation_config.json", eos_token_id=None)
+    change(copied, "config.json", eos_token_id=None)
+    change(copied, "tokenizer_config.json", eos_token=None)
+    assert "names no end token" in said(examined(str(copied)))[0]
+
+
+def test_a_chat_that_a_model_has_no_template_for_is_a_problem(copied):
+    (copied / "chat_template.jinja").unlink()
+    assert examined(str(copied)).healthy
+    assert "has no chat template" in said(examined(str(copied), chat=True))[0]
+
+
+def test_too_little_memory_says_how_many_examples_fit(monkeypatch):
+    batch = Batch(8, 512, 256)
+    (load,) = examined(toy_path("llama"), batch=batch).loads
+    monkeypatch.setattr(
+        "adafuse.doctor.memory.free_memory", lambda _: load.weights + 4 * load.per_row
+    )
+    report = examined(toy_path("llama"), batch=batch)
+    assert "; use --batch-size 3, or other or more devices" in said(report)[0]
+    assert examined(toy_path("llama"), batch=Batch(None, 512, 256)).healthy
+    assert examined(toy_path("llama"), batch=Batch(3, 512, 256)).healthy
+    monkeypatch.setattr("adafuse.doctor.memory.free_memory", lambda _: load.weights - 1)
+    assert "the weights of" in said(examined(toy_path("llama")))[0]
+
+
+def test_a_tokenizer_that_changes_words_is_warned_of():
+    backend = Tokenizer.from_file(toy_path("llama") + "/tokenizer.json")
+    backend.normalizer = normalizers.Lowercase()
+    folded = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert odd_spans(folded, "x") == [" Straße"]
+    words = {"[UNK]": 0, "Answer": 1, "word": 2}
+    plain = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    assert len(odd_spans(PreTrainedTokenizerFast(tokenizer_object=plain), "x")) > len(SPANS) // 2
+
+
+def test_real_tokenizers_give_back_every_span(real_tokenizer):
+    tokenizer = AutoTokenizer.from_pretrained(real_tokenizer)
+    assert odd_spans(tokenizer, real_tokenizer.name) == []
