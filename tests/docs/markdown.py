@@ -14,13 +14,17 @@ PAGES = sorted(
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
+_OUTPUT = "<!-- output -->"
 _NOT_RUN = re.compile(r"^<!-- not run: (?P<reason>.+) -->$")
 _LINK = re.compile(r"\[[^][]*\]\(([^()\s]+)\)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: where it begins, and why it is not run, if it is not."""
+    """A block of code: where it begins, and why it is not run, if it is not.
+
+    An `output` is what the block before it prints.
+    """
 
     page: Path
     line: int
@@ -28,6 +32,7 @@ class Block:
     text: str
     reason: str | None = None
     indent: int = 0
+    output: bool = False
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -39,10 +44,10 @@ def blocks(page: Path) -> Iterator[Block]:
         if opened is None:
             start, opened = number, fence
             continue
-        marked = _NOT_RUN.match(lines[start - 2].strip())
-        text = "\n".join(lines[start : number - 1])
-        reason = marked["reason"] if marked else None
-        yield Block(page, start, opened["language"], text, reason, len(opened["indent"]))
+        before, text = lines[start - 2].strip(), "\n".join(lines[start : number - 1])
+        reason = marked["reason"] if (marked := _NOT_RUN.match(before)) else None
+        indent, output = len(opened["indent"]), before == _OUTPUT
+        yield Block(page, start, opened["language"], text, reason, indent, output)
         opened = None
     assert opened is None, f"{page}:{start}: a block that does not end"
 

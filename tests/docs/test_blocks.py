@@ -28,11 +28,30 @@ def runnable(page: Path) -> list[Block]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_order(page: Path, results: Scratch, tmp_path: Path) -> None:
-    scratch = results.copy(tmp_path / "checkout")
-    for block in runnable(page):
-        done = scratch.run(block.language, block.text)
-        said = f"{name(block)}\n{block.text}\n\n{done.stdout}{done.stderr}"
-        assert done.returncode == 0, said
+    scratch, printed = results.copy(tmp_path / "checkout"), ""
+    for block in blocks(page):
+        if block.output:
+            assert_alike(block.text, printed)
+        elif block.language in RUN and block.reason is None:
+            done = scratch.run(block.language, block.text)
+            said = f"{name(block)}\n{block.text}\n\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, said
+            printed = done.stdout
+
+
+def assert_alike(shown: str, printed: str) -> None:
+    """Output is as the page shows it: times may be others, and numbers of 3 decimals rounded."""
+    expected, found = (re.split(r"(\d+\.\d+)", text.strip()) for text in (shown, printed))
+    assert expected[::2] == found[::2], printed
+    for one, other, behind in zip(expected[1::2], found[1::2], expected[2::2], strict=True):
+        assert behind.startswith(" s") or float(one) == pytest.approx(float(other), abs=0.005)
+
+
+@pytest.mark.parametrize("printed", ["a 0.310 b; 0.2 s", "a 0.302 c; 0.2 s", "a 0.302 b"])
+def test_output_of_another_number_or_word_is_another_one(printed: str) -> None:
+    assert_alike("a 0.302 b; 9.7 s\n", "a 0.304 b; 0.2 s")
+    with pytest.raises(AssertionError):
+        assert_alike("a 0.302 b; 9.7 s\n", printed)
 
 
 def test_every_block_says_its_language_and_begins_its_lines() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from adafuse.docs.pages import PAGES, TEMPLATES, files, template_of
 from adafuse.methods import METHODS
+from adafuse.pipeline.parse import read_config
+from adafuse.pipeline.report import outputs
 from adafuse.scoring.tasks import TASKS
 from adafuse.selection.registry import SELECTIONS
 
@@ -35,6 +37,15 @@ def test_a_page_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
 def test_every_metric_is_named_in_the_configuration_s_page() -> None:
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in TASKS)
+
+
+def test_the_page_on_the_workflow_names_every_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
+    config = read_config(ROOT / "config/smoke.yaml").model_copy(update={"results": "results"})
+    for output in outputs(config):
+        path = output.path.relative_to("results")
+        assert f"`{path}`" in text or f"`{path}/`" in text, path
 
 
 def test_the_table_of_methods_and_that_of_options_name_every_method() -> None:
