@@ -43,6 +43,8 @@ def _functions() -> dict[str, Callable[..., str | int]]:
         "metadata": traces.metadata_table,
         "estimates": reproduce.estimates_table,
         "totals": reproduce.totals_table,
+        "hours_of_starts": reproduce.hours_of_starts,
+        "days": reproduce.days,
         "memory": reproduce.memory,
     }
 

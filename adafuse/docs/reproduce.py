@@ -16,6 +16,7 @@ from adafuse.pipeline.cluster import (
     ASSUMED_PARAMETERS,
     BATCH,
     DECODE_BYTES,
+    START_MINUTES,
     loaded,
     memory_mb,
     runtime,
@@ -85,6 +86,18 @@ def totals_table() -> str:
     longest = f"{max(_minutes(config, cell) for cell in wanted) / 60:,.1f}"
     rows.append(("all", "", *_cost(config, wanted).cells(), longest))
     return table(("benchmark", "tokens a row", *_HEAD, "hours of the longest job"), rows)
+
+
+def hours_of_starts() -> str:
+    """Return how many of the GPU hours that are asked for are for the start of jobs."""
+    return f"{_cost(_config(), _everything(_config())).jobs * START_MINUTES / 60:,.0f}"
+
+
+def days(gpus: int) -> str:
+    """Return from and to how many days everything takes on some GPUs."""
+    cost = _cost(_config(), _everything(_config()))
+    low, high = (hours / gpus / 24 for hours in (cost.bare, cost.asked))
+    return f"{low:.1f} to {high:.0f} days"
 
 
 def memory() -> int:

@@ -32,6 +32,13 @@ def test_what_is_asked_for_is_more_than_what_is_needed_without_margin() -> None:
         assert asked > 10 * bare
 
 
+def test_the_days_and_the_hours_of_starts_are_those_of_the_totals() -> None:
+    *_, asked, bare, _ = totals()["all"]
+    asked, bare = (float(value.replace(",", "")) for value in (asked, bare))
+    assert reproduce.days(8) == f"{bare / 192:.1f} to {asked / 192:.0f} days"
+    assert reproduce.hours_of_starts() == f"{TOGETHER / 3:,.0f}"
+
+
 def test_the_rows_are_those_that_the_page_on_benchmarks_names() -> None:
     text = (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
     assert all(f"{rows:,} rows" in text for rows in reproduce.ROWS.values())
