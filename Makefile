@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: install  ## decode, score and compare on the toy world
 	$(BIN)/snakemake --configfile config/toy.yaml --cores $(CORES) --quiet rules
-	@$(BIN)/adafuse step report config/toy.yaml
+	@$(BIN)/adafuse step summary config/toy.yaml
 
 test: install  ## all tests; one of them runs the whole toy workflow
 	$(BIN)/python -m pytest

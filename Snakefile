@@ -27,6 +27,7 @@ include: "workflow/rules/comparison.smk"
 include: "workflow/rules/experiments.smk"
 include: "workflow/rules/prefetch.smk"
 include: "workflow/rules/targets.smk"
+include: "workflow/rules/report.smk"
 
 
 rule all:
@@ -35,3 +36,4 @@ rule all:
     input:
         tables,
         experiments if "experiments" in plan.config.targets else [],
+        pages,

@@ -8,3 +8,6 @@ its trace says of it, may change."""
 
 SCORING_VERSION = 1
 """A parameter of every scoring job: raise it whenever a score of the same texts may change."""
+
+REPORT_VERSION = 1
+"""A parameter of the report's jobs: raise it whenever its pages or their data change."""

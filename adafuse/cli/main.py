@@ -10,6 +10,7 @@ from adafuse.cli.audit import audit
 from adafuse.cli.bench import bench
 from adafuse.cli.generate import generate
 from adafuse.cli.methods import methods
+from adafuse.cli.report import report
 from adafuse.cli.score import score
 from adafuse.cli.show import show
 from adafuse.cli.status import status
@@ -28,6 +29,7 @@ app.command()(show)
 app.command()(methods)
 app.command()(score)
 app.command()(audit)
+app.command()(report)
 app.command()(bench)
 app.command()(status)
 app.add_typer(steps, name="step")

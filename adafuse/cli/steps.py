@@ -14,6 +14,7 @@ import typer
 from adafuse.cli.steps_comparison import app as comparison
 from adafuse.cli.steps_experiments import app as experiments
 from adafuse.cli.steps_prefetch import app as prefetch
+from adafuse.cli.steps_report import app as report
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 app.add_typer(comparison)
 app.add_typer(experiments)
 app.add_typer(prefetch)
+app.add_typer(report)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="As the workflow stored it.")]
 Benchmark = Annotated[str, typer.Option(help="A benchmark of the configuration.")]
@@ -242,8 +244,8 @@ def datasets_step(
     logger.info("%d benchmarks", len(lines))
 
 
-@app.command("report")
-def report_step(
+@app.command("summary")
+def summary_step(
     config: Annotated[Path, typer.Argument(help="The workflow's configuration.")] = Path(
         "config/toy.yaml"
     ),

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields
 from itertools import groupby
 
+from pydantic import TypeAdapter
+
 from adafuse.comparison.compare import Comparison
 from adafuse.scoring.markdown import escape
 
@@ -42,6 +44,13 @@ def to_csv(comparisons: Sequence[Comparison]) -> str:
         values = zip(names, astuple(comparison), strict=True)
         writer.writerow([_csv_cell(name, value) for name, value in values])
     return text.getvalue()
+
+
+def from_csv(text: str) -> list[Comparison]:
+    """Read what `to_csv` returned; numbers have lost the digits that it left out."""
+    rows = csv.DictReader(io.StringIO(text))
+    plain = [{name: value or None for name, value in row.items()} for row in rows]
+    return TypeAdapter(list[Comparison]).validate_python(plain)
 
 
 def to_markdown(comparisons: Sequence[Comparison], never_alone: Mapping[str, Sequence[str]]) -> str:

@@ -73,7 +73,7 @@ SHARD = {
     "versions": "of adafuse, its decoder (`engine`), Python and the packages that a result may"
     " depend on",
     "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
-    "place": "`host`, `cuda_visible_devices`, `slurm_job`",
+    "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
     "resumed": "rows that an earlier attempt had finished",
     "started": "when the last attempt began, UTC",
     "finished": "when it ended, UTC",

@@ -80,7 +80,9 @@ def _write(
     table = pa.concat_tables(taken)
     named = pa.array([run] * len(table), pa.string())
     table = table.set_column(table.schema.get_field_index("run"), "run", named)
-    counts = dict(Counter(candidates[number] for number in numbers))
+    sources = [candidates[number] for number in numbers]
+    table = table.append_column("taken_from", pa.array(sources, pa.string()))
+    counts = dict(Counter(sources))
     digests = {
         name: read_metadata(file)["digest"] for name, file in zip(candidates, files, strict=True)
     }

@@ -82,13 +82,13 @@ class Config(Section):
         ),
     ] = Field(default_factory=dict)
     targets: Annotated[
-        Annotated[tuple[Literal["tables", "experiments"], ...], Field(min_length=1)],
+        Annotated[tuple[Literal["tables", "experiments", "report"], ...], Field(min_length=1)],
         told(
-            "what plain `snakemake` makes: `[tables]` or `[tables, experiments]`, for which there"
-            " must be experiments",
-            "the experiments are always wanted",
+            "what plain `snakemake` makes: `tables`; `experiments`, for which there must be"
+            " experiments; `report`, the pages for a browser ([docs/report.md](../docs/report.md))",
+            "the experiments are always wanted, or the report is not",
         ),
-    ] = ("tables",)
+    ] = ("tables", "report")
     protocols: Annotated[
         Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)],
         told(

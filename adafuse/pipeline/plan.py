@@ -19,6 +19,7 @@ from adafuse.pipeline.identity import file_digest
 from adafuse.pipeline.job import decode_job
 from adafuse.pipeline.parse import parse_config, to_json
 from adafuse.pipeline.prefetch import with_commits
+from adafuse.pipeline.shown import shown
 from adafuse.pipeline.sources import UnavailableSourceError, source_file
 from adafuse.pipeline.tasks import prepare_benchmark
 from adafuse.scoring.spm import AbsentModelError, require_model
@@ -139,6 +140,11 @@ class Plan:
         """What a comparison of runs knows of them: their methods and models."""
         runs = {name: self.config.runs[name] for name in self.config.main_runs}
         return json.dumps({name: [run.method, run.models] for name, run in runs.items()})
+
+    @cached_property
+    def report_layout(self) -> str:
+        """Return what the report shows of the configuration, besides its inputs."""
+        return json.dumps(shown(self.config), sort_keys=True)
 
     def experiment_layout(self, name: str) -> str:
         """Return what an experiment shows besides its inputs."""

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -23,11 +24,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a job runs: a machine, its GPUs, and the cluster's number of the job."""
+    """Where a job runs: a machine, its GPUs by name, and the cluster's number of the job."""
 
     host: str
     cuda_visible_devices: str | None
     slurm_job: str | None
+    gpus: tuple[str, ...] = ()
 
     def told(self) -> str:
         """Return the place in words."""
@@ -40,7 +42,15 @@ def place() -> Place:
     """Return where this process runs, a Slurm node under Slurm's name for it."""
     host = os.environ.get("SLURMD_NODENAME") or platform.node()
     job = os.environ.get("SLURM_JOB_ID")
-    return Place(host, os.environ.get("CUDA_VISIBLE_DEVICES"), job)
+    return Place(host, os.environ.get("CUDA_VISIBLE_DEVICES"), job, _gpus())
+
+
+def _gpus() -> tuple[str, ...]:
+    """Return the names of the CUDA devices, where the models have already loaded torch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return ()
+    return tuple(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
 
 
 def versions() -> dict[str, str | int | None]:

@@ -27,6 +27,7 @@ def outputs(config: Config) -> list[Output]:
         Output("audit", root / "tables" / "audit.md"),
     ]
     return [
+        Output("report", root / "report" / "index.html"),
         Output("table (CSV)", root / "tables" / "main.csv"),
         Output("table (Markdown)", root / "tables" / "main.md"),
         *(published if PUBLISHED in config.protocols else []),

@@ -24,6 +24,11 @@ class Task:
     strict: Protocol
     published: Protocol
 
+    @property
+    def accuracy(self) -> bool:
+        """Whether an answer is right or wrong; the value of a translation is its BLEU."""
+        return self.primary in ("exact_match", "accuracy")
+
     def protocol(self, name: str) -> Protocol:
         """Return one of the two protocols.
 

@@ -22,6 +22,10 @@ Job = tuple[str, tuple[str, ...]]
 """A rule and the values of its wildcards, in the order of their names in the rule's output."""
 
 
+REPORT_ONLY: frozenset[Job] = frozenset({("report", ()), ("all", ())})
+"""What runs when only what the report says of the configuration has changed."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """The jobs of a plan."""
@@ -146,3 +150,14 @@ def place(finished: Workplace, tmp_path: Path) -> Workplace:
     copy = tmp_path / "copy"
     shutil.copytree(finished.folder, copy, symlinks=True)
     return Workplace(copy)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """config/toy.yaml, run to its end in a folder of its own."""
+    place = Workplace(tmp_path_factory.mktemp("demo"))
+    for name in ("adafuse", "config"):  # its paths are relative to the project
+        (place.folder / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "config/toy.yaml", place.folder / "config.yaml")
+    place.run()
+    return place

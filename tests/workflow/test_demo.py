@@ -1,27 +1,15 @@
 """The toy configuration as `make demo` runs it, from benchmark to comparison table."""
 
 import csv
-import shutil
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Workplace
+from .conftest import Workplace
 
 pytestmark = pytest.mark.slow
 
 SINGLE = ("mistral", "llama", "qwen3", "internlm3")
-
-
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """config/toy.yaml, run to its end in a folder of its own."""
-    place = Workplace(tmp_path_factory.mktemp("demo"))
-    for name in ("adafuse", "config"):  # its paths are relative to the project
-        (place.folder / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "config/toy.yaml", place.folder / "config.yaml")
-    place.run()
-    return place
 
 
 @pytest.fixture(scope="module")

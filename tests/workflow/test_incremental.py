@@ -42,8 +42,10 @@ def place(whole: Workplace, tmp_path: Path) -> Workplace:
     return Workplace(tmp_path / "copy")
 
 
-def tables(*names: str) -> set[Job]:
-    return {(name, ()) for name in (*names, "compare", "compare_runs", "all")}
+def tables(benchmarks: Iterable[str], *names: str) -> set[Job]:
+    """What is made of scores, and the report with the examples of the benchmarks."""
+    made = {(name, ()) for name in (*names, "compare", "compare_runs", "report", "all")}
+    return made | {("examples", (name,)) for name in benchmarks}
 
 
 def scores(cells: Iterable[tuple[str, str]]) -> set[Job]:
@@ -52,10 +54,11 @@ def scores(cells: Iterable[tuple[str, str]]) -> set[Job]:
 
 def decoding(benchmarks: Iterable[str], runs: Iterable[str], shards: Iterable[int]) -> set[Job]:
     """Decode jobs and all that follows from them."""
+    benchmarks, runs = list(benchmarks), list(runs)
     cells = set(product(benchmarks, runs))
     jobs = {("decode", (*cell, str(shard))) for cell in cells for shard in shards}
     words = ["words_per_round"] if any(run in FUSED for _, run in cells) else []
-    return jobs | {("merge", cell) for cell in cells} | scores(cells) | tables(*words)
+    return jobs | {("merge", cell) for cell in cells} | scores(cells) | tables(benchmarks, *words)
 
 
 def rows(benchmark: str, shards: Iterable[int]) -> set[Job]:
@@ -140,12 +143,14 @@ def test_another_decoder_runs_all_runs_and_makes_no_rows_again(place: Workplace)
 
 
 def test_another_scorer_decodes_nothing(place: Workplace) -> None:
-    assert place.plan(SCORING_VERSION=99).all == scores(product(BENCHMARKS, RUNS)) | tables()
+    assert place.plan(SCORING_VERSION=99).all == scores(product(BENCHMARKS, RUNS)) | tables(
+        BENCHMARKS
+    )
 
 
 def test_another_metric_scores_its_benchmark_and_decodes_nothing(place: Workplace) -> None:
     place.configure(lambda config: config["benchmarks"]["qa"].update(metric="nq"))
-    assert place.plan().all == scores(product(["qa"], RUNS)) | tables()
+    assert place.plan().all == scores(product(["qa"], RUNS)) | tables(["qa"])
 
 
 def test_other_allowed_errors_run_nothing(place: Workplace) -> None:

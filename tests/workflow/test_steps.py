@@ -21,7 +21,7 @@ def test_the_report_shows_the_table_and_where_everything_is(
     finished: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(finished.folder)
-    done = CliRunner().invoke(app, ["report", "config.yaml"])
+    done = CliRunner().invoke(app, ["summary", "config.yaml"])
     assert done.exit_code == 0
     assert "n = 9" in done.stdout
     for path in ("results/tables/main.csv", "results/scores", "results/traces", "results/logs"):
@@ -34,7 +34,7 @@ def test_a_report_without_results_is_one_sentence(
     finished: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["report", str(finished.folder / "config.yaml")])
+    done = CliRunner().invoke(app, ["summary", str(finished.folder / "config.yaml")])
     assert isinstance(done.exception, UserError)
     assert "holds no scores" in str(done.exception)
 

@@ -9,7 +9,7 @@ from adafuse.errors import UserError
 from adafuse.pipeline import forkclient, outdated, paths
 from adafuse.pipeline.paths import one_of
 from adafuse.pipeline.plan import Plan
-from adafuse.version import SCORING_VERSION
+from adafuse.version import REPORT_VERSION, SCORING_VERSION
 
 try:
     plan = Plan.of(config)

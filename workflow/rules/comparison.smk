@@ -8,7 +8,12 @@ rule compare_runs:
             plan.config, plan.main_benchmarks, plan.main_runs, ".outcomes.parquet"
         ),
     output:
-        csv=f"{results}/tables/comparison.csv",
+        csv=report(
+            f"{results}/tables/comparison.csv",
+            caption="../report/comparison.rst",
+            category="Tables",
+            labels={"table": "paired comparisons"},
+        ),
         markdown=f"{results}/tables/comparison.md",
     params:
         config=plan.config_file,
@@ -27,7 +32,12 @@ rule words_per_round:
     input:
         traces=expand(rules.merge.output, benchmark=plan.main_benchmarks, run=plan.fused_runs),
     output:
-        csv=f"{results}/tables/words_per_round.csv",
+        csv=report(
+            f"{results}/tables/words_per_round.csv",
+            caption="../report/words.rst",
+            category="Tables",
+            labels={"table": "words per round"},
+        ),
     log:
         f"{results}/logs/words_per_round.log",
     localrule: True

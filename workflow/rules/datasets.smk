@@ -5,7 +5,12 @@ rule datasets:
     input:
         lambda wc: ancient([path for name in plan.main_benchmarks for path in plan.source(name)]),
     output:
-        csv=f"{results}/tables/datasets.csv",
+        csv=report(
+            f"{results}/tables/datasets.csv",
+            caption="../report/datasets.rst",
+            category="Tables",
+            labels={"table": "data sets"},
+        ),
         markdown=f"{results}/tables/datasets.md",
     params:
         config=plan.config_file,

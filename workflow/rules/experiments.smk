@@ -6,7 +6,12 @@ rule experiment:
         lambda wc: paths.experiment_inputs(plan.config, wc.experiment),
     output:
         csv=f"{results}/experiments/{{experiment}}.csv",
-        svg=f"{results}/experiments/{{experiment}}.svg",
+        svg=report(
+            f"{results}/experiments/{{experiment}}.svg",
+            caption="../report/experiment.rst",
+            category="Figures",
+            labels={"figure": "{experiment}"},
+        ),
         png=f"{results}/experiments/{{experiment}}.png",
     params:
         config=plan.config_file,

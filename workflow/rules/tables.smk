@@ -6,7 +6,12 @@ rule compare:
     input:
         scores=paths.score_paths(plan.config, plan.main_benchmarks, plan.main_runs),
     output:
-        csv=table,
+        csv=report(
+            table,
+            caption="../report/main.rst",
+            category="Tables",
+            labels={"table": "main, strict"},
+        ),
         markdown=f"{results}/tables/main.md",
         published=[f"{results}/tables/main_published.csv"] if audits else [],
     params:
@@ -29,7 +34,12 @@ rule audit:
             plan.config, plan.main_benchmarks, plan.main_runs, ".outcomes.parquet"
         ),
     output:
-        csv=f"{results}/tables/audit.csv",
+        csv=report(
+            f"{results}/tables/audit.csv",
+            caption="../report/audit.rst",
+            category="Tables",
+            labels={"table": "audit"},
+        ),
         markdown=f"{results}/tables/audit.md",
     params:
         config=plan.config_file,

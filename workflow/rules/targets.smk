@@ -8,6 +8,7 @@ tables = [
     rules.words_per_round.output,
 ]
 experiments = paths.experiment_outputs(plan.config, plan.config.experiments)
+pages = f"{results}/report/index.html" if "report" in plan.config.targets else []
 
 
 for name in paths.WHOLE_PAPER:
@@ -19,6 +20,8 @@ for name in paths.WHOLE_PAPER:
         input:
             tables,
             experiments,
+            # One that is planned without the experiments would not show them.
+            pages if "experiments" in plan.config.targets else [],
 
 
 for name in plan.config.experiments:

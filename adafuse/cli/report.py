@@ -1,0 +1,58 @@
+"""`adafuse report`: pages that show results and how each text came about."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adafuse.errors import UserError
+
+
+def report(
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(help="A results folder, or traces of `adafuse generate`."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write; `report` beside the results.")
+    ] = None,
+) -> None:
+    """Write a report that opens anywhere, without a network.
+
+    Examples: adafuse report results
+
+    adafuse report out.parquet --out report
+    """
+    from adafuse.report.loose import write_loose_report
+
+    given = results or [Path("results")]
+    if all(path.suffix == ".parquet" for path in given):
+        folder = out or given[0].parent / f"{given[0].stem}_report"
+        write_loose_report(given, folder)
+        typer.echo(str(folder / "explorer.html"))
+        return
+    if len(given) > 1:
+        raise UserError(
+            f"{len(given)} arguments of which not all are traces; give one results folder, or"
+            " .parquet files"
+        )
+    folder = out or given[0] / "report"
+    _whole_report(given[0], folder)
+    typer.echo(str(folder / "index.html"))
+
+
+def _whole_report(results: Path, folder: Path) -> None:
+    from adafuse.pipeline.parse import read_config
+    from adafuse.report.build import write_report
+    from adafuse.report.stored import Stored
+
+    stored_config = results / "config.json"
+    if not stored_config.is_file():
+        raise UserError(
+            f"{str(stored_config)!r} does not exist; name a results folder of the workflow"
+        )
+    config = read_config(stored_config).model_copy(update={"results": str(results)})
+    stored = Stored.found(config)
+    if not stored.runs:
+        raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
+    write_report(stored, folder)

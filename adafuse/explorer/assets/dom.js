@@ -1,0 +1,39 @@
+"use strict";
+// Elements, colours and marks. Text of models only ever becomes a text node.
+
+(() => {
+  adafuse.make = (name, attributes = {}, ...children) => {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
+  };
+
+  adafuse.colour = (model) => {
+    const place = adafuse.manifest.models.indexOf(model);
+    return place < 0 ? "var(--quiet)" : `var(--model-${place % 7})`;
+  };
+
+  adafuse.chip = (model) => {
+    const chip = adafuse.make("span", { class: "model" }, model);
+    chip.style.setProperty("--tint", adafuse.colour(model));
+    return chip;
+  };
+
+  // Shows line breaks, tabs, and spaces at the ends.
+  adafuse.visible = (text) => text.replaceAll("\n", "⏎").replaceAll("\t", "⇥")
+    .replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));
+
+  // Says what a value means: right or wrong, or a sentence's BLEU.
+  adafuse.mark = (value, accuracy) => {
+    if (value == null) return "not scored";
+    if (!accuracy) return `BLEU ${value.toFixed(1)}`;
+    return value ? "✓ right" : "✗ wrong";
+  };
+
+  adafuse.options = (select, pairs, chosen) => {
+    select.replaceChildren(...pairs.map(([value, label]) => adafuse.make("option", { value }, label)));
+    select.value = pairs.some(([value]) => value === chosen) ? chosen : (pairs[0]?.[0] ?? "");
+    return select.value;
+  };
+})();

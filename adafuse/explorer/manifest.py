@@ -1,0 +1,45 @@
+"""What the explorer's pages hold: benchmarks, runs and models, for their menus."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from adafuse.explorer.benchmark_data import QUESTIONS, ROUNDS, TEXTS
+from adafuse.traces.atomic import write_text
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run's method and models by name; `tau` is None where the method has no threshold."""
+
+    method: str
+    models: tuple[str, ...]
+    tau: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkEntry:
+    """A benchmark of `n` examples and the runs on it; an accuracy is right or wrong per example."""
+
+    name: str
+    n: int
+    runs: tuple[str, ...]
+    accuracy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All benchmarks, and all runs that rows may come from; models give the order of colours."""
+
+    benchmarks: Sequence[BenchmarkEntry]
+    runs: Mapping[str, RunEntry]
+    models: Sequence[str]
+    protocols: Sequence[str]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write it where explorer.html looks for it; what cannot be in a script is escaped."""
+    sizes = {"questions": QUESTIONS, "texts": TEXTS, "rounds": ROUNDS}
+    value = json.dumps({**asdict(manifest), "sizes": sizes})
+    write_text(folder / "manifest.js", f"adafuse.manifest = {value};\n")

@@ -1,0 +1,90 @@
+"""What of a configuration lies in its results folder, for the report and the explorer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adafuse.benchmarks.prepare import read_prepared
+from adafuse.explorer.benchmark_data import Question, RunFiles
+from adafuse.explorer.manifest import BenchmarkEntry, Manifest, RunEntry
+from adafuse.methods import METHODS, resolve
+from adafuse.pipeline.audits import outcomes_file
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.paths import trace_paths
+from adafuse.scoring.tasks import TASKS
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Runs by benchmark that a report shows, and where their files are."""
+
+    config: Config
+    runs: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def main(cls, config: Config) -> "Stored":
+        """Return the runs and benchmarks of the main table, whether they are there or not."""
+        return cls(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
+
+    @classmethod
+    def found(cls, config: Config) -> "Stored":
+        """Return everything of a configuration that is in its results folder."""
+        runs = {
+            name: [run for run in config.runs if _trace(config, name, run).is_file()]
+            for name in config.benchmarks
+            if _rows(config, name).is_file()
+        }
+        return cls(config, {name: there for name, there in runs.items() if there})
+
+    def questions(self, benchmark: str) -> list[Question]:
+        """Return what was asked, without worked examples, and the accepted answers."""
+        rows = read_prepared(_rows(self.config, benchmark))
+        return [Question(row.id, row.task or row.prompt, row.answers) for row in rows]
+
+    def files(self, benchmark: str) -> list[RunFiles]:
+        """Return the trace of each run on a benchmark, and its outcomes where it was scored."""
+        return [self._run_files(benchmark, run) for run in self.runs[benchmark]]
+
+    def trace(self, benchmark: str, run: str) -> Path:
+        """Return where a run's merged trace lies."""
+        return _trace(self.config, benchmark, run)
+
+    def manifest(self) -> Manifest:
+        """Return what the explorer's menus show."""
+        benchmarks = [
+            BenchmarkEntry(name, len(self.questions(name)), tuple(runs), self._accuracy(name))
+            for name, runs in self.runs.items()
+        ]
+        entries = {
+            name: RunEntry(run.method, run.models, tau_of(run.method, run.options))
+            for name, run in self.config.runs.items()
+        }
+        return Manifest(benchmarks, entries, list(self.config.models), self.config.protocols)
+
+    def _run_files(self, benchmark: str, run: str) -> RunFiles:
+        outcomes: dict[str, Path] = {
+            protocol: path
+            for protocol in self.config.protocols
+            if (path := outcomes_file(self.config, protocol, benchmark, run)).is_file()
+        }
+        return RunFiles(run, self.trace(benchmark, run), outcomes)
+
+    def _accuracy(self, benchmark: str) -> bool:
+        return TASKS[self.config.benchmarks[benchmark].metric].accuracy
+
+
+def _trace(config: Config, benchmark: str, run: str) -> Path:
+    (path,) = trace_paths(config, [benchmark], [run])
+    return Path(path)
+
+
+def _rows(config: Config, benchmark: str) -> Path:
+    return Path(config.results, "benchmarks", benchmark, "rows.jsonl")
+
+
+def tau_of(method: str, options: Mapping[str, object]) -> float | None:
+    """Return the threshold of a method with these options; None if it has none."""
+    if method not in METHODS:
+        return None
+    tau: float | None = getattr(resolve(method, options).options, "tau", None)
+    return tau

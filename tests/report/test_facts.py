@@ -1,0 +1,80 @@
+"""What a run cost and where it came from, from its merged traces."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from adafuse.report.facts import cost, origin
+from adafuse.traces.schema import RESULT_FIELDS, result_columns
+from adafuse.traces.table import write_table
+from tests.support.made_up import FUSED
+
+FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]
+
+
+def shard(**changes: Any) -> dict[str, Any]:
+    job = {
+        "models": [
+            {"path": "org/a", "revision": "abc", "content": None},
+            {"path": "b", "revision": None, "content": "123"},
+        ],
+        "weights": None, "method": "adafuse", "options": {"tau": 0.7}, "dtype": "float32",
+        "devices": ["cpu", "cpu"], "quantization": [None, "int8"], "engine": "tree",
+        "batch_size": 4, "max_new_tokens": 8, "stop": ["\n"],
+    }  # fmt: skip
+    described = {
+        "job": job | changes, "versions": {"torch": "2.13", "bitsandbytes": None},
+        "git": {"commit": "f00", "dirty": True}, "place": {"host": "node1"},
+        "finished": "2026-11-20T10:00:00+00:00",
+    }  # fmt: skip
+    return described
+
+
+def write(path: Path, numbers: list[int], metadata: dict[str, Any]) -> Path:
+    rows = [{"id": str(n), **result_columns(replace(FUSED[n], seconds=float(n)))} for n in numbers]
+    write_table(path, FIELDS, rows, metadata)
+    return path
+
+
+def test_errors_are_counted_and_in_no_mean(tmp_path: Path) -> None:
+    found = cost(write(tmp_path / "t.parquet", [1, 3, 5], {}), "qa", "run")
+    assert (found.n, found.errors) == (3, 1)
+    assert found.seconds is not None
+    assert found.seconds.value == 2.0
+    assert 1.0 <= found.seconds.low <= 2.0 <= found.seconds.high <= 3.0
+    assert (found.tokens, found.forwards) == (17.0, 23.0)
+
+
+def test_a_run_of_errors_has_no_means(tmp_path: Path) -> None:
+    found = cost(write(tmp_path / "t.parquet", [5], {}), "qa", "run")
+    assert (found.seconds, found.tokens, found.forwards) == (None, None, None)
+
+
+def test_the_origin_names_models_versions_and_commit(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", [1], {"shards": [shard(), shard()]})
+    facts = origin([path], "run").facts
+    assert facts["models"] == ["org/a (abc); b (content 123)"]
+    assert facts["weights"] == ["1, 1"]
+    assert facts["quantization"] == ["none, int8"]
+    assert facts["versions"] == ["torch 2.13"]
+    assert facts["commit"] == ["f00 with changes"]
+    assert facts["host"] == ["node1"]
+    assert facts["date"] == ["2026-11-20"]
+
+
+def test_shards_that_differ_are_both_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", [1], {"shards": [shard(), shard(dtype="bfloat16")]})
+    assert origin([path], "run").facts["number type"] == ["float32", "bfloat16"]
+
+
+def test_a_selection_tells_which_runs_its_rows_are_from(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", [1], {"method": "best_of", "rows_from": {"a": 3, "b": 1}})
+    assert origin([path], "run").facts == {"rows from": ["a (3), b (1)"]}
+
+
+@pytest.mark.parametrize("metadata", [{}, {"shards": []}])
+def test_a_trace_that_tells_nothing_has_no_origin(tmp_path: Path, metadata: dict[str, Any]) -> None:
+    assert origin([write(tmp_path / "t.parquet", [1], metadata)], "run").facts == {}

@@ -1,0 +1,82 @@
+"""`adafuse report` over traces of `adafuse generate`, and over what is not one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from adafuse.cli.main import app
+from adafuse.errors import UserError
+from adafuse.traces.schema import RESULT_FIELDS, result_columns
+from adafuse.traces.table import write_table
+from tests.explorer.test_packed import unpacked
+from tests.support.made_up import FUSED
+
+FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]
+
+
+def generated(path: Path, ids: list[str], **settings: Any) -> Path:
+    rows = [{"id": name, **result_columns(FUSED[at])} for at, name in enumerate(ids)]
+    described = {"models": ["org/a", "folder/b"], "method": "adafuse", **settings}
+    write_table(path, FIELDS, rows, {"settings": described})
+    return path
+
+
+def report(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["report", *map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout.strip()
+
+
+def test_traces_of_the_same_prompts_are_runs_side_by_side(tmp_path: Path) -> None:
+    one = generated(tmp_path / "one.parquet", ["x", "y"], tau=0.5)
+    two = generated(tmp_path / "two.parquet", ["y", "x"])
+    page = report(one, two, "--out", tmp_path / "out")
+    assert page == str(tmp_path / "out/explorer.html")
+    assert "index.html" not in Path(page).read_text()
+    text = (tmp_path / "out/data/manifest.js").read_text()
+    manifest = json.loads(text.removeprefix("adafuse.manifest = ").removesuffix(";\n"))
+    assert manifest["benchmarks"][0]["runs"] == ["one", "two"]
+    assert [run["tau"] for run in manifest["runs"].values()] == [0.5, 0.7]
+    assert manifest["models"] == ["a", "b"]
+    texts = unpacked(tmp_path / "out/data/prompts/two/texts-0.js")[1]
+    assert texts == [FUSED[1].text, FUSED[0].text]
+
+
+def test_a_folder_beside_the_trace_is_taken_without_out(tmp_path: Path) -> None:
+    page = report(generated(tmp_path / "one.parquet", ["x"]))
+    assert page == str(tmp_path / "one_report/explorer.html")
+
+
+@pytest.mark.parametrize(
+    ("names", "ids", "sentence"),
+    [
+        (["a/t", "b/t"], [["x"], ["x"]], "two traces are called 't'; rename one"),
+        (["a/t", "a/u"], [["x"], ["z"]], r"do not hold the same ids \('x' is in one only\)"),
+    ],
+)
+def test_traces_that_do_not_belong_together_are_one_sentence(
+    tmp_path: Path, names: list[str], ids: list[list[str]], sentence: str
+) -> None:
+    paths = [
+        generated(tmp_path / f"{name}.parquet", each) for name, each in zip(names, ids, strict=True)
+    ]
+    with pytest.raises(UserError, match=sentence):
+        report(*paths, "--out", tmp_path / "out")
+
+
+def test_a_trace_of_the_workflow_alone_is_refused(tmp_path: Path) -> None:
+    rows = [{"id": "x", **result_columns(FUSED[0])}]
+    write_table(tmp_path / "t.parquet", FIELDS, rows, {"shards": []})
+    with pytest.raises(UserError, match="is no trace of adafuse generate; for the workflow's"):
+        report(tmp_path / "t.parquet")
+
+
+def test_a_folder_without_results_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"config.json' does not exist; name a results folder"):
+        report(tmp_path)
+    with pytest.raises(UserError, match="2 arguments of which not all are traces"):
+        report(tmp_path, tmp_path / "t.parquet")
