@@ -34,7 +34,7 @@ def _allow_use(sections: dict[str, Any]) -> None:
     """Let a benchmark be a file with changes; what is missing is found after both are joined."""
     benchmark = sections["BenchmarkConfig"]
     benchmark["properties"]["use"] = {
-        "description": "file with the other fields of this table",
+        "description": "file with the benchmark's other fields",
         CHANGE_WHEN: "several configurations share a benchmark",
         "minLength": 1,
         "title": "Use",

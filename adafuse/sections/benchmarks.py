@@ -43,11 +43,11 @@ class BenchmarkConfig(Section):
     `decode`.
     """
 
-    source: Annotated[SourceConfig, told("where the rows come from, see below")]
+    source: Annotated[SourceConfig, told("where the rows come from")]
     prompt: Annotated[Text, told("the text around the question, with `{question}` once")]
     shots: Annotated[
         ShotsConfig | None,
-        told("an instruction and worked examples, see below", "the task needs examples"),
+        told("an instruction and worked examples", "the task needs examples"),
     ] = None
     frame: Annotated[
         Literal["strict", "published"],
@@ -131,7 +131,7 @@ class BenchmarkConfig(Section):
     paper: Annotated[
         PaperConfig,
         told(
-            "what the paper says of the benchmark, shown beside our figures, see below",
+            "what the paper says of the benchmark, shown beside our figures",
             "the paper's figures are known",
         ),
     ] = PaperConfig()

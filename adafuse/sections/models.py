@@ -26,8 +26,8 @@ class ModelConfig(Section):
     device: Annotated[
         Text | None,
         told(
-            "where this model runs, instead of `decode.device`: see"
-            " [below](#a-model-larger-than-one-gpu)",
+            "where this model runs, instead of `decode.device`"
+            " ([the names](#a-model-larger-than-one-gpu))",
             "two large models need a GPU each, or one model needs several",
         ),
     ] = None

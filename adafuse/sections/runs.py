@@ -64,7 +64,7 @@ class RunConfig(Section):
     cluster: Annotated[
         JobSize,
         told(
-            "what the jobs of this run ask for, instead of estimates, see below",
+            "what the jobs of this run ask for, instead of estimates",
             "one run needs more than the others",
         ),
     ] = JobSize()

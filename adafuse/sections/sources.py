@@ -75,7 +75,7 @@ class SourceConfig(Section):
     fields: Annotated[
         FieldsConfig,
         told(
-            "where a record holds its `question`, `answer` and `id`, see below",
+            "where a record holds its `question`, `answer` and `id`",
             "the records have other names than rows",
         ),
     ] = FieldsConfig()
