@@ -8,13 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
-from adafuse.records import Candidate, Result, Round
+from adafuse.prompt import Chat, Turn
+from adafuse.records import Candidate, Likelihood, Result, Round
 from adafuse.version import __version__
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
 
-__all__ = ["Candidate", "Ensemble", "Result", "Round", "UserError", "__version__"]
+__all__ = [
+    "Candidate",
+    "Chat",
+    "Ensemble",
+    "Likelihood",
+    "Result",
+    "Round",
+    "Turn",
+    "UserError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adafuse.errors import UserError
+from adafuse.likelihood import likelihoods
 from adafuse.methods import resolve
 from adafuse.methods.limits import Settings
 from adafuse.methods.options import parse
@@ -13,7 +14,8 @@ from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models
 from adafuse.models.sources import sources
-from adafuse.records import Answer, Result
+from adafuse.prompt import Chat, Prompt, task_of
+from adafuse.records import Answer, Likelihood, Result
 from adafuse.run import Asked, Run
 
 
@@ -76,14 +78,14 @@ class Ensemble:
         )
         return cls(tuple(load_models(wanted)), checked)
 
-    def generate(self, prompts: Sequence[str], **settings: Any) -> list[Result]:
+    def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[Result]:
         """Continue all prompts and return one result each, in order; see `stream`."""
         results = dict(self.stream(prompts, **settings))
         return [results[index] for index in range(len(prompts))]
 
     def stream(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         *,
         method: str = "adafuse",
         max_new_tokens: int = 256,
@@ -98,7 +100,8 @@ class Ensemble:
         """Continue prompts, yielding (index, result) as they end.
 
         Args:
-            prompts: texts; each model tokenizes them its own way.
+            prompts: texts, which each model tokenizes its own way, or conversations (`Chat`), which
+                each puts into its own chat template.
             method: a name from `adafuse.methods.METHODS`; `method_options` are its options.
             max_new_tokens: ends a text when some model holds that many generated ids.
             max_rounds: ends a text after that many rounds.
@@ -109,14 +112,14 @@ class Ensemble:
             answers: what each model wrote on its own, per prompt, for a method that starts from
                 that; it is decoded where it is not given.
             tasks: the prompts without worked examples, for a method that reads finished answers;
-                the prompts themselves by default.
+                the prompts themselves by default, of a conversation what the user said last.
 
         Raises:
             UserError: an unknown or impossible setting. What goes wrong in one example ends that
                 example only, with stop reason "error".
         """
-        if isinstance(prompts, str):
-            raise UserError("prompts is one string; give a list of strings")
+        if isinstance(prompts, str | Chat):
+            raise UserError("prompts is one prompt; give a list of strings or chats")
         given = {
             "max_new_tokens": max_new_tokens,
             "max_rounds": max_rounds,
@@ -127,7 +130,29 @@ class Ensemble:
         chosen, settings = resolve(method, method_options), parse(Settings, given, "generate")
         known = answers if chosen.reads_answers else None
         run = Run(self.models, self.weights, self._place(), chosen, settings)
-        return run.stream(Asked(prompts, tasks or prompts, known))
+        return run.stream(Asked(prompts, tasks or [*map(task_of, prompts)], known))
+
+    def loglikelihoods(
+        self,
+        asked: Sequence[tuple[Prompt, str]],
+        *,
+        batch_size: int | Literal["auto"] = 8,
+        engine: str = "tree",
+    ) -> Iterator[tuple[int, Likelihood]]:
+        """Say how likely each model finds continuations, yielding (index, likelihood) as they end.
+
+        Args:
+            asked: prompts with the text behind each. Each model reads the prompt as it does when it
+                generates, and encodes the text by itself, so that both meet at that very byte.
+                Those of one prompt share its computation.
+            batch_size: how many prompts are read at a time; "auto" is as many as fit into memory.
+            engine: "tree", or "reference" to check it.
+
+        Raises:
+            UserError: an impossible setting. What goes wrong in one of them is its `error`.
+        """
+        settings = {"batch_size": batch_size, "engine": engine}
+        return likelihoods(self.models, self.weights, self._place(), asked, settings)
 
     def _place(self) -> Place:
         if self.place is not None:

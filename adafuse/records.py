@@ -66,3 +66,18 @@ class Result:
     seconds: float
     error: str | None = None
     traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """What the models say of a given continuation; one entry per model.
+
+    `logprobs` are log p_k(continuation | prompt) in nats, `tokens` its lengths in ids, and
+    `greedy` says whether every id is the likeliest one there. With an `error`, all are as if the
+    continuation were impossible.
+    """
+
+    logprobs: tuple[float, ...]
+    tokens: tuple[int, ...]
+    greedy: tuple[bool, ...]
+    error: str | None = None

@@ -18,7 +18,8 @@ from adafuse.methods.limits import Limits, Settings
 from adafuse.methods.method import Method
 from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
-from adafuse.models.prompts import ids_if_any, shared_prefix
+from adafuse.models.prompts import check_chat, ids_if_any, shared_prefix
+from adafuse.prompt import Chat, Prompt, letters
 from adafuse.records import Answer, Result
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ LONG_PROMPTS = 8
 class Asked:
     """Prompts, the same without worked examples, and the models' own answers where known."""
 
-    prompts: Sequence[str]
+    prompts: Sequence[Prompt]
     tasks: Sequence[str]
     answers: Sequence[Sequence[Answer]] | None = None
 
@@ -76,6 +77,9 @@ class Run:
         """
         asked.check(len(self.weights))
         self.method.check_models(len(self.weights))
+        if any(isinstance(prompt, Chat) for prompt in asked.prompts):
+            for model in self.models:
+                check_chat(model.tokenizer, model.name)
         self.method.prepare(self.models, self.place)
         return self._halving(asked, self._rows(asked.prompts))
 
@@ -93,7 +97,7 @@ class Run:
         release()  # of the engines: nothing refers to them behind the exception
         yield from self._outcomes(asked, list(left), rows // 2)
 
-    def _rows(self, prompts: Sequence[str]) -> int:
+    def _rows(self, prompts: Sequence[Prompt]) -> int:
         """Return how many examples are decoded at a time."""
         if self.settings.batch_size != "auto":
             return self.settings.batch_size
@@ -121,7 +125,7 @@ class Run:
             for outcome in Scheduler[None](rows).run(jobs):
                 yield outcome.index, _result(alive.pop(outcome.index), outcome)
 
-    def _engines(self, prompts: Sequence[str], rows: int) -> list[Engine]:
+    def _engines(self, prompts: Sequence[Prompt], rows: int) -> list[Engine]:
         name, top, new = self.settings.engine, self.method.top, self.settings.max_new_tokens
         most = [slots(model, _longest(model, prompts) + new) for model in self.models]
         engines = [
@@ -144,13 +148,13 @@ class Run:
                 sequence.engine.close(sequence)
 
 
-def _longest(model: LanguageModel, prompts: Sequence[str]) -> int:
+def _longest(model: LanguageModel, prompts: Sequence[Prompt]) -> int:
     """Return how many tokens the longest prompt has, as far as its letters tell."""
-    chosen = sorted(prompts, key=len)[-LONG_PROMPTS:]
+    chosen = sorted(prompts, key=letters)[-LONG_PROMPTS:]
     return max((len(ids_if_any(model, prompt)) for prompt in chosen), default=1)
 
 
-def _prompt_ids(engine: Engine, prompt: str) -> list[int]:
+def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:
     ids = engine.model.prompt_ids(prompt)
     if not ids:
         raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from adafuse import Ensemble, UserError
+from adafuse import Chat, Ensemble, Turn, UserError
 from adafuse.methods import METHODS
 from adafuse.methods.weights import check_weights
 from adafuse.models.devices import Place
@@ -119,9 +119,10 @@ def test_weights_are_checked():
             check_weights(weights, 2)
 
 
-def test_one_string_is_not_taken_for_a_list_of_prompts(pair):
-    with pytest.raises(UserError, match="give a list of strings"):
-        pair.generate("Question:")
+def test_one_prompt_is_not_taken_for_a_list_of_prompts(pair):
+    for prompt in ("Question:", Chat((Turn("user", "Question:"),))):
+        with pytest.raises(UserError, match="give a list of strings"):
+            pair.generate(prompt)
 
 
 def test_an_unknown_setting_is_refused_before_decoding(pair):
@@ -173,3 +174,27 @@ def test_a_method_that_needs_no_model_runs_without_any():
     (result,) = ensemble.generate(PROMPTS[:1], method="llm_blender", answers=answers, **options)
     assert result.text in (" yes", " no")
     assert result.tokens == result.forwards == (0, 0)
+
+
+def test_a_chat_of_one_turn_is_what_chat_formatting_makes_of_a_prompt(pair):
+    paths = [model.name for model in pair.models]
+    chatting = Ensemble.from_pretrained(paths, device="cpu", chat=True)
+    chats = [Chat((Turn("user", prompt),)) for prompt in PROMPTS]
+    one, other = (e.generate(p, max_new_tokens=8) for e, p in ((pair, chats), (chatting, PROMPTS)))
+    assert [result.text for result in one] == [result.text for result in other]
+    assert [result.prompt_tokens for result in one] == [result.prompt_tokens for result in other]
+
+
+def test_what_reads_finished_answers_is_told_what_the_user_said_last(pair):
+    turns = (Turn("user", "Who?"), Turn("assistant", "She."), Turn("user", "Where?"))
+    options = {"ranker": toy_path("pair_ranker"), "rank_only": True, "max_new_tokens": 4}
+    (result,) = pair.generate([Chat(turns)], method="llm_blender", **options)
+    assert result.error is None
+
+
+def test_a_chat_needs_a_template_of_every_model(tmp_path):
+    path = random_model(toy_path("llama"), tmp_path / "model", seed=1)
+    (tmp_path / "model/chat_template.jinja").unlink()
+    ensemble = Ensemble.from_pretrained([path], device="cpu")
+    with pytest.raises(UserError, match="has no chat template; run it without chat formatting"):
+        ensemble.generate([Chat((Turn("user", "Who?"),))])

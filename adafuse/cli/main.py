@@ -9,6 +9,7 @@ import typer
 from adafuse.cli.audit import audit
 from adafuse.cli.bench import bench
 from adafuse.cli.generate import generate
+from adafuse.cli.lm_eval import PASS_ON, lm_eval
 from adafuse.cli.methods import methods
 from adafuse.cli.report import report
 from adafuse.cli.score import score
@@ -32,6 +33,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(bench)
 app.command()(status)
+app.command("lm-eval", context_settings=PASS_ON)(lm_eval)
 app.add_typer(steps, name="step")
 
 

@@ -9,6 +9,7 @@ from adafuse.errors import ExampleError
 from adafuse.methods.fusion import PoolFusion, Scored, SpanScore, length_in_words
 from adafuse.methods.limits import Limits
 from adafuse.methods.pool import Entry, span_score
+from adafuse.prompt import Prompt
 from adafuse.records import Answer, Candidate, Round, StopReason
 from adafuse.text.stops import StopStrings
 
@@ -27,7 +28,7 @@ class Example:
 
     weights: Sequence[float]
     limits: Limits
-    prompt: str = ""
+    prompt: Prompt = ""
     task: str = ""
     answers: tuple[Answer, ...] | None = None
     sequences: list[TokenSequence] = field(default_factory=list)

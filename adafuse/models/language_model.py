@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adafuse.models.prompts import prompt_ids
+from adafuse.prompt import Prompt
 from adafuse.text.added import Anchor, anchor
 from adafuse.text.foreign import SpanEncoder
 from adafuse.text.surfaces import Surfaces
@@ -51,7 +52,7 @@ class LanguageModel:
         """Where input ids go."""
         return next(self.network.get_input_embeddings().parameters()).device
 
-    def prompt_ids(self, prompt: str) -> list[int]:
+    def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
         return prompt_ids(self.tokenizer, prompt, chat=self.chat)
 

@@ -1,15 +1,21 @@
 """How a prompt becomes the ids of one model: raw text or its own chat template."""
 
+import logging
 from collections.abc import Sequence
+from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from adafuse.errors import UserError
+from adafuse.prompt import Chat, Prompt, Turn
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel
+
+logger = logging.getLogger(__name__)
 
 SAMPLED = 8
 """About this many prompts are compared."""
@@ -17,16 +23,20 @@ WORTH_SHARING = 16
 """Fewer ids than this are computed again."""
 
 
-def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str, *, chat: bool) -> list[int]:
+def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, *, chat: bool) -> list[int]:
     """Return the ids of `prompt`, with exactly one start token where the tokenizer adds one.
 
-    Raw text gets what the tokenizer gives by default. A chat template renders the start token as
-    text or leaves it out, so it is put in front or reduced to one.
+    Raw text gets what the tokenizer gives by default, unless `chat` makes it what a user says. A
+    chat template renders the start token as text or leaves it out, so it is put in front or
+    reduced to one. An empty text without a start token begins where another text ended.
     """
-    return _chat_ids(tokenizer, prompt) if chat else list(tokenizer(prompt)["input_ids"])
+    if isinstance(prompt, str) and not chat:
+        return list(tokenizer(prompt)["input_ids"]) or _end_ids(tokenizer, prompt)
+    turns = prompt if isinstance(prompt, Chat) else Chat((Turn("user", prompt),))
+    return _chat_ids(tokenizer, turns)
 
 
-def shared_prefix(model: "LanguageModel", prompts: Sequence[str]) -> list[int]:
+def shared_prefix(model: "LanguageModel", prompts: Sequence[Prompt]) -> list[int]:
     """Return the ids that all prompts begin with, such as worked examples; none if they are few.
 
     Some of the prompts stand for all: one that begins otherwise is simply read as a whole.
@@ -43,7 +53,7 @@ def shared_prefix(model: "LanguageModel", prompts: Sequence[str]) -> list[int]:
     return shared if len(shared) >= WORTH_SHARING else []
 
 
-def ids_if_any(model: "LanguageModel", prompt: str) -> list[int]:
+def ids_if_any(model: "LanguageModel", prompt: Prompt) -> list[int]:
     """Return the ids of a prompt; none if its tokenizer fails, which its example will tell."""
     try:
         return model.prompt_ids(prompt)
@@ -67,12 +77,58 @@ def start_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     return first if first and first[0] == tokenizer.bos_token_id else []
 
 
-def _chat_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
-    )
+def _end_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+    end = tokenizer.eos_token_id
+    return [end] if isinstance(end, int) and not prompt else []
+
+
+def _chat_ids(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
+    text = _rendered(tokenizer, chat)
     ids = list(tokenizer.encode(text, add_special_tokens=False))
     start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
     while start and ids[:1] == start:
         ids = ids[1:]
     return start + ids
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
+    """Return the text of a chat; a template without a system turn gets its text from the user."""
+    try:
+        return _templated(tokenizer, chat)
+    except TemplateError:
+        joined = _without_system(chat)
+        if joined == chat:
+            raise
+        text = _templated(tokenizer, joined)
+    _tell_joined(tokenizer.name_or_path)
+    return text
+
+
+def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
+    said: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in chat.turns]
+    text = tokenizer.apply_chat_template(
+        said,
+        tokenize=False,
+        add_generation_prompt=not chat.continues,
+        continue_final_message=chat.continues,
+    )
+    assert isinstance(text, str)
+    return text
+
+
+def _without_system(chat: Chat) -> Chat:
+    """Put what the system says in front of what the user says first."""
+    roles = [turn.role for turn in chat.turns[:2]]
+    if roles != ["system", "user"]:
+        return chat
+    system, user, *others = chat.turns
+    first = Turn("user", f"{system.content}\n\n{user.content}")
+    return Chat((first, *others), chat.continues)
+
+
+@cache
+def _tell_joined(name: str) -> None:
+    logger.warning(
+        "the chat template of %s takes no system turn; its text goes before the user's first turn",
+        name,
+    )

@@ -1,8 +1,10 @@
 import pytest
+from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
 from adafuse.errors import UserError
 from adafuse.models.prompts import check_chat, prompt_ids
+from adafuse.prompt import Chat, Turn
 from tests.conftest import toy_path
 
 NAMES = ("mistral", "llama", "qwen3", "internlm3")
@@ -44,3 +46,58 @@ def test_chat_needs_a_template():
     tokenizer.chat_template = None
     with pytest.raises(UserError, match="has no chat template; run it without chat"):
         check_chat(tokenizer, "llama")
+
+
+HISTORY = (
+    Turn("system", "Be brief."),
+    Turn("user", "Who?"),
+    Turn("assistant", "Paila."),
+    Turn("user", "Where?"),
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_history_is_put_into_the_template_of_each_model(name):
+    tokenizer = tokenizer_of(name)
+    said = [{"role": turn.role, "content": turn.content} for turn in HISTORY]
+    own = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    ids = prompt_ids(tokenizer, Chat(HISTORY), chat=False)
+    assert ids == tokenizer.encode(own, add_special_tokens=False)
+
+
+def test_one_turn_of_the_user_is_a_prompt_in_the_template():
+    tokenizer = tokenizer_of("qwen3")
+    chat = Chat((Turn("user", "Who?"),))
+    assert prompt_ids(tokenizer, chat, chat=False) == prompt_ids(tokenizer, "Who?", chat=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_answer_that_was_begun_is_left_open(name):
+    tokenizer = tokenizer_of(name)
+    begun = Chat((*HISTORY, Turn("assistant", "In the")), continues=True)
+    text = tokenizer.decode(prompt_ids(tokenizer, begun, chat=False))
+    assert text.endswith("In the")
+    assert text.count("Where?") == 1
+
+
+def test_a_template_without_a_system_turn_gets_its_text_from_the_user(caplog):
+    tokenizer = tokenizer_of("mistral")
+    refusing = "{% if message['role'] == 'system' %}{{ raise_exception('none') }}{% endif %}"
+    tokenizer.chat_template = tokenizer.chat_template.replace("%}{% if", "%}" + refusing + "{% if")
+    joined = Chat((Turn("user", "Be brief.\n\nWho?"), *HISTORY[2:]))
+    ids = prompt_ids(tokenizer, Chat(HISTORY), chat=False)
+    assert ids == prompt_ids(tokenizer_of("mistral"), joined, chat=False)
+    assert "takes no system turn" in caplog.text
+
+
+def test_a_template_that_refuses_the_turns_themselves_says_so():
+    tokenizer = tokenizer_of("mistral")
+    tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
+    for turns in (HISTORY, HISTORY[1:]):
+        with pytest.raises(TemplateError, match="roles must alternate"):
+            prompt_ids(tokenizer, Chat(turns), chat=False)
+
+
+def test_an_empty_text_begins_with_the_start_token_or_where_another_ended():
+    assert prompt_ids(tokenizer_of("llama"), "", chat=False) == [tokenizer_of("llama").bos_token_id]
+    assert prompt_ids(tokenizer_of("qwen3"), "", chat=False) == [tokenizer_of("qwen3").eos_token_id]

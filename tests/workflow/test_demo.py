@@ -7,7 +7,7 @@ import pytest
 
 from .conftest import Workplace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
 
 SINGLE = ("mistral", "llama", "qwen3", "internlm3")
 

@@ -13,7 +13,7 @@ from tests.support.browser import DESKTOP, PHONE, Tab, started
 
 from .conftest import Workplace
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
 
 
 @pytest.fixture(scope="module")

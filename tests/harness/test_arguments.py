@@ -1,0 +1,66 @@
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.harness.arguments import read_arguments
+
+
+def test_models_and_their_settings_are_joined_by_plus_as_the_harness_reads_them():
+    given = {"models": "A+B", "weights": "2+1", "revisions": "main+none", "quantization": "int8"}
+    arguments, method = read_arguments(given)
+    assert arguments.models == ("A", "B")
+    assert arguments.weights == (2.0, 1.0)
+    assert arguments.revisions == ("main", None)
+    assert arguments.loading()["quantization"] == "int8"
+    assert method.name == "adafuse"
+
+
+def test_lists_are_for_paths_with_a_plus_and_for_devices():
+    given = {"models": ["a+b", "c"], "device": ["cuda:0+cuda:1", "cpu"], "weights": [0.5, 1]}
+    arguments, _ = read_arguments(given)
+    assert arguments.models == ("a+b", "c")
+    assert arguments.loading()["device"] == ("cuda:0+cuda:1", "cpu")
+    assert arguments.weights == (0.5, 1.0)
+
+
+def test_a_single_weight_may_come_as_a_number():
+    arguments, _ = read_arguments({"models": "A", "method": "single", "weights": 2})
+    assert arguments.weights == (2.0,)
+
+
+def test_everything_else_is_an_option_of_the_method():
+    _, method = read_arguments({"models": "A+B", "tau": 0.5, "max_words": 2, "branching": 3})
+    assert method.options.model_dump() == {
+        "fusion": "mean_nll", "max_word_tokens": 16, "tau": 0.5, "max_words": 2, "branching": 3,
+    }  # fmt: skip
+    _, method = read_arguments({"models": "A+B", "method": "fixed_length", "words": 2})
+    assert method.name == "fixed_length"
+
+
+@pytest.mark.parametrize(("size", "read"), [("4", 4), (4, 4), ("auto", "auto")])
+def test_the_batch_size_is_what_the_harness_passes_on(size, read):
+    assert read_arguments({"models": "A+B", "batch_size": size})[0].batch_size == read
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "--model adafuse needs models; give --model_args models=A"),
+        ({"pretrained": "A"}, "--model adafuse needs models"),
+        ({"models": "A+B", "tua": 1}, "no argument 'tua'; known are: models, weights, .*tau"),
+        ({"models": "A+B", "peft": "x"}, "no argument 'peft'"),
+        ({"models": "A+B", "method": "best_of"}, "unknown method 'best_of'; known are: single"),
+        ({"models": "A+B", "method": "single"}, "method single needs exactly 1 model, not 2"),
+        ({"models": "A+B", "tau": -1}, "method adafuse: tau must be greater than or equal to 0"),
+        ({"models": "A+B", "weights": "1"}, "1 weights for 2 models; give one per model"),
+        ({"models": "A+B", "weights": "a+b"}, "weights must be numbers joined by"),
+        ({"models": "A", "revisions": 1e5}, "revisions must be text; write '100000.0' in quotes"),
+        ({"models": "A+B", "batch_size": "auto:4"}, "batch_size must be a whole number above 0"),
+        ({"models": "A+B", "max_batch_size": 8}, "not for --model adafuse; give --batch_size 8"),
+        ({"models": "A+B", "max_gen_toks": 0}, "max_gen_toks must be greater than"),
+        ({"models": "A+B", "engine": "fast"}, "engine must be 'tree' or 'reference', not 'fast'"),
+        ({"models": "A+B", "max_error_share": 2}, "max_error_share must be less than"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(given, sentence):
+    with pytest.raises(UserError, match=sentence):
+        read_arguments(given)

@@ -1,0 +1,49 @@
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.harness.generation import LENGTHS, Wanted, read_generation
+
+
+@pytest.mark.parametrize(
+    ("until", "stop"),
+    [("\n", ("\n",)), (["\n\n", "Q:"], ("\n\n", "Q:")), ([], ()), (None, ()), (["", "."], (".",))],
+)
+def test_until_is_a_string_or_a_list(until, stop):
+    assert read_generation({"until": until}, 256) == Wanted(stop, 256)
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_the_length_has_the_names_that_the_harness_knows(name):
+    assert read_generation({name: 7}, 256).max_new_tokens == 7
+    assert read_generation({name: 7, "max_gen_toks": 7}, 256).max_new_tokens == 7
+
+
+def test_the_default_temperature_of_sampling_that_is_switched_off_is_taken():
+    assert read_generation({"do_sample": False, "temperature": 1.0}, 9) == Wanted((), 9)
+
+
+def test_settings_that_mean_greedy_decoding_are_taken():
+    greedy = {"do_sample": False, "temperature": 0.0, "num_beams": 1, "repetition_penalty": 1.0}
+    idle = {"top_p": 0.95, "top_k": 50, "seed": 7}
+    assert read_generation({**greedy, **idle}, 9) == Wanted((), 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"do_sample": True}, "do_sample is True, but fused decoding is greedy; say --gen_kwargs"),
+        ({"temperature": 0.7}, "temperature is 0.7, .* --gen_kwargs temperature=0"),
+        ({"do_sample": False, "temperature": 0.7}, "temperature is 0.7"),
+        ({"temperature": 1}, "temperature is 1"),
+        ({"num_beams": 4}, "num_beams is 4"),
+        ({"untli": "."}, "unknown generation setting 'untli'; known are: until, max_gen_toks"),
+        ({"until": 3}, "until is 3; give a string or a list"),
+        ({"until": ["a", 3]}, "until is .*; give a string or a list"),
+        ({"max_gen_toks": "many"}, "max_gen_toks is 'many'; give a whole number above 0"),
+        ({"max_tokens": 0}, "max_tokens is 0; give a whole number above 0"),
+        ({"max_gen_toks": 5, "max_tokens": 6}, "max_gen_toks=5, max_tokens=6 contradict"),
+    ],
+)
+def test_everything_else_is_refused_in_a_sentence(given, sentence):
+    with pytest.raises(UserError, match=sentence):
+        read_generation(given, 256)

@@ -1,0 +1,295 @@
+"""`--model adafuse` inside the harness itself, over tasks of the toy world."""
+
+import json
+import math
+
+import pytest
+import yaml
+
+from adafuse import Ensemble, UserError
+from adafuse.cli.main import app
+from adafuse.harness.chats import read_prompt
+from adafuse.prompt import Chat
+from adafuse.traces.table import read_metadata, read_rows
+from tests.conftest import toy_path
+from tests.harness.tasks import CHOICE, QA, task
+from tests.support.tiny import random_model
+
+harness = pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
+
+from typer.testing import CliRunner  # noqa: E402
+
+from adafuse.harness.model import AdaFuseLM  # noqa: E402
+from adafuse.harness.register import register  # noqa: E402
+
+MODELS = f"{toy_path('mistral')}+{toy_path('llama')}"
+FOUNDER = {"question": "Who founded Niby?", "answer": ["Paila Firmble"]}
+
+
+@pytest.fixture(scope="module")
+def manager():
+    """A harness without its thousands of tasks."""
+    from lm_eval.tasks import TaskManager
+
+    register()
+    return TaskManager(include_defaults=False)
+
+
+@pytest.fixture
+def evaluate(manager, tmp_path, monkeypatch):
+    """Evaluate tasks; returns all results and the samples of the first task."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+
+    def run(*tasks, limit=4, **settings):
+        arguments = {"models": MODELS, "batch_size": 4, **settings.pop("model_args", {})}
+        results = harness.simple_evaluate(
+            model=settings.pop("model", "adafuse"),
+            model_args=arguments,
+            tasks=list(tasks),
+            task_manager=manager,
+            limit=limit,
+            bootstrap_iters=0,
+            **settings,
+        )
+        return results, results["samples"][tasks[0]["task"]]
+
+    return run
+
+
+def texts(samples):
+    """What the harness was answered, in the order of the documents."""
+    return [sample["resps"][0][0] for sample in samples]
+
+
+def prompts(samples):
+    """What the harness asked."""
+    return [read_prompt(sample["arguments"][0][0]) for sample in samples]
+
+
+def test_texts_are_those_of_the_ensemble(evaluate, pair):
+    _, samples = evaluate(task(QA))
+    own = pair.generate(prompts(samples), max_new_tokens=24, stop=["\n"])
+    assert texts(samples) == [result.text for result in own]
+
+
+def test_worked_examples_are_part_of_the_prompt(evaluate, pair):
+    _, samples = evaluate(task(QA), num_fewshot=2)
+    asked = prompts(samples)
+    assert all(prompt.count("Question:") == 3 for prompt in asked)
+    own = pair.generate(asked, max_new_tokens=24, stop=["\n"])
+    assert texts(samples) == [result.text for result in own]
+
+
+@pytest.mark.parametrize("kwargs", [{"until": "a"}, {"until": ["a", "e"]}, {"max_gen_toks": 2}])
+def test_until_and_max_gen_toks_are_honoured(evaluate, pair, kwargs):
+    _, samples = evaluate(task(QA, generation_kwargs=kwargs))
+    length, stop = kwargs.get("max_gen_toks", 256), kwargs.get("until", ())
+    own = pair.generate(prompts(samples), max_new_tokens=length, stop=stop)
+    assert texts(samples) == [result.text for result in own]
+
+
+def test_settings_on_the_command_line_win_over_those_of_the_task(evaluate, pair):
+    _, samples = evaluate(task(QA), gen_kwargs={"max_gen_toks": 2})
+    own = pair.generate(prompts(samples), max_new_tokens=2, stop=["\n"])
+    assert texts(samples) == [result.text for result in own]
+
+
+def test_a_method_and_its_options_are_honoured(evaluate, pair):
+    options = {"method": "fixed_length", "words": 2}
+    _, samples = evaluate(task(QA), model_args={**options, "weights": "3+1"})
+    heavy = Ensemble(pair.models, (3.0, 1.0))
+    own = heavy.generate(prompts(samples), max_new_tokens=24, stop=["\n"], **options)
+    assert texts(samples) == [result.text for result in own]
+
+
+@pytest.mark.parametrize("multiturn", [True, False])
+def test_every_model_gets_the_history_in_its_own_template(evaluate, pair, multiturn):
+    _, samples = evaluate(
+        task(QA),
+        num_fewshot=1,
+        apply_chat_template=True,
+        fewshot_as_multiturn=multiturn,
+        system_instruction="Be brief.",
+    )
+    asked = prompts(samples)
+    roles = ["system", "user", "assistant", "user"] if multiturn else ["system", "user"]
+    assert [[turn.role for turn in chat.turns] for chat in asked] == [roles] * len(asked)
+    own = pair.generate(asked, max_new_tokens=24, stop=["\n"])
+    assert texts(samples) == [result.text for result in own]
+
+
+def test_a_begun_answer_is_continued_in_a_chat(evaluate):
+    _, samples = evaluate(task(QA, gen_prefix="It was"), apply_chat_template=True)
+    for chat in prompts(samples):
+        assert chat.continues
+        assert chat.turns[-1].content == "It was"
+
+
+def test_the_harness_records_the_templates_of_all_models(pair):
+    lm = AdaFuseLM(models=MODELS)
+    recorded = json.loads(lm.chat_template(True))
+    assert recorded == {model.name: model.tokenizer.chat_template for model in pair.models}
+    with pytest.raises(UserError, match="each model uses its own template; give the flag without"):
+        lm.chat_template("tool_use")
+
+
+def test_choices_are_ranked_by_the_mean_log_likelihood_of_all_models(evaluate, pair):
+    results, samples = evaluate(task(CHOICE), model_args={"weights": "2+1"})
+    weighted = Ensemble(pair.models, (2.0, 1.0))
+    for sample in samples:
+        pairs = [tuple(arguments) for arguments in sample["arguments"]]
+        found = dict(weighted.loglikelihoods(pairs))
+        for index, ((value, greedy),) in enumerate(sample["resps"]):
+            first, second = found[index].logprobs
+            assert value == pytest.approx((2 * first + second) / 3, abs=1e-3)
+            assert greedy == all(found[index].greedy)
+    assert 0 <= results["results"]["toy_choice"]["acc,none"] <= 1
+
+
+def test_choices_stand_behind_the_template_of_a_chat(evaluate):
+    _, samples = evaluate(task(CHOICE), apply_chat_template=True)
+    for sample in samples:
+        assert isinstance(read_prompt(sample["arguments"][0][0]), Chat)
+        assert all(value < 0 for ((value, _),) in sample["resps"])
+
+
+def test_one_model_alone_says_what_the_harness_itself_says_of_it(evaluate):
+    """The harness's own model for Hugging Face folders is the judge."""
+    alone = {"models": toy_path("llama"), "method": "single"}
+    _, ours = evaluate(task(CHOICE), model_args=alone)
+    register()
+    theirs = harness.simple_evaluate(
+        model="hf",
+        model_args={"pretrained": toy_path("llama"), "dtype": "float32"},
+        device="cpu",
+        tasks=[task(CHOICE)],
+        limit=4,
+        bootstrap_iters=0,
+    )["samples"]["toy_choice"]
+    for one, other in zip(ours, theirs, strict=True):
+        for ((value, greedy),), ((their_value, their_greedy),) in zip(
+            one["resps"], other["resps"], strict=True
+        ):
+            assert value == pytest.approx(their_value, abs=1e-2)
+            assert greedy == their_greedy
+
+
+def test_the_perplexity_of_whole_texts_is_refused(evaluate):
+    rolling = task(QA, output_type="loglikelihood_rolling", metric_list=[{"metric": "perplexity"}])
+    with pytest.raises(UserError, match="task 'toy_qa' asks for the perplexity of whole texts"):
+        evaluate(rolling)
+
+
+@pytest.mark.parametrize("kwargs", [{"do_sample": True}, {"temperature": 0.7}, {"num_beams": 2}])
+def test_a_task_that_samples_is_refused(evaluate, kwargs):
+    with pytest.raises(UserError, match="fused decoding is greedy"):
+        evaluate(task(QA, generation_kwargs=kwargs))
+
+
+def test_results_say_which_models_and_options_they_come_from(evaluate):
+    results, _ = evaluate(task(QA), model_args={"tau": 0.5})
+    info = results["config"]["adafuse"]
+    assert info["models"] == MODELS.split("+")
+    assert (info["method"], info["options"]["tau"], info["options"]["max_words"]) == (
+        "adafuse", 0.5, 3,
+    )  # fmt: skip
+    assert info["weights"] == [1.0, 1.0]
+    assert [each["dtype"] for each in info["loaded"]] == ["torch.float32"] * 2
+    assert info["failed_requests"] == 0
+    assert info["versions"]["adafuse"]
+    json.dumps(info)
+
+
+def test_a_trace_has_a_row_per_request_that_show_understands(evaluate, tmp_path):
+    out = tmp_path / "traces/out.parquet"
+    _, samples = evaluate(task(QA), model_args={"trace": str(out)})
+    rows = read_rows(out)
+    assert [row["id"] for row in rows] == [f"toy_qa/{number}/0" for number in range(4)]
+    assert {row["id"]: row["text"] for row in rows} == {
+        f"toy_qa/{sample['doc_id']}/0": text
+        for sample, text in zip(samples, texts(samples), strict=True)
+    }
+    assert read_metadata(out)["settings"]["models"] == MODELS.split("+")
+    shown = CliRunner().invoke(app, ["show", str(out), "--id", "toy_qa/1/0"])
+    assert "example toy_qa/1/0" in shown.output
+    assert "round 1" in shown.output
+
+
+def test_a_repeated_request_is_decoded_once(evaluate, tmp_path):
+    out = tmp_path / "out.parquet"
+    _, samples = evaluate(task(QA, repeats=3), model_args={"trace": str(out)}, limit=2)
+    assert [len(sample["resps"][0]) for sample in samples] == [3, 3]
+    assert len(read_rows(out)) == 2
+
+
+def test_requests_that_fail_are_empty_and_too_many_are_an_error(evaluate, tmp_path):
+    small = random_model(toy_path("llama"), tmp_path / "small", seed=1, context=64)
+    rows = [FOUNDER, {**FOUNDER, "question": "Who? " * 64}]
+    (tmp_path / "long.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    long = task(QA, dataset_kwargs={"data_files": {"test": str(tmp_path / "long.jsonl")}})
+    long.pop("fewshot_split")
+    with pytest.raises(UserError, match=r"1 of 2 generate_until requests failed; .* a context of"):
+        evaluate(long, model_args={"models": small})
+    results, samples = evaluate(long, model_args={"models": small, "max_error_share": 0.5})
+    assert texts(samples)[0]
+    assert texts(samples)[1] == ""
+    assert results["config"]["adafuse"]["failed_requests"] == 1
+
+
+def test_likelihoods_that_fail_are_impossible(tmp_path, manager):
+    from lm_eval.api.instance import Instance
+
+    small = random_model(toy_path("llama"), tmp_path / "small", seed=1, context=64)
+    lm = AdaFuseLM(models=small, max_error_share=0.5)
+    pairs = [("Who?", " She"), ("Who? " * 64, " She")]
+    requests = [
+        Instance("loglikelihood", {}, pair, 0, ("toy", number, 1))
+        for number, pair in enumerate(pairs)
+    ]
+    fine, failed = lm.loglikelihood(requests)
+    assert fine[0] < 0
+    assert failed == (-math.inf, False)
+    with pytest.raises(UserError, match=r"1 of 1 loglikelihood requests failed; .* 'toy/1/0'"):
+        lm.loglikelihood(requests[1:])
+
+
+def test_a_cache_answers_the_second_time(evaluate, tmp_path):
+    first = evaluate(task(QA), use_cache=str(tmp_path / "cache"))[1]
+    out = tmp_path / "out.parquet"
+    second = evaluate(task(QA), use_cache=str(tmp_path / "cache"), model_args={"trace": str(out)})[
+        1
+    ]
+    assert texts(first) == texts(second)
+    assert not out.exists()
+
+
+def test_the_arguments_of_the_model_win_over_the_flags_of_the_harness():
+    lm = AdaFuseLM.create_from_arg_string(
+        f"models={MODELS},device=cpu,batch_size=2",
+        {"device": "cuda:7", "batch_size": 1, "max_batch_size": None},
+    )
+    info = lm.get_model_info()["adafuse"]
+    assert (info["device"], info["batch_size"]) == ("cpu", 2)
+
+
+@pytest.mark.parametrize(("cuda", "device"), [(False, "auto"), (True, "cuda:0")])
+def test_the_device_that_the_harness_says_by_default_is_not_asked_of_a_cpu(
+    monkeypatch, cuda, device
+):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
+    monkeypatch.setattr(AdaFuseLM, "__init__", lambda self, **given: self.__dict__.update(given))
+    made = AdaFuseLM.create_from_arg_string("models=A+B", {"device": "cuda:0"})
+    assert made.__dict__.get("device", "auto") == device
+
+
+def test_bad_arguments_are_refused_before_a_model_is_loaded(tmp_path):
+    with pytest.raises(UserError, match="no argument 'tua'"):
+        AdaFuseLM(models="nowhere/at-all", tua=1)
+    with pytest.raises(UserError, match="is a folder; give the name of a file"):
+        AdaFuseLM(models="nowhere/at-all", method="single", trace=str(tmp_path))
+
+
+def test_the_tasks_of_the_documentation_are_those_of_these_tests():
+    for name in (QA, CHOICE):
+        written = yaml.safe_load(name.read_text(encoding="utf-8"))
+        assert task(name)["task"] == written["task"]

@@ -1,0 +1,154 @@
+"""The pages of a results folder: what they show, and that nothing of it is taken for markup."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from adafuse.benchmarks.prepare import PreparedRow, write_prepared
+from adafuse.cli.main import app
+from adafuse.comparison.compare import Comparison
+from adafuse.comparison.comparison_table import to_csv
+from adafuse.errors import UserError
+from adafuse.pipeline.audits import outcomes_file, score_file
+from adafuse.pipeline.config import Config
+from adafuse.pipeline.parse import parse_config, to_json
+from adafuse.report.build import write_examples, write_report
+from adafuse.report.stored import Stored
+from adafuse.scoring.outcomes import write_outcomes
+from adafuse.scoring.score import score_trace, write_score
+from adafuse.traces.schema import RESULT_FIELDS, result_columns
+from adafuse.traces.table import write_table
+from tests.pipeline.conftest import values as configuration
+from tests.report.test_facts import shard
+from tests.support.made_up import EVIL, FUSED
+
+values = configuration
+PUBLISHED = Path(__file__).parents[2] / "config/published.yaml"
+NOTE = "a <script>note</script> & more"
+
+
+class Words(HTMLParser):
+    """The tags of a page, and its text."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def config(tmp_path: Path, values: dict[str, Any]) -> Config:
+    """A configuration whose results are there, as if the workflow had run."""
+    values["benchmarks"] = {"natural_questions": values["benchmarks"]["qa"]}
+    made = parse_config({**values, "results": str(tmp_path / "results"), "note": NOTE})
+    for benchmark in made.benchmarks:
+        rows = [
+            PreparedRow(f"q{n}", 0, f"whole {n}", "", (" duck 0",), task=f"task {n}")
+            for n in range(5)
+        ]
+        folder = Path(made.results, "benchmarks", benchmark)
+        write_prepared(folder / "rows.jsonl", rows)
+        for run in made.runs:
+            _write_run(made, benchmark, run, folder / "rows.jsonl")
+    (tmp_path / "results/config.json").write_text(to_json(made))
+    return made
+
+
+def _write_run(config: Config, benchmark: str, run: str, rows: Path) -> None:
+    trace = Path(config.results, "traces", benchmark, f"{run}.parquet")
+    results = [{"id": f"q{n}", **result_columns(FUSED[n])} for n in range(5)]
+    for row in results:
+        row.update(benchmark=benchmark, run=run)
+    names = [pa.field(name, pa.string()) for name in ("id", "benchmark", "run")]
+    write_table(trace, [*names, *RESULT_FIELDS], results, {"shards": [shard()]})
+    metric = config.benchmarks[benchmark].metric
+    found = score_trace(rows, trace, metric, "strict", benchmark=benchmark, run=run)
+    write_outcomes(outcomes_file(config, "strict", benchmark, run), found.outcomes, {})
+    write_score(score_file(config, "strict", benchmark, run), found.score)
+
+
+def test_the_page_shows_every_run_and_takes_nothing_for_markup(
+    config: Config, tmp_path: Path
+) -> None:
+    tables = Path(config.results, "tables")
+    tables.mkdir()
+    (tables / "audit.md").write_text(f"accepted: {EVIL}\n\n| a |\n| --- |\n| <b>x</b> |\n")
+    write_report(Stored.found(config), tmp_path / "report")
+    page = Words(tmp_path / "report/index.html")
+    assert NOTE in page.text
+    assert page.tags.count("script") == 4, "only those of the page itself"
+    assert "img" not in page.tags and "b" not in page.tags
+    assert "<script>document.title" in page.text
+    for run in config.runs:
+        assert run in page.text
+    assert "org/a (abc); b (content 123)" in page.text
+
+
+def test_what_is_not_there_is_left_out(config: Config, tmp_path: Path) -> None:
+    first, *others = config.runs
+    for benchmark in config.benchmarks:
+        for run in others:
+            Path(config.results, "traces", benchmark, f"{run}.parquet").unlink()
+    stored = Stored.found(config)
+    assert set(map(tuple, stored.runs.values())) == {(first,)}
+    write_report(stored, tmp_path / "report")
+    page = Words(tmp_path / "report/index.html")
+    assert "Paired comparisons" not in page.text and "Data sets" not in page.text
+    folders = {path.name for path in (tmp_path / "report/data").glob("*/*/")}
+    assert folders == {first}
+
+
+def test_data_of_benchmarks_that_are_gone_are_removed(config: Config, tmp_path: Path) -> None:
+    stray = tmp_path / "report/data/old"
+    stray.mkdir(parents=True)
+    write_report(Stored.found(config), tmp_path / "report")
+    assert not stray.exists()
+    assert {path.name for path in stray.parent.glob("*/")} == set(config.benchmarks)
+
+
+def test_examples_that_cannot_be_written_leave_the_old_ones(config: Config, tmp_path: Path) -> None:
+    stored, name = Stored.found(config), next(iter(config.benchmarks))
+    write_examples(stored, name, tmp_path / "data" / name)
+    before = sorted((tmp_path / "data").rglob("*.js"))
+    stored.trace(name, next(iter(config.runs))).write_bytes(b"torn")
+    with pytest.raises(UserError, match="is no readable Parquet file"):
+        write_examples(stored, name, tmp_path / "data" / name)
+    assert sorted((tmp_path / "data").rglob("*.js")) == before
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [name]
+
+
+def test_the_papers_numbers_stand_apart(config: Config, tmp_path: Path) -> None:
+    changed = config.model_copy(update={"published_numbers": str(PUBLISHED)})
+    write_report(Stored.found(changed), tmp_path / "report")
+    text = Words(tmp_path / "report/index.html").text
+    assert text.index("Strict scoring") < text.index("not measured here") < text.index("32.05")
+
+
+def test_significant_differences_are_marked(config: Config, tmp_path: Path) -> None:
+    benchmark, run = next(iter(config.benchmarks)), list(config.runs)[-1]
+    points = (80.0, 60.0, 20.0, 10.0, 30.0)
+    names = (benchmark, "strict", run, "other", "member", "exact_match")
+    better = Comparison(*names, 5, *points, "McNemar exact", 0.01, 0.02, 3, 0)
+    tables = Path(config.results, "tables")
+    tables.mkdir()
+    (tables / "comparison.csv").write_text(to_csv([better, replace(better, against="third")]))
+    write_report(Stored.found(config), tmp_path / "report")
+    assert (tmp_path / "report/index.html").read_text().count("<sup>*</sup>") == 1
+
+
+def test_the_command_says_where_the_page_is(config: Config, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", config.results], catch_exceptions=False)
+    assert done.stdout.strip() == str(Path(config.results, "report/index.html"))
+    assert Path(done.stdout.strip()).is_file()

@@ -1,0 +1,100 @@
+"""`Ensemble.loglikelihoods` beside what transformers computes."""
+
+import math
+
+import pytest
+import torch
+
+from adafuse import UserError
+from adafuse.prompt import Chat, Turn
+
+PROMPT = "Question: Who founded Niby?\nAnswer:"
+TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
+
+
+def direct(model, prompt, text):
+    """log p(text | prompt) and whether it is greedy, from one forward over prompt and text."""
+    before = model.tokenizer(prompt)["input_ids"]
+    ids = model.tokenizer(prompt + text)["input_ids"]
+    assert ids[: len(before)] == before, "the tokens of the prompt are those of the whole"
+    with torch.inference_mode():
+        logits = model.network(input_ids=torch.tensor([ids])).logits[0, :, : model.vocabulary]
+    rows = logits[len(before) - 1 : -1].float().log_softmax(-1)
+    own = torch.tensor(ids[len(before) :])
+    logprob = rows.gather(1, own[:, None]).double().sum().item()
+    return logprob, len(own), bool((rows.argmax(-1) == own).all())
+
+
+def asked(ensemble, pairs, **settings):
+    """All likelihoods in order."""
+    found = dict(ensemble.loglikelihoods(pairs, **settings))
+    return [found[index] for index in range(len(pairs))]
+
+
+@pytest.mark.parametrize("engine", ["tree", "reference"])
+def test_every_model_says_what_transformers_computes(pair, engine):
+    pairs = [(PROMPT, text) for text in TEXTS]
+    for (prompt, text), found in zip(pairs, asked(pair, pairs, engine=engine), strict=True):
+        for number, model in enumerate(pair.models):
+            logprob, tokens, greedy = direct(model, prompt, text)
+            assert found.logprobs[number] == pytest.approx(logprob, abs=1e-3)
+            assert found.tokens[number] == tokens
+            assert found.greedy[number] == greedy
+        assert found.error is None
+
+
+def test_the_text_that_a_model_writes_is_greedy(pair):
+    results = pair.generate([PROMPT], max_new_tokens=24, stop=["\n"])
+    (found,) = asked(pair, [(PROMPT, results[0].text)])
+    assert any(found.greedy)
+    assert max(found.logprobs) > -1
+
+
+@pytest.mark.parametrize("order", [TEXTS, TEXTS[::-1], (*TEXTS, *TEXTS)])
+def test_texts_that_begin_alike_do_not_disturb_one_another(random_pair, order):
+    together = asked(random_pair, [(PROMPT, text) for text in order], batch_size=1)
+    for text, found in zip(order, together, strict=True):
+        (alone,) = asked(random_pair, [(PROMPT, text)])
+        assert found.logprobs == pytest.approx(alone.logprobs, abs=1e-3)
+        assert found.greedy == alone.greedy
+
+
+def test_an_answer_to_a_chat_stands_behind_the_template_of_each_model(pair):
+    chat = Chat((Turn("user", "Who founded Niby?"),))
+    (found,) = asked(pair, [(chat, "Paila")])
+    for number, model in enumerate(pair.models):
+        ids = [*model.prompt_ids(chat), *model.encode_span("Paila")]
+        with torch.inference_mode():
+            logits = model.network(input_ids=torch.tensor([ids])).logits[0, :, : model.vocabulary]
+        rows = logits.float().log_softmax(-1)
+        places = range(len(ids) - found.tokens[number], len(ids))
+        logprob = math.fsum(rows[place - 1, ids[place]].item() for place in places)
+        assert found.logprobs[number] == pytest.approx(logprob, abs=1e-3)
+
+
+def test_an_empty_prompt_and_an_empty_text_have_likelihoods(quartet):
+    empty_prompt, empty_text = asked(quartet, [("", " Paila"), (PROMPT, "")])
+    assert all(math.isfinite(value) and value < 0 for value in empty_prompt.logprobs)
+    assert empty_text.logprobs == (0, 0, 0, 0)
+    assert empty_text.tokens == (0, 0, 0, 0)
+
+
+def test_a_text_that_does_not_fit_is_impossible_and_says_why_and_the_others_are_read(pair):
+    context = max(model.context for model in pair.models)
+    fits, long = asked(pair, [(PROMPT, " Paila"), (PROMPT, " Paila" * context)])
+    assert fits.error is None
+    assert long.logprobs == (-math.inf, -math.inf)
+    assert not any(long.greedy)
+    assert "behind it are longer than the context of" in long.error
+
+
+def test_rows_at_a_time_make_no_difference(pair):
+    pairs = [(f"{PROMPT} {number}", text) for number in range(3) for text in TEXTS]
+    one = asked(pair, pairs, batch_size=1)
+    for alone, batched in zip(one, asked(pair, pairs, batch_size="auto"), strict=True):
+        assert batched.logprobs == pytest.approx(alone.logprobs, abs=1e-3)
+
+
+def test_an_impossible_setting_is_refused(pair):
+    with pytest.raises(UserError, match="loglikelihood: batch_size must be a whole number"):
+        asked(pair, [(PROMPT, " Paila")], batch_size=0)
