@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 CORES ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test lint docs bench clean
 
 install: $(INSTALLED)
 
@@ -28,6 +28,10 @@ lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
+
+docs: install  ## the pages, the schema and the figure that are made from the code
+	$(BIN)/python -m adafuse.docs
+	$(BIN)/python -m adafuse.docs.draw_example
 
 bench: install  ## what fused decoding costs here, in terms of the models alone
 	$(BIN)/adafuse bench

@@ -11,14 +11,14 @@ from adafuse.cli.errors import STATUSES
 from adafuse.cli.examples import EXAMPLES
 
 _HEAD = """\
+<!-- Made by `make docs` from adafuse/cli/; change it there. -->
+
 # Command line
 
 `adafuse COMMAND --help` says the same in the terminal; `adafuse --install-completion` makes the
 shell suggest commands, options, methods, model folders and the examples of a trace. Wherever a
 machine may read the result, `--json` prints JSON and nothing else to standard output. Mistakes are
 one line on standard error. `adafuse step ...` is what the workflow's rules run.
-
-This file is written by `adafuse step command-line`; a test compares them.
 
 ## Exit status
 
@@ -48,10 +48,7 @@ def _section(command: Any) -> str:
         "",
         f"`{usage}`",
         "",
-        _line(["option", "meaning", "default"]),
-        "| --- | --- | --- |",
-        *_rows(command),
-        "",
+        *_table(command),
         _MARK,
         "```sh",
         *EXAMPLES[command.name],
@@ -64,6 +61,12 @@ def _arguments(command: Any) -> Iterator[str]:
     for each in command.params:
         if each.param_type_name == "argument":
             yield each.metavar
+
+
+def _table(command: Any) -> list[str]:
+    rows = list(_rows(command))
+    head = [_line(["option", "meaning", "default"]), "| --- | --- | --- |"]
+    return [*head, *rows, ""] if rows else []
 
 
 def _rows(command: Any) -> Iterator[str]:

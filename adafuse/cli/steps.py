@@ -14,7 +14,6 @@ import typer
 from adafuse.cli.steps_comparison import app as comparison
 from adafuse.cli.steps_experiments import app as experiments
 from adafuse.cli.steps_prefetch import app as prefetch
-from adafuse.cli.steps_reference import app as reference
 from adafuse.cli.steps_report import app as report
 
 logger = logging.getLogger(__name__)
@@ -24,7 +23,6 @@ app.add_typer(comparison)
 app.add_typer(experiments)
 app.add_typer(prefetch)
 app.add_typer(report)
-app.add_typer(reference)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="As the workflow stored it.")]
 Benchmark = Annotated[str, typer.Option(help="A benchmark of the configuration.")]

@@ -13,17 +13,28 @@ from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.word import Span, add_word
 from adafuse.text.words import WordRules
+from adafuse.told import told
 
 
 class AdaFuseOptions(FusionOptions):
-    """tau: margin threshold; max_words: M; branching: B (1 is diversity-aware scaling off).
+    """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
-    The paper sweeps tau from 0 to 1; a margin is 1 at most, so above 1 no model is ever confident.
-    """
-
-    tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
-    max_words: Positive = 3
-    branching: Positive = 1
+    tau: Annotated[
+        Annotated[float, Field(ge=0, allow_inf_nan=False)],
+        told(
+            "τ, the margin threshold: a model goes on to another word of a round while p(1) - p(2)"
+            " of its next token is at least this, so higher means shorter spans and more decisions"
+            " taken together; above 1 no model is ever confident"
+        ),
+    ] = 0.7
+    max_words: Annotated[Positive, told("M, the most words that a model may add in a round")] = 3
+    branching: Annotated[
+        Positive,
+        told(
+            "B, how many alternatives a model proposes where it is not confident; 1 switches this"
+            " (diversity-aware scaling) off"
+        ),
+    ] = 1
 
 
 class AdaFuse(Method[AdaFuseOptions]):

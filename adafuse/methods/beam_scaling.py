@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import islice
+from typing import Annotated
 
 from adafuse.engine.node import Node, Sequence
 from adafuse.engine.program import Program, evaluated, gather
@@ -12,13 +13,14 @@ from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.word import Span, add_word
 from adafuse.text.words import WordRules
+from adafuse.told import told
 
 
 class BeamScalingOptions(FusionOptions):
-    """width: beams per model; beam_tokens: how many tokens the search runs."""
+    """How wide and how long the search is."""
 
-    width: Positive = 3
-    beam_tokens: Positive = 5
+    width: Annotated[Positive, told("beams per model")] = 3
+    beam_tokens: Annotated[Positive, told("how many tokens the search runs")] = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from adafuse.methods.options import MethodOptions
 from adafuse.methods.strand import Strand
 from adafuse.methods.token_rounds import TRACED, Choice, Entry, fuse_tokens, negative_log
 from adafuse.text.prefixes import SortedVocabulary
+from adafuse.told import told
 
 if TYPE_CHECKING:
     from adafuse.models.devices import Place
@@ -21,13 +22,19 @@ if TYPE_CHECKING:
 
 
 class BytewiseOptions(MethodOptions):
-    """`prune`: ids of the text that are less probable than this share of it are left out.
+    """How exact the probabilities are.
 
     A larger share saves forwards: a model is asked about every prefix of a word that is likely
     enough as a token, not only where its own tokens end.
     """
 
-    prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
+    prune: Annotated[
+        Annotated[float, Field(ge=0, lt=1)],
+        told(
+            "leave out ways to write the text in tokens that are less probable than this share of"
+            " it; a larger share saves forwards"
+        ),
+    ] = 1e-6
 
 
 class Bytewise(Method[BytewiseOptions]):

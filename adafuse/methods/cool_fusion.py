@@ -1,6 +1,6 @@
 """`cool_fusion`: text segments chosen by mean perplexity (arXiv 2407.19807)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program
@@ -8,24 +8,27 @@ from adafuse.methods.example import Example
 from adafuse.methods.final_ranking import rank_with, solo_answers
 from adafuse.methods.fusion import each
 from adafuse.methods.method import Method
-from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.options import MethodOptions, WordTokens
 from adafuse.methods.perplexity import mean_perplexity
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.segment import shortest_segment
 from adafuse.methods.word import Span, greedy_words
 from adafuse.text.words import WordRules
+from adafuse.told import told
 
 
 class CoolFusionOptions(MethodOptions):
-    """segments: "aligned" or "shortest"; rerank: rank the models' own answers, too (Cool+R).
+    """What a segment is, and whether whole answers compete (Cool+R)."""
 
-    An aligned segment ends at a word boundary of all tokenizers, which is a whitespace word in our
-    reading; the shortest one is as few ids as decode to text. `max_word_tokens` caps a word.
-    """
-
-    segments: Literal["aligned", "shortest"] = "aligned"
-    rerank: bool = False
-    max_word_tokens: Positive = 16
+    segments: Annotated[
+        Literal["aligned", "shortest"],
+        told(
+            "where a segment ends: at a word boundary of all tokenizers (a whitespace word in our"
+            " reading), or after as few tokens as make text"
+        ),
+    ] = "aligned"
+    rerank: Annotated[bool, told("rank the models' own answers, too (Cool+R)")] = False
+    max_word_tokens: WordTokens = 16
 
 
 class CoolFusion(Method[CoolFusionOptions]):

@@ -15,6 +15,7 @@ from adafuse.methods.options import MethodOptions, ModelNumber, Positive, check_
 from adafuse.methods.strand import Strand
 from adafuse.methods.token_rounds import TRACED, Choice, fuse_tokens
 from adafuse.relative.mixture import expected, likeliest, mean
+from adafuse.told import told
 
 if TYPE_CHECKING:
     from adafuse.models.devices import Place
@@ -26,19 +27,27 @@ _NO_RATE = 1e-6
 
 
 class DeepenOptions(MethodOptions):
-    """Those of the published code; its own default learning rate, 0, leaves the main model alone.
+    """Those of the published code, whose default learning rate, 0, leaves the main model alone."""
 
-    `main` is the model that writes; `learning_rate` is how far the others may move it; `top` is how
-    many of each model's likeliest tokens take part, the published code has them all.
-    """
-
-    main: ModelNumber = 0
-    learning_rate: Annotated[float, Field(ge=0, le=100)] = 0.15
-    steps: Positive = 5
-    temperature_factor: Annotated[float, Field(gt=0, le=10_000)] = 100.0
-    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
-    top: Positive = 512
-    reduction: Literal["mean", "sum"] = "mean"
+    main: Annotated[ModelNumber, told("number of the model that writes")] = 0
+    learning_rate: Annotated[
+        Annotated[float, Field(ge=0, le=100)],
+        told("how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"),
+    ] = 0.15
+    steps: Annotated[Positive, told("steps of the search for its new logits")] = 5
+    temperature_factor: Annotated[
+        Annotated[float, Field(gt=0, le=10_000)],
+        told("factor of a token's similarities to the anchors before their softmax"),
+    ] = 100.0
+    weight_decay: Annotated[Annotated[float, Field(ge=0, le=1)], told("that of AdamW")] = 0.01
+    top: Annotated[
+        Positive,
+        told("how many of each model's likeliest tokens take part; the published code has all"),
+    ] = 512
+    reduction: Annotated[
+        Literal["mean", "sum"],
+        told("of the loss over the anchors; the published code takes the mean"),
+    ] = "mean"
 
 
 class Deepen(Method[DeepenOptions]):

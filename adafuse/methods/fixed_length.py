@@ -1,5 +1,7 @@
 """`fixed_length`: every model always proposes n greedy words (arXiv 2601.06022, figure 2)."""
 
+from typing import Annotated
+
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program
 from adafuse.methods.example import Example
@@ -9,12 +11,13 @@ from adafuse.methods.options import FusionOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.word import greedy_words
 from adafuse.text.words import WordRules
+from adafuse.told import told
 
 
 class FixedLengthOptions(FusionOptions):
-    """words: n, the words of every proposal."""
+    """How long a span is."""
 
-    words: Positive = 1
+    words: Annotated[Positive, told("n, the words of every proposal")] = 1
 
 
 class FixedLength(Method[FixedLengthOptions]):

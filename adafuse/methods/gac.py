@@ -21,6 +21,7 @@ from adafuse.methods.token_rounds import (
     fuse_tokens,
 )
 from adafuse.tokens.keys import TokenKeys, written
+from adafuse.told import told
 
 if TYPE_CHECKING:
     import torch
@@ -32,11 +33,16 @@ if TYPE_CHECKING:
 
 
 class GacOptions(MethodOptions):
-    """threshold: the other models are asked only where the likeliest token of model `gate` has at
-    most this probability (None: at every token)."""
+    """At which tokens the models are asked together."""
 
-    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
-    gate: ModelNumber = 0
+    threshold: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | None,
+        told(
+            "ask the other models only where the likeliest token of model `gate` has at most this"
+            " probability; null: at every token"
+        ),
+    ] = None
+    gate: Annotated[ModelNumber, told("number of the model that `threshold` looks at")] = 0
 
 
 class Gac(Method[GacOptions]):

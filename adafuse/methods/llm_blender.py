@@ -1,7 +1,7 @@
 """`llm_blender`: rank the models' own answers, then fuse the best (arXiv 2306.02561)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import model_validator
 
@@ -13,6 +13,7 @@ from adafuse.methods.options import MethodOptions, Positive
 from adafuse.methods.ranking import best_of, ranks, scores
 from adafuse.models.requests import FuseRequest, RankRequest
 from adafuse.records import Answer, Candidate, Round
+from adafuse.told import told
 
 if TYPE_CHECKING:
     from adafuse.models.devices import Place
@@ -22,26 +23,36 @@ if TYPE_CHECKING:
 
 
 class LlmBlenderOptions(MethodOptions):
-    """ranker, fuser: folders or hub ids; top_k: how many answers the fuser reads, best first.
+    """The two checkpoints, and what they read and write."""
 
-    `instruction` is the first field of the fuser's prompt, the prompt without worked examples the
-    second; `rank_only` takes the best answer as it is and loads no fuser. With `bubble` the best
-    is the survivor of one pass over the answers in order of the models, as the published code can
-    choose it, so it needs `rank_only`.
-    """
-
-    ranker: str = "llm-blender/PairRM-hf"
-    fuser: str = "llm-blender/gen_fuser_3b"
-    ranker_revision: str | None = None
-    fuser_revision: str | None = None
-    rank_only: bool = False
-    bubble: bool = False
-    top_k: Positive = 3
-    candidate_tokens: Positive = 128
-    prompt_tokens: Positive = 1024
-    fused_tokens: Positive = 128
-    beams: Positive = 4
-    instruction: str = "Give the best response to the input."
+    ranker: Annotated[str, told("folder or hub id of the ranker (PairRM)")] = (
+        "llm-blender/PairRM-hf"
+    )
+    fuser: Annotated[str, told("folder or hub id of the fuser (T5)")] = "llm-blender/gen_fuser_3b"
+    ranker_revision: Annotated[str | None, told("commit of the ranker on the hub")] = None
+    fuser_revision: Annotated[str | None, told("commit of the fuser on the hub")] = None
+    rank_only: Annotated[bool, told("take the best answer as it is, and load no fuser")] = False
+    bubble: Annotated[
+        bool,
+        told(
+            "the best is the survivor of one pass over the answers in order of the models, as the"
+            " published code can choose it; needs `rank_only`"
+        ),
+    ] = False
+    top_k: Annotated[Positive, told("how many answers the fuser reads, best first")] = 3
+    candidate_tokens: Annotated[
+        Positive, told("the most tokens of an answer that the fuser reads")
+    ] = 128
+    prompt_tokens: Annotated[Positive, told("the most tokens of the fuser's prompt")] = 1024
+    fused_tokens: Annotated[Positive, told("the most tokens that the fuser writes")] = 128
+    beams: Annotated[Positive, told("beams of the fuser's search")] = 4
+    instruction: Annotated[
+        str,
+        told(
+            "the first field of the fuser's prompt; the prompt without worked examples is the"
+            " second"
+        ),
+    ] = "Give the best response to the input."
 
     @model_validator(mode="after")
     def _one_pass_finds_only_the_best(self) -> Self:

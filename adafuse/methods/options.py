@@ -6,10 +6,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from adafuse.errors import UserError, meant
+from adafuse.told import told
 
 FusionRule = Literal["mean_nll", "mixture", "most_confident"]
 Positive = Annotated[int, Field(ge=1)]
 ModelNumber = Annotated[int, Field(ge=0)]
+WordTokens = Annotated[Positive, told("the most tokens of a word, for text without spaces")]
 
 
 def _batch_size(value: object) -> object:
@@ -29,13 +31,16 @@ class MethodOptions(BaseModel):
 
 
 class FusionOptions(MethodOptions):
-    """What every method that fuses words shares.
+    """What every method that fuses words shares."""
 
-    `fusion` is the rule for F(s); `max_word_tokens` caps a word in text without spaces.
-    """
-
-    fusion: FusionRule = "mean_nll"
-    max_word_tokens: Positive = 16
+    fusion: Annotated[
+        FusionRule,
+        told(
+            "how the models' scores of a span become one, F(s): the mean of their NLLs (the"
+            " paper's), the NLL of their mixture, or the lowest of their NLLs"
+        ),
+    ] = "mean_nll"
+    max_word_tokens: WordTokens = 16
 
 
 def check_number(option: str, number: int, count: int) -> None:

@@ -1,6 +1,6 @@
 """`rerank`: the models' own answers, ranked by what all models say of them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from adafuse.engine.program import Program
 from adafuse.methods.answers import answer_entries, fits, own_answers
@@ -10,14 +10,18 @@ from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions
 from adafuse.methods.perplexity import mean_perplexity
 from adafuse.methods.pool import grow_foreign
+from adafuse.told import told
 
 SCORES: dict[str, FusionFunction] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
 
 
 class RerankOptions(MethodOptions):
-    """score: what is smallest for the winner, a weighted mean over all models."""
+    """What makes an answer the best one."""
 
-    score: Literal["mean_nll", "mean_perplexity"] = "mean_nll"
+    score: Annotated[
+        Literal["mean_nll", "mean_perplexity"],
+        told("what is smallest for the winner, a weighted mean over all models"),
+    ] = "mean_nll"
 
 
 class Rerank(Method[RerankOptions]):

@@ -1,5 +1,7 @@
 """`single`: greedy decoding of one model under the same stop rules."""
 
+from typing import Annotated
+
 from adafuse.engine.node import Sequence
 from adafuse.engine.program import Program
 from adafuse.methods.example import Example
@@ -9,12 +11,19 @@ from adafuse.methods.options import MethodOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.word import Span, add_word
 from adafuse.text.words import WordRules
+from adafuse.told import told
 
 
 class SingleOptions(MethodOptions):
-    """`max_word_tokens` only decides how the trace cuts the text into rounds."""
+    """Nothing here changes the text."""
 
-    max_word_tokens: Positive = 16
+    max_word_tokens: Annotated[
+        Positive,
+        told(
+            "the most tokens of a word; decides how the trace cuts the text into rounds, nothing"
+            " else"
+        ),
+    ] = 16
 
 
 class Single(Method[SingleOptions]):

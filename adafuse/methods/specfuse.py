@@ -13,26 +13,33 @@ from adafuse.methods.options import MethodOptions, Positive
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.sampling import Pick, generator, greedy, nucleus
 from adafuse.methods.votes import VOTES, Ballot
+from adafuse.told import told
 
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class SpecFuseOptions(MethodOptions):
-    """window: the most tokens of a draft; votes: how a verifier's scores are added up.
+    """How drafts are written and voted on."""
 
-    `votes` is "softmax" (over the candidates) or "mean_nll" (mean log-probabilities), `hedge` the
-    learning rate of the models' weights (None: they stay, as they do with two models). Drafts are
-    greedy, or with `sampling` drawn with `temperature` and `top_p` from a generator that `seed`
-    and the prompt determine.
-    """
-
-    window: Positive = 10
-    votes: Literal["softmax", "mean_nll"] = "softmax"
-    hedge: Above0 | None = None
-    sampling: bool = False
-    temperature: Above0 = 0.6
-    top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
-    seed: int = 0
+    window: Annotated[Positive, told("the most tokens of a draft")] = 10
+    votes: Annotated[
+        Literal["softmax", "mean_nll"],
+        told(
+            "what a model gives to a draft: its softmax over the drafts, or its mean"
+            " log-probability"
+        ),
+    ] = "softmax"
+    hedge: Annotated[
+        Above0 | None,
+        told("learning rate of the models' weights; null: they stay, as they do with two models"),
+    ] = None
+    sampling: Annotated[bool, told("draw drafts instead of writing them greedily")] = False
+    temperature: Annotated[Above0, told("that of `sampling`")] = 0.6
+    top_p: Annotated[
+        Annotated[float, Field(gt=0, le=1)],
+        told("draw from the likeliest tokens that together have this probability"),
+    ] = 0.9
+    seed: Annotated[int, told("with the prompt, decides what is drawn")] = 0
 
 
 class SpecFuse(Method[SpecFuseOptions]):

@@ -9,22 +9,26 @@ from adafuse.engine.program import Program
 from adafuse.methods.example import Example
 from adafuse.methods.fusion import each
 from adafuse.methods.method import Method
-from adafuse.methods.options import MethodOptions, Positive
+from adafuse.methods.options import MethodOptions, Positive, WordTokens
 from adafuse.methods.perplexity import filtered_perplexity, mean_perplexity
 from adafuse.methods.rounds import Proposal, fuse_rounds
 from adafuse.methods.word import greedy_words
 from adafuse.text.words import WordRules
+from adafuse.told import told
 
 
 class SweetSpanOptions(MethodOptions):
-    """words: length of a span; filter_ratio: perplexities further apart are filtered (None: off).
+    """The length of a span, and which scores of it count."""
 
-    `max_word_tokens` caps a word in text without spaces.
-    """
-
-    words: Positive = 4
-    filter_ratio: Annotated[float, Field(ge=1)] | None = 10.0
-    max_word_tokens: Positive = 16
+    words: Annotated[Positive, told("words of a span")] = 4
+    filter_ratio: Annotated[
+        Annotated[float, Field(ge=1)] | None,
+        told(
+            "where a span's largest perplexity is more than this times its smallest, both are"
+            " left out; null: never"
+        ),
+    ] = 10.0
+    max_word_tokens: WordTokens = 16
 
 
 class SweetSpan(Method[SweetSpanOptions]):

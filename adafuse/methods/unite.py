@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from adafuse.engine.program import Program
 from adafuse.methods.example import Example
@@ -22,6 +22,7 @@ from adafuse.tokens.union import (
     readings,
     union,
 )
+from adafuse.told import told
 
 if TYPE_CHECKING:
     from adafuse.engine.node import NextToken
@@ -30,21 +31,30 @@ if TYPE_CHECKING:
 
 
 class UniteOptions(MethodOptions):
-    """top_k: k; primary: the model whose tokens come first among equals.
+    """What the paper leaves open, and where the published code differs."""
 
-    `duplicates` is what an entry gets in a model that lacks it and whose first token for it
-    already stands for another entry: nothing ("exclude"), that token's probability ("keep": the
-    published code for SentencePiece models), or logit 0 ("zero": the published code for others;
-    not invariant to shifts, and above every other logit here, where logits are log-probabilities).
-    `normalise` takes probabilities over the union, as published, or over the whole vocabulary.
-    `commit` writes the chosen string, or, as published, the primary's first token of it.
-    """
-
-    top_k: Positive = 10
-    primary: ModelNumber = 0
-    duplicates: Duplicates = "exclude"
-    normalise: Normalise = "union"
-    commit: Literal["surface", "first_token"] = "surface"
+    top_k: Annotated[Positive, told("k, how many of each model's likeliest tokens are united")] = 10
+    primary: Annotated[
+        ModelNumber, told("number of the model whose tokens come first among equals")
+    ] = 0
+    duplicates: Annotated[
+        Duplicates,
+        told(
+            "what an entry gets in a model that lacks it and whose first token for it already"
+            " stands for another entry: nothing (`exclude`), that token's probability (`keep`: the"
+            " published code for SentencePiece models), or logit 0 (`zero`: the published code for"
+            " others; not invariant to shifts, and above every other logit here, where logits are"
+            " log-probabilities)"
+        ),
+    ] = "exclude"
+    normalise: Annotated[
+        Normalise,
+        told("take probabilities over the union, as published, or over the whole vocabulary"),
+    ] = "union"
+    commit: Annotated[
+        Literal["surface", "first_token"],
+        told("write the chosen string, or, as published, the primary's first token of it"),
+    ] = "surface"
 
 
 class Unite(Method[UniteOptions]):

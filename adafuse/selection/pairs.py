@@ -9,12 +9,16 @@ from pydantic import Field
 from adafuse.errors import UserError
 from adafuse.methods.options import MethodOptions
 from adafuse.selection.selection import Evidence, Selection
+from adafuse.told import told
 
 
 class PairOptions(MethodOptions):
-    """runs: the ensembles of two to choose between, one for every pair of the models."""
+    """What is chosen between."""
 
-    runs: Annotated[list[str], Field(min_length=1)]
+    runs: Annotated[
+        Annotated[list[str], Field(min_length=1)],
+        told("the ensembles of two to choose between, one for every pair of the models"),
+    ]
 
 
 class BestPair(Selection[PairOptions]):

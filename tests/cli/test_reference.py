@@ -6,12 +6,6 @@ from adafuse.cli.errors import STATUSES
 from adafuse.cli.examples import EXAMPLES
 from adafuse.cli.main import app
 from adafuse.cli.reference import command_line
-from tests.cli.terminal import ROOT, adafuse
-
-
-def test_the_documentation_has_not_drifted():
-    written = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
-    assert written == command_line(app), "run: adafuse step command-line > docs/command-line.md"
 
 
 def test_every_command_and_option_is_described():
@@ -25,7 +19,3 @@ def test_every_command_and_option_is_described():
 
 def test_every_command_but_the_inside_of_the_workflow_has_examples():
     assert {*get_command(app).commands} - {"step"} <= {*EXAMPLES}
-
-
-def test_the_step_prints_it():
-    assert adafuse("step", "command-line").stdout == command_line(app)

@@ -1,4 +1,4 @@
-"""A method of somebody else's package: the one that docs/methods.md shows."""
+"""A method of somebody else's package: the one that docs/extending.md shows."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ from tests.conftest import toy_path
 
 ROOT = Path(__file__).parents[2]
 CODE = re.search(
-    r"```python\n(.*?)```", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.DOTALL
+    r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(encoding="utf-8"), re.DOTALL
 )[1]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adafuse.docs.traces import CHOSEN
 from adafuse.pipeline.audits import outcomes_file, score_file
 from adafuse.pipeline.choose import ballot, choose_rows
 from adafuse.pipeline.config import Config
@@ -68,6 +69,7 @@ def test_best_of_takes_the_right_answer_wherever_there_is_one(
     assert {row["run"] for row in read_rows(out)} == {"best"}
     assert [row["id"] for row in read_rows(out)] == IDS
     assert counts == {"left": 3, "right": 1} == read_metadata(out)["rows_from"]
+    assert read_metadata(out).keys() == CHOSEN.keys()
     assert read_metadata(out)["of"] == {"left": "left", "right": "right"}
 
 

@@ -1,0 +1,41 @@
+"""Tables of the options of decoding methods."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from adafuse.docs.fields import value
+from adafuse.docs.markdown import table
+from adafuse.methods import METHODS
+from adafuse.methods.method import Method
+from adafuse.selection.registry import SELECTIONS
+from adafuse.selection.selection import Selection
+
+Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
+
+
+def options_table() -> str:
+    """Return the options of all methods of this project, then those of choices between runs."""
+    own = {name: method for name, method in METHODS.items() if _is_own(method)}
+    rows = [*_rows(own), *_rows(SELECTIONS)]
+    return table(("method", "option", "value", "default", "meaning"), rows)
+
+
+def _is_own(method: type[Method[Any]]) -> bool:
+    """Tell a method of this project from one that an installed package brings."""
+    return method.__module__.startswith("adafuse.")
+
+
+def _rows(owners: Owners) -> list[tuple[str, ...]]:
+    return [
+        (f"`{name}`", f"`{option}`", value(field), _default(field), field["description"])
+        for name, owner in owners.items()
+        for option, field in owner.Options.model_json_schema().get("properties", {}).items()
+    ]
+
+
+def _default(field: Mapping[str, Any]) -> str:
+    if "default" not in field:
+        return "required"
+    given = field["default"]
+    return f"`{given if isinstance(given, str) else json.dumps(given)}`"

@@ -1,0 +1,1 @@
+"""The sections of the workflow's configuration, typed and explained; `Config` holds them all."""

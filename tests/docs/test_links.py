@@ -1,0 +1,37 @@
+"""Every link between files of the project leads somewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from .markdown import PAGES, ROOT, anchors, links
+
+EVERYWHERE = sorted([*PAGES, ROOT / "CHANGELOG.md", ROOT / "adafuse/toy/README.md"])
+
+
+def target(page: Path, link: str) -> tuple[Path, str]:
+    """The file and the anchor that a link of a page leads to."""
+    path, _, anchor = link.partition("#")
+    return ((page.parent / path).resolve() if path else page), anchor
+
+
+@pytest.mark.parametrize("page", EVERYWHERE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_of_the_project_and_to_a_heading(page: Path) -> None:
+    for link in links(page):
+        if link.startswith(("http://", "https://")):
+            continue
+        file, anchor = target(page, link)
+        assert file.is_relative_to(ROOT), link
+        assert file.exists(), f"{link}: there is no such file"
+        if anchor:
+            assert anchor in anchors(file), f"{link}: {file.name} has no such heading"
+
+
+def test_the_index_of_the_documentation_names_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    linked = {target(index, link)[0] for link in links(index) if "://" not in link}
+    assert {page for page in PAGES if page not in {index, ROOT / "README.md"}} <= linked
+
+
+def test_the_first_page_leads_to_the_index() -> None:
+    assert "docs/README.md" in links(ROOT / "README.md")

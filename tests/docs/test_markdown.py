@@ -1,0 +1,32 @@
+"""How the tests of the documentation read Markdown."""
+
+from pathlib import Path
+
+from .markdown import Block, anchors, blocks, links
+
+TEXT = """# A `b` (c): d
+See [x](y.md#z) and [w](#q), not `[code](no.md)`.
+
+<!-- not run: a network -->
+```sh
+one
+two [no](no.md)
+```
+
+```python
+print(1)
+```
+## A b c d
+## Twice
+## Twice
+"""
+
+
+def test_blocks_links_and_headings_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(TEXT)
+    first, second = blocks(page)
+    assert first == Block(page, 5, "sh", "one\ntwo [no](no.md)", "a network")
+    assert second == Block(page, 10, "python", "print(1)")
+    assert links(page) == ["y.md#z", "#q"]
+    assert anchors(page) == {"a-b-c-d", "a-b-c-d-1", "twice", "twice-1"}
