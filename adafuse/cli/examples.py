@@ -29,10 +29,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse report results",
         "adafuse report one.parquet two.parquet --out compared",
     ),
-    "lm-eval": (
-        "adafuse lm-eval --model adafuse --model_args models=A+B,tau=0.7 \\\n"
-        "    --tasks gsm8k --batch_size 16",
-    ),
     "status": ("adafuse status", "adafuse status results --json"),
     "doctor": (
         "adafuse doctor",

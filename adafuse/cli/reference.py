@@ -18,7 +18,8 @@ _HEAD = """\
 `adafuse COMMAND --help` says the same in the terminal; `adafuse --install-completion` makes the
 shell suggest commands, options, methods, model folders and the examples of a trace. Wherever a
 machine may read the result, `--json` prints JSON and nothing else to standard output. Mistakes are
-one line on standard error. `adafuse step ...` is what the workflow's rules run.
+one line on standard error. `adafuse lm-eval` hands everything to
+[lm-evaluation-harness](lm-eval.md), and `adafuse step ...` is what the workflow's rules run.
 
 ## Exit status
 

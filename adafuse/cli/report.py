@@ -9,7 +9,7 @@ from adafuse.errors import UserError
 
 
 def report(
-    results: Annotated[
+    shown: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="[RESULTS]...", help="A results folder, or traces of `adafuse generate`."
@@ -22,7 +22,7 @@ def report(
     """Write pages that open anywhere: tables, charts, and how each text came about."""
     from adafuse.report.loose import write_loose_report
 
-    given = results or [Path("results")]
+    given = shown or [Path("results")]
     if all(path.suffix == ".parquet" for path in given):
         folder = out or given[0].parent / f"{given[0].stem}_report"
         write_loose_report(given, folder)

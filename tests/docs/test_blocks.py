@@ -80,5 +80,5 @@ def test_settings_can_be_read(block: Block) -> None:
 
 
 def test_most_blocks_are_run() -> None:
-    commands = [block for block in BLOCKS if block.language in RUN]
+    commands = [b for b in BLOCKS if b.language in RUN and b.page.name != "command-line.md"]
     assert len([block for block in commands if block.reason is None]) > len(commands) / 2 > 10

@@ -56,7 +56,7 @@
 
   // Returns the number of the example to show: the one of the address, or the first of the list.
   async function choose(ids) {
-    if (!state.id && numbers.length) state.id = ids[numbers[state.page * 20] ?? numbers[0]];
+    if (!state.id && numbers.length) state.id = ids[numbers[adafuse.firstOf(state.page)] ?? numbers[0]];
     const number = ids.indexOf(state.id);
     const place = numbers.indexOf(number);
     if (place >= 0) state.page = adafuse.pageOf(place);
@@ -109,8 +109,8 @@
   }
 
   function turnPage(by) {
-    const first = (state.page + by) * 20;
-    if (numbers[first] !== undefined) open(numbers[first]);
+    const first = numbers[adafuse.firstOf(state.page + by)];
+    if (first !== undefined) open(first);
   }
 
   function change(name, value) {

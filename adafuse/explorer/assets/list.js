@@ -5,11 +5,12 @@
   const PER_PAGE = 20;
 
   adafuse.pages = (count) => Math.max(1, Math.ceil(count / PER_PAGE));
+  adafuse.firstOf = (page) => page * PER_PAGE;
   adafuse.pageOf = (place) => Math.floor(place / PER_PAGE);
 
   // Fills the list with a page of `numbers`; `choose` is called with the number of an example.
   adafuse.fillList = async (list, state, numbers, chosen, choose) => {
-    const first = state.page * PER_PAGE;
+    const first = adafuse.firstOf(state.page);
     const shown = numbers.slice(first, first + PER_PAGE);
     const [ids, index] = await Promise.all([
       adafuse.ids(state.benchmark), adafuse.index(state.benchmark, state.run),
