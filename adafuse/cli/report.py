@@ -20,6 +20,7 @@ def report(
     ] = None,
 ) -> None:
     """Write pages that open anywhere: tables, charts, and how each text came about."""
+    from adafuse.report.folder import check_folder
     from adafuse.report.loose import write_loose_report
 
     given = shown or [Path("results")]
@@ -34,6 +35,8 @@ def report(
             " .parquet files"
         )
     folder = out or given[0] / "report"
+    if out is not None:
+        check_folder(out)
     _whole_report(given[0], folder)
     typer.echo(str(folder / "index.html"))
 

@@ -17,7 +17,7 @@ ConfigFile = Annotated[Path, typer.Option("--config", help="As the workflow stor
 def examples_step(
     config: ConfigFile,
     benchmark: Annotated[str, typer.Option(help="A benchmark of the configuration.")],
-    out: Annotated[Path, typer.Option(help="The folder to write, named as the benchmark.")],
+    out: Annotated[Path, typer.Option(help="The folder of the report.")],
 ) -> None:
     """Write the trace explorer's data of a benchmark."""
     from adafuse.pipeline.parse import read_config

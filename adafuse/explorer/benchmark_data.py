@@ -1,8 +1,10 @@
 """The explorer's data of one benchmark: its questions, and each run's texts and rounds."""
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -41,16 +43,24 @@ class RunFiles:
 def write_benchmark(
     folder: Path, benchmark: str, questions: Sequence[Question], runs: Sequence[RunFiles]
 ) -> None:
-    """Write all data of a benchmark below FOLDER/BENCHMARK; examples are in the questions' order.
+    """Write all data of a benchmark to FOLDER/BENCHMARK; examples are in the questions' order.
+
+    What was there before is replaced when all is written.
 
     Raises:
         UserError: a trace or outcomes cannot be read, or a trace lacks a question.
     """
-    write_packed(folder, f"{benchmark}/index", [each.id for each in questions])
-    asked = [[each.text, each.answers] for each in questions]
-    write_pieces(folder, f"{benchmark}/questions", asked, QUESTIONS)
-    for run in runs:
-        _write_run(folder, f"{benchmark}/{run.run}", [each.id for each in questions], run)
+    ids = [each.id for each in questions]
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=".writing-") as made:
+        writing = Path(made)
+        write_packed(writing, f"{benchmark}/index", ids)
+        asked = [[each.text, each.answers] for each in questions]
+        write_pieces(writing, f"{benchmark}/questions", asked, QUESTIONS)
+        for run in runs:
+            _write_run(writing, f"{benchmark}/runs/{run.run}", ids, run)
+        shutil.rmtree(folder / benchmark, ignore_errors=True)
+        (writing / benchmark).rename(folder / benchmark)
 
 
 def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> None:

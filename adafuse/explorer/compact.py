@@ -21,7 +21,7 @@ def compact_row(row: dict[str, Any]) -> list[Any]:
 
 def _round(row: dict[str, Any]) -> list[Any]:
     candidates = [_candidate(each) for each in row["candidates"]]
-    margins = [[number(value, 3) for value in values] for values in row["margins"]]
+    margins = [[number(value, 6) for value in values] for values in row["margins"]]
     return [candidates, row["selected"], row["words"], margins]
 
 

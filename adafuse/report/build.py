@@ -3,29 +3,26 @@
 import json
 import re
 import shutil
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from adafuse.explorer.benchmark_data import write_benchmark
-from adafuse.explorer.manifest import write_manifest
+from adafuse.explorer.manifest import read_benchmarks, write_manifest
 from adafuse.explorer.pages import copy_assets, templates, write_explorer
 from adafuse.pipeline.provenance import source_commit
 from adafuse.pipeline.shown import shown
 from adafuse.report.charts import scores_chart, seconds_chart, words_chart
 from adafuse.report.contents import Contents, Figure, read_contents
+from adafuse.report.folder import DATA
 from adafuse.report.marks import LEGEND
 from adafuse.report.stored import Stored
 from adafuse.report.table_view import table_view
 from adafuse.traces.atomic import write_text
 from adafuse.version import __version__
-
-DATA = "data"
 
 _TITLE = re.compile(r"\A#{1,2} .*\n")
 
@@ -37,23 +34,18 @@ def write_report(stored: Stored, folder: Path) -> None:
         UserError: a result cannot be read.
     """
     for benchmark in stored.runs:
-        write_examples(stored, benchmark, folder / DATA / benchmark)
+        write_examples(stored, benchmark, folder)
     write_pages(stored, folder)
 
 
 def write_examples(stored: Stored, benchmark: str, folder: Path) -> None:
-    """Write the explorer's data of a benchmark to a folder of its name.
-
-    What it held before is replaced when all is written.
+    """Write the explorer's data of a benchmark into the report in a folder.
 
     Raises:
         UserError: a trace cannot be read.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=".writing-") as made:
-        write_benchmark(Path(made), benchmark, stored.questions(benchmark), stored.files(benchmark))
-        shutil.rmtree(folder, ignore_errors=True)
-        Path(made, benchmark).rename(folder)
+    questions, files = stored.questions(benchmark), stored.files(benchmark)
+    write_benchmark(folder / DATA, benchmark, questions, files)
 
 
 def write_pages(stored: Stored, folder: Path) -> None:
@@ -63,12 +55,14 @@ def write_pages(stored: Stored, folder: Path) -> None:
         UserError: a result cannot be read.
     """
     contents = read_contents(stored)
-    _remove_others(folder / DATA, stored.runs)
+    for gone in {*read_benchmarks(folder / DATA)} - {*stored.runs}:
+        shutil.rmtree(folder / DATA / gone, ignore_errors=True)
     write_manifest(folder / DATA, stored.manifest())
     write_explorer(folder, report=True)
     copy_assets("adafuse.report", folder / "assets")
     write_text(folder / "assets" / "vega.js", _vega())
     write_text(folder / "assets" / "charts.js", _charts(contents))
+    shutil.rmtree(folder / "figures", ignore_errors=True)
     figures = [_copied(figure, folder / "figures") for figure in contents.figures]
     page = templates("adafuse.report").get_template("index.html.j2")
     write_text(folder / "index.html", page.render(**_values(stored, contents), figures=figures))
@@ -78,7 +72,7 @@ def _values(stored: Stored, contents: Contents) -> dict[str, Any]:
     return {
         "contents": contents,
         "tables": {
-            protocol: table_view(table, protocol, contents.marks)
+            protocol: table_view(table, protocol, contents.marks, contents.options)
             for protocol, table in contents.tables.items()
         },
         "legend": LEGEND,
@@ -105,10 +99,11 @@ def _vega() -> str:
 
 
 def _charts(contents: Contents) -> str:
+    timed = [cost for cost in contents.costs if cost.timed]
     specs = {
         "scores": scores_chart(contents.tables),
         "words": words_chart(contents.words),
-        "seconds": seconds_chart(contents.costs),
+        **({"seconds": seconds_chart(timed)} if timed else {}),
     }
     return f"const charts = {json.dumps(specs)};\n"
 
@@ -118,9 +113,3 @@ def _copied(figure: Figure, folder: Path) -> Figure:
     for path in (figure.svg, figure.csv):
         shutil.copyfile(path, folder / path.name)
     return figure
-
-
-def _remove_others(folder: Path, names: Iterable[str]) -> None:
-    for path in folder.glob("*/"):
-        if path.name not in set(names):
-            shutil.rmtree(path)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adafuse.comparison.comparison_table import from_csv
-from adafuse.comparison.published import read_published
-from adafuse.comparison.published_markdown import published_section
+from adafuse.comparison.published_markdown import TITLE
 from adafuse.comparison.words_per_round import WordShare, words_per_round
 from adafuse.pipeline.audits import score_file
 from adafuse.pipeline.report import main_table
@@ -15,6 +14,7 @@ from adafuse.report.marks import Cell, marks
 from adafuse.report.stored import Stored
 from adafuse.scoring.score import read_score
 from adafuse.scoring.table import Table
+from adafuse.sections.runs import RunConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,17 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Tables by protocol, marks of their cells, texts in Markdown, and what each run cost."""
+    """Tables by protocol, marks of their cells, texts in Markdown, and what each run cost.
+
+    `options` are those of each run in words; `significant` counts the tests that find a difference,
+    and all tests.
+    """
 
     note: str | None
     tables: Mapping[str, Table]
     marks: Mapping[Cell, str]
+    options: Mapping[str, str]
+    significant: tuple[int, int]
     texts: Mapping[str, str]
     costs: Sequence[Cost]
     words: Sequence[WordShare]
@@ -56,8 +62,13 @@ def read_contents(stored: Stored) -> Contents:
         note=config.note,
         tables={protocol: _table(stored, protocol) for protocol in config.protocols},
         marks=marks(compared),
-        texts=_texts(stored, folder),
-        costs=[cost(stored.trace(*pair), *pair) for pair in pairs],
+        texts=_texts(folder),
+        options={name: _options(run) for name, run in config.runs.items()},
+        significant=(sum(each.significant for each in compared), len(compared)),
+        costs=[
+            cost(stored.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
+            for pair in pairs
+        ],
         words=[share for pair in pairs for share in _words(stored, *pair)],
         figures=_figures(stored),
         origins=[_origin(stored, run) for run in dict.fromkeys(run for _, run in pairs)],
@@ -75,22 +86,25 @@ def _table(stored: Stored, protocol: str) -> Table:
     return main_table(config, scores, protocol)
 
 
-def _texts(stored: Stored, folder: Path) -> Mapping[str, str]:
+def _texts(folder: Path) -> Mapping[str, str]:
     names = ("comparison", "audit", "datasets")
     texts = {name: folder / f"{name}.md" for name in names}
     found = {n: p.read_text(encoding="utf-8") for n, p in texts.items() if p.is_file()}
-    config = stored.config
-    if config.published_numbers is not None:
-        numbers = read_published(Path(config.published_numbers))
-        section = published_section(numbers, config.main_benchmarks, config.protocols[-1])
-        found |= {"published": section} if section else {}
-    return found
+    main = folder / "main.md"
+    _, title, numbers = (main.read_text(encoding="utf-8") if main.is_file() else "").partition(
+        TITLE
+    )
+    return found | ({"published": title + numbers} if title else {})
 
 
 def _words(stored: Stored, benchmark: str, run: str) -> list[WordShare]:
     if len(stored.config.runs[run].models) < 2:
         return []
     return words_per_round(stored.trace(benchmark, run))
+
+
+def _options(run: RunConfig) -> str:
+    return ", ".join(f"{name} {value}" for name, value in run.options.items())
 
 
 def _figures(stored: Stored) -> list[Figure]:

@@ -16,7 +16,8 @@ class Cost:
     """A run on a benchmark: `seconds` per example with their 95 % interval (bootstrap).
 
     `tokens` and `forwards` are means per example over the models together; `errors` counts examples
-    that could not be decoded, which are in no mean. None where no example was decoded.
+    that could not be decoded, which are in no mean. None where no example was decoded. Only the
+    seconds of `timed` runs, which had the machine to themselves, can be compared.
     """
 
     benchmark: str
@@ -26,6 +27,7 @@ class Cost:
     seconds: Estimate | None
     tokens: float | None
     forwards: float | None
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Origin:
     facts: Mapping[str, Sequence[str]]
 
 
-def cost(trace: Path, benchmark: str, run: str) -> Cost:
+def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
     """Summarise what decoding a merged trace cost.
 
     Raises:
@@ -47,7 +49,7 @@ def cost(trace: Path, benchmark: str, run: str) -> Cost:
     rows = read_rows(trace, _COLUMNS)
     good = [row for row in rows if row["stop_reason"] != "error"]
     if not good:
-        return Cost(benchmark, run, len(rows), len(rows), None, None, None)
+        return Cost(benchmark, run, len(rows), len(rows), None, None, None, timed)
     seconds = np.array([row["seconds"] for row in good])
     low, high = bootstrap(len(good), lambda chosen: float(seconds[chosen].mean()))
     return Cost(
@@ -58,6 +60,7 @@ def cost(trace: Path, benchmark: str, run: str) -> Cost:
         seconds=Estimate(float(seconds.mean()), low, high),
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
         forwards=float(np.mean([sum(row["forwards"]) for row in good])),
+        timed=timed,
     )
 
 
@@ -70,7 +73,7 @@ def origin(traces: Iterable[Path], run: str) -> Origin:
     facts: dict[str, dict[str, None]] = {}
     for trace in traces:
         metadata = read_metadata(trace)
-        for found in map(_shard_facts, metadata.get("shards", [])) if "shards" in metadata else ():
+        for found in map(_shard_facts, metadata.get("shards", [])):
             for name, value in found.items():
                 facts.setdefault(name, {})[value] = None
         if "rows_from" in metadata:

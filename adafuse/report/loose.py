@@ -1,6 +1,7 @@
 """The explorer over traces of `adafuse generate`, which belong to no benchmark."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ from adafuse.errors import UserError
 from adafuse.explorer.benchmark_data import Question, RunFiles, write_benchmark
 from adafuse.explorer.manifest import BenchmarkEntry, Manifest, RunEntry, write_manifest
 from adafuse.explorer.pages import write_explorer
-from adafuse.report.build import DATA
+from adafuse.report.folder import DATA, check_folder
 from adafuse.report.stored import tau_of
-from adafuse.traces.table import read_metadata, read_rows
+from adafuse.traces.table import column_names, read_metadata, read_rows
 
 PROMPTS = "prompts"
 """What stands in place of a benchmark's name."""
@@ -22,10 +23,11 @@ def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
     Raises:
         UserError: a file that is no trace of `generate`, two of one name, or other ids in each.
     """
+    check_folder(folder)
     names = [path.stem for path in traces]
     if len(set(names)) < len(names):
         raise UserError(f"two traces are called {max(names, key=names.count)!r}; rename one")
-    entries = {path.stem: _entry(path) for path in traces}
+    entries = _entries(traces)
     questions = _questions(traces)
     files = [RunFiles(path.stem, path, {}) for path in traces]
     write_benchmark(folder / DATA, PROMPTS, questions, files)
@@ -35,25 +37,55 @@ def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
     write_explorer(folder, report=False)
 
 
-def _entry(path: Path) -> RunEntry:
+def _entries(traces: Sequence[Path]) -> dict[str, RunEntry]:
+    settings = {path.stem: _settings(path) for path in traces}
+    short = _short_names({name for each in settings.values() for name in each["models"]})
+    return {
+        run: RunEntry(each["method"], tuple(short[name] for name in each["models"]), _tau(each))
+        for run, each in settings.items()
+    }
+
+
+def _settings(path: Path) -> dict[str, Any]:
     settings: dict[str, Any] = read_metadata(path).get("settings", {})
     if "models" not in settings:
         raise UserError(
             f"{str(path)!r} is no trace of adafuse generate; for the workflow's, give its results"
             " folder"
         )
-    models = tuple(Path(name).name for name in settings["models"])
-    return RunEntry(settings["method"], models, settings.get("tau", tau_of(settings["method"], {})))
+    return settings
+
+
+def _short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each path; the whole of those that share it with others."""
+    last = {path: Path(path).name for path in paths}
+    times = Counter(last.values())
+    return {path: path if times[name] > 1 else name for path, name in last.items()}
+
+
+def _tau(settings: dict[str, Any]) -> float | None:
+    tau: float | None = settings.get("tau", tau_of(settings["method"], {}))
+    return tau
 
 
 def _questions(traces: Sequence[Path]) -> list[Question]:
-    rows = read_rows(traces[0])
-    questions = [Question(row["id"], row.get("prompt") or "") for row in rows]
-    ids = {each.id for each in questions}
+    asked = _prompts(traces[0])
     for path in traces[1:]:
-        if others := ids ^ {row["id"] for row in read_rows(path, ["id"])}:
+        found = _prompts(path)
+        if others := asked.keys() ^ found.keys():
             raise UserError(
                 f"{str(traces[0])!r} and {str(path)!r} do not hold the same ids ({min(others)!r} is"
                 " in one only); report them apart"
             )
-    return questions
+        if others := {name for name, prompt in asked.items() if prompt != found[name]}:
+            raise UserError(
+                f"{str(traces[0])!r} and {str(path)!r} have different prompts of id"
+                f" {min(others)!r}; report them apart"
+            )
+    return [Question(name, prompt or "") for name, prompt in asked.items()]
+
+
+def _prompts(path: Path) -> dict[str, str | None]:
+    """Return the prompts by id; None in a trace that does not keep them."""
+    names = [name for name in ("id", "prompt") if name in column_names(path)]
+    return {row["id"]: row.get("prompt") for row in read_rows(path, names)}

@@ -59,7 +59,8 @@ class Stored:
             name: RunEntry(run.method, run.models, tau_of(run.method, run.options))
             for name, run in self.config.runs.items()
         }
-        return Manifest(benchmarks, entries, list(self.config.models), self.config.protocols)
+        models, note = list(self.config.models), self.config.note
+        return Manifest(benchmarks, entries, models, self.config.protocols, note)
 
     def _run_files(self, benchmark: str, run: str) -> RunFiles:
         outcomes: dict[str, Path] = {

@@ -20,11 +20,12 @@ class CellView:
 
 @dataclass(frozen=True, slots=True)
 class RowView:
-    """A run with a cell per benchmark, and the macro average behind them."""
+    """A run, its options in words, a cell per benchmark, and the macro average behind them."""
 
     run: str
     method: str
     models: str
+    options: str
     cells: tuple[CellView, ...]
 
 
@@ -36,28 +37,37 @@ class TableView:
     rows: tuple[RowView, ...]
 
 
-def table_view(table: Table, protocol: str, marks: Mapping[Cell, str]) -> TableView:
-    """Arrange a table of one protocol for the page."""
+def table_view(
+    table: Table, protocol: str, marks: Mapping[Cell, str], options: Mapping[str, str]
+) -> TableView:
+    """Arrange a table of one protocol for the page; `options` tells those of each run."""
     headings = tuple(
         (name, column_metric(table, column), column_n(table, column))
         for column, name in enumerate(table.benchmarks)
     )
     best = [best_rows(table, column) for column in (*range(len(table.benchmarks)), None)]
-    rows = tuple(_row(table, number, protocol, marks, best) for number in range(len(table.rows)))
+    rows = tuple(
+        _row(table, number, options.get(row.run, ""), _marks(marks, protocol, row.run), best)
+        for number, row in enumerate(table.rows)
+    )
     return TableView(headings, rows)
 
 
+def _marks(marks: Mapping[Cell, str], protocol: str, run: str) -> Mapping[str, str]:
+    return {name: text for (each, name, of), text in marks.items() if (each, of) == (protocol, run)}
+
+
 def _row(
-    table: Table, number: int, protocol: str, marks: Mapping[Cell, str], best: list[set[int]]
+    table: Table, number: int, options: str, marks: Mapping[str, str], best: list[set[int]]
 ) -> RowView:
     row = table.rows[number]
     cells = [
-        _cell(cell, marks.get((protocol, name, row.run), ""), number in best[column])
+        _cell(cell, marks.get(name, ""), number in best[column])
         for column, (name, cell) in enumerate(zip(table.benchmarks, row.cells, strict=True))
     ]
     average = _average(row, number in best[-1])
     method = f"{row.method} (oracle)" if row.oracle else row.method
-    return RowView(row.run, method, " + ".join(row.models), (*cells, average))
+    return RowView(row.run, method, " + ".join(row.models), options, (*cells, average))
 
 
 def _cell(score: Score | None, marks: str, best: bool) -> CellView:

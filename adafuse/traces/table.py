@@ -60,6 +60,12 @@ def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     return file.read(columns=list(columns) if columns is not None else None)
 
 
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a file; see `read_rows`."""
+    names: list[str] = _open(path).schema_arrow.names
+    return names
+
+
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what `write_table` was given as metadata.
 

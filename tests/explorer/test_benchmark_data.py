@@ -33,9 +33,9 @@ def test_examples_are_in_the_order_of_the_questions(
     monkeypatch.setattr(benchmark_data, "ROUNDS", 2)
     path = trace(tmp_path / "run.parquet", [2, 0, 1])
     write_benchmark(tmp_path / "data", "b", questions(3), [RunFiles("run", path, {})])
-    texts = unpacked(tmp_path / "data/b/run/texts-0.js")[1]
+    texts = unpacked(tmp_path / "data/b/runs/run/texts-0.js")[1]
     assert texts == [FUSED[number].text for number in range(3)]
-    pieces = [unpacked(tmp_path / f"data/b/run/rounds-{n}.js")[1] for n in (0, 1)]
+    pieces = [unpacked(tmp_path / f"data/b/runs/run/rounds-{n}.js")[1] for n in (0, 1)]
     assert [len(piece) for piece in pieces] == [2, 1]
     rounds = pieces[1][0][0]
     assert rounds[0][0][0] == [" duck", 0, [0], [0.25, 0.5], 0.375]
@@ -48,7 +48,7 @@ def test_rows_that_are_not_scored_have_no_value(tmp_path: Path) -> None:
     write_outcomes(tmp_path / "o.parquet", [Outcome("q1", "", ("a",), 55.4444)], {})
     files = RunFiles("run", path, {"strict": tmp_path / "o.parquet"})
     write_benchmark(tmp_path / "data", "b", questions(2), [files])
-    index = unpacked(tmp_path / "data/b/run/index.js")[1]
+    index = unpacked(tmp_path / "data/b/runs/run/index.js")[1]
     assert index == {"stops": ["eos", "eos"], "values": {"strict": [None, 55.4]}}
 
 
@@ -56,7 +56,7 @@ def test_infinite_scores_and_the_run_that_a_row_was_taken_from_are_kept(tmp_path
     path = trace(tmp_path / "run.parquet", [5], taken_from="other")
     asked = [Question("q5", "?")]
     write_benchmark(tmp_path / "data", "b", asked, [RunFiles("run", path, {})])
-    [row] = unpacked(tmp_path / "data/b/run/rounds-0.js")[1]
+    [row] = unpacked(tmp_path / "data/b/runs/run/rounds-0.js")[1]
     assert row[0][1][0] == [[" x", 0, [0], ["inf", "inf"], "inf"]]
     assert row[0][1][1] is None
     assert row[-1] == "other"

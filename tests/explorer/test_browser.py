@@ -72,6 +72,9 @@ def test_a_click_shows_the_candidates_the_bars_and_who_won(explorer: Opened) -> 
     assert "ahead of “␣goose” by 1.000" in page.inner_text(".round")
     bars = rows.nth(1).locator(".bar")
     assert bars.nth(1).evaluate("e => e.style.getPropertyValue('--size')") == "100%"
+    assert rows.nth(0).locator(".bar").nth(0).evaluate(
+        "e => parseFloat(e.style.getPropertyValue('--size'))"
+    ) == pytest.approx(100 * 0.25 / 1.5)
     assert "0.90 (sure), 0.30 (unsure)" in page.inner_text(".margins")
     assert page.locator(".won").count() == 1
 
@@ -98,7 +101,7 @@ def test_letters_of_all_scripts_are_kept(explorer: Opened) -> None:
 
 def test_an_error_is_shown_with_its_traceback(explorer: Opened) -> None:
     page = explorer(id="q-05", round=2).page
-    assert page.inner_text(".error") == "Error: no candidate has a finite NLL"
+    assert page.inner_text(".run .error") == "Error: no candidate has a finite NLL"
     assert page.locator(".run details pre").text_content() == "Traceback: line 1"
     assert "No candidate had a finite score" in page.inner_text(".round")
 
@@ -190,8 +193,45 @@ def test_an_example_that_the_filters_leave_out_is_still_shown(explorer: Opened) 
 
 def test_an_address_that_nothing_belongs_to_says_so(explorer: Opened) -> None:
     page = explorer(benchmark="gone", run="<i>", id="nobody", round="x", page="99").page
+    assert (
+        page.inner_text("#notice") == "There is no benchmark gone here. There is no run <i> here."
+    )
     assert "There is no example nobody in quiz." in page.inner_text("#example")
     assert page.input_value("#run") == "fused"
+
+
+def test_an_address_of_a_run_that_is_not_here_says_so(explorer: Opened) -> None:
+    page = explorer(run="nope", beside="single").page
+    assert page.inner_text("#notice") == "There is no run nope here."
+    assert explorer(run="fused").page.locator("#notice").is_hidden()
+
+
+def test_clearing_the_search_keeps_the_example_and_its_round(explorer: Opened) -> None:
+    tab = explorer()
+    search(tab, "QUESTION 12:")
+    tab.page.keyboard.press("Escape")
+    tab.page.wait_for_function(
+        f"document.getElementById('count').textContent.startsWith('{COUNT}')"
+    )
+    tab.page.wait_for_selector("text=Example q-12")
+    tab.page.keyboard.press("j")
+    tab.page.wait_for_selector("text=Example q-13")
+
+
+def test_another_example_begins_at_its_first_round(explorer: Opened) -> None:
+    tab = explorer(id="q-01", round=2)
+    assert tab.page.inner_text(".round h4") == "Round 2 of 2"
+    search(tab, "QUESTION 12:")
+    tab.page.wait_for_selector("text=Example q-12")
+    assert tab.page.inner_text(".round h4") == "Round 1 of 2"
+
+
+def test_back_undoes_another_run(explorer: Opened) -> None:
+    tab = explorer(id="q-01")
+    choose(tab, "run", "single")
+    tab.page.wait_for_selector(".run[data-run=single]")
+    tab.page.go_back()
+    tab.page.wait_for_selector(".run[data-run=fused]")
 
 
 def test_back_returns_to_the_example_before(explorer: Opened) -> None:
@@ -269,9 +309,16 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, site: Pat
     tab.assert_clean()
 
 
-def test_a_missing_file_is_said(browser: Browser, site: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_missing_or_torn_file_is_said(
+    browser: Browser, site: Path, tmp_path: Path, torn: bool
+) -> None:
     copy = shutil.copytree(site, tmp_path / "copy")
-    (copy / "data/quiz/fused/rounds-0.js").unlink()
+    piece = copy / "data/quiz/runs/fused/rounds-0.js"
+    if torn:
+        piece.write_bytes(piece.read_bytes()[:50])
+    else:
+        piece.unlink()
     tab = Tab.opened(browser, copy, DESKTOP, dark=False)
     tab.page.goto((copy / "explorer.html").as_uri())
     tab.page.wait_for_selector("text=copy the whole folder of the report")

@@ -1,5 +1,6 @@
 """The pages of a results folder: what they show, and that nothing of it is taken for markup."""
 
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,7 +14,10 @@ from adafuse.benchmarks.prepare import PreparedRow, write_prepared
 from adafuse.cli.main import app
 from adafuse.comparison.compare import Comparison
 from adafuse.comparison.comparison_table import to_csv
+from adafuse.comparison.published import read_published
+from adafuse.comparison.published_markdown import published_section
 from adafuse.errors import UserError
+from adafuse.explorer.manifest import BenchmarkEntry, Manifest, write_manifest
 from adafuse.pipeline.audits import outcomes_file, score_file
 from adafuse.pipeline.config import Config
 from adafuse.pipeline.parse import parse_config, to_json
@@ -106,34 +110,60 @@ def test_what_is_not_there_is_left_out(config: Config, tmp_path: Path) -> None:
     write_report(stored, tmp_path / "report")
     page = Words(tmp_path / "report/index.html")
     assert "Paired comparisons" not in page.text and "Data sets" not in page.text
-    folders = {path.name for path in (tmp_path / "report/data").glob("*/*/")}
+    folders = {path.name for path in (tmp_path / "report/data").glob("*/runs/*/")}
     assert folders == {first}
 
 
-def test_data_of_benchmarks_that_are_gone_are_removed(config: Config, tmp_path: Path) -> None:
-    stray = tmp_path / "report/data/old"
-    stray.mkdir(parents=True)
+def test_what_an_earlier_report_showed_is_removed_and_nothing_else(
+    config: Config, tmp_path: Path
+) -> None:
+    folder = tmp_path / "report"
+    write_manifest(folder / "data", Manifest([BenchmarkEntry("old", 1, (), True)], {}, [], []))
+    for name in ("old", "mine"):
+        (folder / "data" / name).mkdir()
+    write_report(Stored.found(config), folder)
+    assert {path.name for path in folder.glob("data/*/")} == {*config.benchmarks, "mine"}
+
+
+@pytest.mark.parametrize("kind", ["file", "others", "unwritable"])
+def test_a_folder_that_is_no_report_s_is_refused(config: Config, tmp_path: Path, kind: str) -> None:
+    out = {"file": tmp_path / "f", "others": tmp_path / "d", "unwritable": Path("/proc/x")}[kind]
+    (tmp_path / "f").write_text("mine")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/index.html").write_text("mine")
+    with pytest.raises(UserError, match=r"cannot hold a report|holds other files than a report"):
+        CliRunner().invoke(
+            app, ["report", config.results, "--out", str(out)], catch_exceptions=False
+        )
+    assert (tmp_path / "d/index.html").read_text() == "mine"
+
+
+def test_a_benchmark_that_is_not_scored_yet_has_no_n(config: Config, tmp_path: Path) -> None:
+    shutil.rmtree(Path(config.results, "scores"))
     write_report(Stored.found(config), tmp_path / "report")
-    assert not stray.exists()
-    assert {path.name for path in stray.parent.glob("*/")} == set(config.benchmarks)
+    assert "None" not in Words(tmp_path / "report/index.html").text.split("Configuration and")[0]
 
 
 def test_examples_that_cannot_be_written_leave_the_old_ones(config: Config, tmp_path: Path) -> None:
     stored, name = Stored.found(config), next(iter(config.benchmarks))
-    write_examples(stored, name, tmp_path / "data" / name)
+    write_examples(stored, name, tmp_path)
     before = sorted((tmp_path / "data").rglob("*.js"))
     stored.trace(name, next(iter(config.runs))).write_bytes(b"torn")
     with pytest.raises(UserError, match="is no readable Parquet file"):
-        write_examples(stored, name, tmp_path / "data" / name)
+        write_examples(stored, name, tmp_path)
     assert sorted((tmp_path / "data").rglob("*.js")) == before
     assert [path.name for path in (tmp_path / "data").iterdir()] == [name]
 
 
 def test_the_papers_numbers_stand_apart(config: Config, tmp_path: Path) -> None:
-    changed = config.model_copy(update={"published_numbers": str(PUBLISHED)})
-    write_report(Stored.found(changed), tmp_path / "report")
+    section = published_section(read_published(PUBLISHED), config.main_benchmarks, "strict")
+    tables = Path(config.results, "tables")
+    tables.mkdir()
+    (tables / "main.md").write_text("| ours |\n| --- |\n| 99.99 |\n\n" + section)
+    write_report(Stored.found(config), tmp_path / "report")
     text = Words(tmp_path / "report/index.html").text
     assert text.index("Strict scoring") < text.index("not measured here") < text.index("32.05")
+    assert "99.99" not in text
 
 
 def test_significant_differences_are_marked(config: Config, tmp_path: Path) -> None:

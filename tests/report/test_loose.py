@@ -42,13 +42,37 @@ def test_traces_of_the_same_prompts_are_runs_side_by_side(tmp_path: Path) -> Non
     assert manifest["benchmarks"][0]["runs"] == ["one", "two"]
     assert [run["tau"] for run in manifest["runs"].values()] == [0.5, 0.7]
     assert manifest["models"] == ["a", "b"]
-    texts = unpacked(tmp_path / "out/data/prompts/two/texts-0.js")[1]
+    texts = unpacked(tmp_path / "out/data/prompts/runs/two/texts-0.js")[1]
     assert texts == [FUSED[1].text, FUSED[0].text]
 
 
 def test_a_folder_beside_the_trace_is_taken_without_out(tmp_path: Path) -> None:
     page = report(generated(tmp_path / "one.parquet", ["x"]))
     assert page == str(tmp_path / "one_report/explorer.html")
+
+
+def test_traces_of_other_prompts_under_the_same_ids_are_refused(tmp_path: Path) -> None:
+    fields = [FIELDS[0], pa.field("prompt", pa.string()), *RESULT_FIELDS]
+    for name in ("one", "two"):
+        row = {"id": "1", "prompt": f"prompt {name}", **result_columns(FUSED[0])}
+        settings = {"models": ["a"], "method": "single"}
+        write_table(tmp_path / f"{name}.parquet", fields, [row], {"settings": settings})
+    with pytest.raises(UserError, match="have different prompts of id '1'; report them apart"):
+        report(tmp_path / "one.parquet", tmp_path / "two.parquet", "--out", tmp_path / "out")
+
+
+def test_models_of_one_name_keep_their_whole_names(tmp_path: Path) -> None:
+    path = generated(tmp_path / "t.parquet", ["x"], models=["org1/base", "org2/base", "org/c"])
+    report(path)
+    text = (tmp_path / "t_report/data/manifest.js").read_text()
+    assert '["org1/base", "org2/base", "c"]' in text
+
+
+def test_a_second_report_drops_the_runs_of_the_first(tmp_path: Path) -> None:
+    one, two = (generated(tmp_path / f"{name}.parquet", ["x"]) for name in ("one", "index.js"))
+    for paths in ((one, two), (two,)):
+        report(*paths, "--out", tmp_path / "out")
+    assert [p.name for p in (tmp_path / "out/data/prompts/runs").iterdir()] == ["index.js"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ rule examples:
         directory(f"{results}/report/data/{{benchmark}}"),
     params:
         config=plan.config_file,
+        folder=f"{results}/report",
         version=REPORT_VERSION,
     log:
         f"{results}/logs/examples/{{benchmark}}.log",
@@ -25,7 +26,7 @@ rule examples:
         "../../environment.yml"
     shell:
         "adafuse step examples --config {params.config:q} --benchmark {wildcards.benchmark}"
-        " --out {output:q} 2> {log:q}"
+        " --out {params.folder:q} 2> {log:q}"
 
 
 rule report:
@@ -38,6 +39,7 @@ rule report:
         explorer=f"{results}/report/explorer.html",
     params:
         config=plan.config_file,
+        folder=f"{results}/report",
         layout=lambda wc: plan.report_layout,
         version=REPORT_VERSION,
     log:
@@ -46,4 +48,4 @@ rule report:
     conda:
         "../../environment.yml"
     shell:
-        "adafuse step pages --config {params.config:q} --out $(dirname {output.index:q}) 2> {log:q}"
+        "adafuse step pages --config {params.config:q} --out {params.folder:q} 2> {log:q}"

@@ -43,6 +43,7 @@ const adafuse = {};
       waiting.set(key, (packed) => done(resolve, packed));
       const reason = `data/${key}.js cannot be read; copy the whole folder of the report`;
       script.onerror = () => done(reject, new Error(reason));
+      script.onload = () => waiting.has(key) && script.onerror(); // torn: it handed over nothing
       script.src = `data/${key.split("/").map(encodeURIComponent).join("/")}.js`;
       document.head.append(script);
     });
@@ -61,6 +62,7 @@ const adafuse = {};
     for (const entry of kept.values()) size += entry.size;
     for (const [key, entry] of kept) {
       if (size <= BUDGET || kept.size <= 1) return;
+      if (!entry.size) continue; // still on its way
       size -= entry.size;
       kept.delete(key);
     }

@@ -2,6 +2,8 @@
 // One example: what was asked, and what one run or two made of it.
 
 (() => {
+  const MOST_ANSWERS = 20;
+
   // Returns the elements of an example; `rounds` is told when a round is chosen in the first run.
   adafuse.exampleView = async (state, number, onRound) => {
     const runs = [state.run, state.beside].filter(Boolean);
@@ -26,7 +28,9 @@
         adafuse.make("summary", {}, "Prompt"), adafuse.make("pre", {}, text)));
     }
     if (answers.length) {
-      const told = answers.slice(0, 20).map((each) => adafuse.make("li", {}, each));
+      const told = answers.slice(0, MOST_ANSWERS).map((each) => adafuse.make("li", {}, each));
+      const more = answers.length - told.length;
+      if (more > 0) told.push(adafuse.make("li", { class: "quiet" }, `and ${more} more`));
       parts.push(adafuse.make("div", {}, "Accepted", adafuse.make("ul", { class: "answers" }, ...told)));
     }
     return adafuse.make("section", {}, adafuse.make("h2", {}, `Example ${id}`),
@@ -90,12 +94,13 @@
   }
 
   function facts(example) {
-    const ends = { eos: "END was chosen", stop: "a stop string", length: "the length limit", error: "an error" };
     const counts = example.models.map((name, at) =>
-      `${name} ${example.tokens[at] ?? 0} tokens, ${example.forwards[at] ?? 0} forwards`);
+      `${name} ${adafuse.count(example.tokens[at] ?? 0, "token")}, `
+      + adafuse.count(example.forwards[at] ?? 0, "forward"));
     const from = example.takenFrom ? `taken from run ${example.takenFrom}; ` : "";
     return adafuse.make("p", { class: "quiet" },
-      `${from}ended by ${ends[example.stop] ?? example.stop} after ${example.rounds.length} rounds and `
-      + `${example.seconds?.toFixed(2)} s; ${counts.join("; ")}.`);
+      `${from}ended because ${adafuse.ENDS[example.stop]} after `
+      + `${adafuse.count(example.rounds.length, "round")} and ${example.seconds?.toFixed(2)} s; `
+      + `${counts.join("; ")}.`);
   }
 })();

@@ -20,6 +20,8 @@
     return chip;
   };
 
+  adafuse.count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+
   // Shows line breaks, tabs, and spaces at the ends.
   adafuse.visible = (text) => text.replaceAll("\n", "⏎").replaceAll("\t", "⇥")
     .replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));

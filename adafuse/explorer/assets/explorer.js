@@ -3,6 +3,7 @@
 
 (() => {
   const $ = (id) => document.getElementById(id);
+  const NAMES = { benchmark: "benchmark", run: "run", beside: "run" };
   const CONTROLS = ["benchmark", "run", "beside", "protocol", "show", "stop", "search"];
   let state = {};
   let numbers = []; // of the examples that pass the filters
@@ -18,10 +19,10 @@
       await findExamples(stale);
       if (stale()) return;
       const ids = await adafuse.ids(state.benchmark);
-      const chosen = await choose(ids);
+      const chosen = choose(ids);
       if (stale()) return;
       history.replaceState(null, "", adafuse.address(state));
-      await Promise.all([showList(chosen), showExample(chosen, stale)]);
+      await Promise.all([showList(chosen, stale), showExample(chosen, stale)]);
     } catch (error) {
       if (stale()) return;
       tell("something is missing");
@@ -55,8 +56,13 @@
   }
 
   // Returns the number of the example to show: the one of the address, or the first of the list.
-  async function choose(ids) {
-    if (!state.id && numbers.length) state.id = ids[numbers[adafuse.firstOf(state.page)] ?? numbers[0]];
+  // One that was open stays open if it passes changed filters.
+  function choose(ids) {
+    const kept = numbers.includes(ids.indexOf(state.kept)) ? state.kept : "";
+    const first = numbers[adafuse.firstOf(state.page)] ?? numbers[0];
+    if (!state.id) state.id = kept || (first === undefined ? "" : ids[first]);
+    if (state.kept && state.id !== state.kept) state.round = 0;
+    state.kept = "";
     const number = ids.indexOf(state.id);
     const place = numbers.indexOf(number);
     if (place >= 0) state.page = adafuse.pageOf(place);
@@ -64,8 +70,9 @@
     return number;
   }
 
-  async function showList(chosen) {
-    await adafuse.fillList($("list"), state, numbers, chosen, (number) => open(number));
+  async function showList(chosen, stale) {
+    await adafuse.fillList($("list"), state, numbers, chosen, (number) => open(number), stale);
+    if (stale()) return;
     const all = adafuse.benchmark(state.benchmark).n;
     tell(`${numbers.length} of ${all} examples`);
     $("page").textContent = `page ${state.page + 1} of ${adafuse.pages(numbers.length)}`;
@@ -95,7 +102,8 @@
   }
 
   async function open(number) {
-    state = { ...state, id: (await adafuse.ids(state.benchmark))[number], round: 0 };
+    const id = (await adafuse.ids(state.benchmark))[number];
+    state = { ...state, id, round: 0 };
     history.pushState(null, "", adafuse.address(state));
     await render();
     if (matchMedia("(max-width: 50rem)").matches) $("example").scrollIntoView();
@@ -114,20 +122,34 @@
   }
 
   function change(name, value) {
-    state = { ...state, [name]: value, page: 0 };
-    if (name === "benchmark") state.id = "";
-    else if (!["run", "beside", "protocol"].includes(name)) state.id = "";
+    const stays = ["run", "beside", "protocol"].includes(name);
+    if (stays || name === "benchmark") history.pushState(null, "", adafuse.address(state));
+    const kept = name === "benchmark" ? "" : state.id;
+    state = { ...state, [name]: value, page: 0, kept, id: stays ? state.id : "" };
+    if (name === "run" || name === "benchmark") state.round = 0;
     render();
+  }
+
+  // Says what an address asks for that is not here.
+  function notice() {
+    const asked = adafuse.readState();
+    const found = adafuse.corrected(asked);
+    const gone = ["benchmark", "run", "beside"].filter((name) => asked[name] && asked[name] !== found[name]);
+    $("notice").textContent = gone.map((name) => `There is no ${NAMES[name]} ${asked[name]} here.`).join(" ");
+    $("notice").hidden = !gone.length;
   }
 
   function tell(text) {
     $("count").textContent = text;
   }
 
+  function stepRounds(by) {
+    for (const run of document.querySelectorAll(".run")) run.stepRound(by);
+  }
+
   const KEYS = {
     j: () => move(1), k: () => move(-1), n: () => turnPage(1), p: () => turnPage(-1),
-    "]": () => document.querySelector(".run")?.stepRound(1),
-    "[": () => document.querySelector(".run")?.stepRound(-1),
+    "]": () => stepRounds(1), "[": () => stepRounds(-1),
     "/": () => $("search").focus(), "?": () => $("keys").showModal(),
   };
 
@@ -140,6 +162,12 @@
       clearTimeout(typed);
       typed = setTimeout(() => change("search", event.target.value.trim()), 300);
     });
+    $("search").addEventListener("keydown", (event) => {
+      if (event.key !== "Escape") return;
+      event.target.value = "";
+      event.target.dispatchEvent(new Event("input"));
+      event.target.blur();
+    });
     $("filters").addEventListener("submit", (event) => event.preventDefault());
     $("previous").addEventListener("click", () => turnPage(-1));
     $("next").addEventListener("click", () => turnPage(1));
@@ -150,12 +178,15 @@
       event.preventDefault();
       KEYS[event.key]();
     });
-    addEventListener("popstate", () => {
+    const show = () => {
       state = adafuse.readState();
+      notice();
       render();
-    });
-    state = adafuse.readState();
-    render();
+    };
+    addEventListener("popstate", show);
+    $("note").textContent = adafuse.manifest.note ?? "";
+    $("note").hidden = !adafuse.manifest.note;
+    show();
   }
 
   start();

@@ -17,11 +17,7 @@
     return [...first, ...pairs];
   };
 
-  const STOPS = [
-    ["", "any end"], ["eos", "END chosen"], ["stop", "stop string"], ["length", "length limit"],
-    ["error", "error"],
-  ];
-  adafuse.stops = () => STOPS;
+  adafuse.stops = () => [["", "any reason"], ...Object.entries(adafuse.ENDS)];
 
   // Returns the numbers of the examples that a state of the page shows. `progress` is told how many
   // were searched; `stale` says whether nobody waits for the result any more.

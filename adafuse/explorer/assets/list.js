@@ -9,7 +9,7 @@
   adafuse.pageOf = (place) => Math.floor(place / PER_PAGE);
 
   // Fills the list with a page of `numbers`; `choose` is called with the number of an example.
-  adafuse.fillList = async (list, state, numbers, chosen, choose) => {
+  adafuse.fillList = async (list, state, numbers, chosen, choose, stale) => {
     const first = adafuse.firstOf(state.page);
     const shown = numbers.slice(first, first + PER_PAGE);
     const [ids, index] = await Promise.all([
@@ -25,6 +25,7 @@
       const mark = stop === "error" ? "⚠ error" : value === undefined ? "" : adafuse.mark(value, accuracy);
       return entry({ number, id: ids[number], mark, question: question.text, text }, chosen, choose);
     }));
+    if (stale()) return;
     const none = adafuse.make("li", { class: "quiet" }, "No example passes these filters.");
     list.replaceChildren(...(entries.length ? entries : [none]));
   };

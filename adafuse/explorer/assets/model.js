@@ -7,10 +7,15 @@
 
   adafuse.benchmark = (name) => manifest().benchmarks.find((each) => each.name === name);
 
+  // What ended a text, by stop reason.
+  adafuse.ENDS = {
+    eos: "END was chosen", stop: "a stop string came", length: "it was long enough", error: "of an error",
+  };
+
   adafuse.ids = (benchmark) => adafuse.load(`${benchmark}/index`);
 
   // {stops: [stop reason of each example], values: {protocol: [value of each example or null]}}
-  adafuse.index = (benchmark, run) => adafuse.load(`${benchmark}/${run}/index`);
+  adafuse.index = (benchmark, run) => adafuse.load(`${benchmark}/runs/${run}/index`);
 
   adafuse.question = async (benchmark, number) => {
     const [text, answers] = await piece(`${benchmark}/questions`, manifest().sizes.questions, number);
@@ -18,21 +23,21 @@
   };
 
   adafuse.text = async (benchmark, run, number) =>
-    (await piece(`${benchmark}/${run}/texts`, manifest().sizes.texts, number)) ?? "";
+    (await piece(`${benchmark}/runs/${run}/texts`, manifest().sizes.texts, number)) ?? "";
 
   adafuse.example = async (benchmark, run, number) => {
     const [row, text, index] = await Promise.all([
-      piece(`${benchmark}/${run}/rounds`, manifest().sizes.rounds, number),
+      piece(`${benchmark}/runs/${run}/rounds`, manifest().sizes.rounds, number),
       adafuse.text(benchmark, run, number),
       adafuse.index(benchmark, run),
     ]);
     const [rounds, tokens, promptTokens, forwards, seconds, error, traceback, takenFrom] = row;
-    const models = manifest().runs[takenFrom ?? run].models;
+    const { models, tau } = manifest().runs[takenFrom ?? run];
     const values = Object.entries(index.values).map(([protocol, all]) => [protocol, all[number]]);
     return {
       run, text, tokens, promptTokens, forwards, seconds, error, traceback, takenFrom, models,
       rounds: rounds.map(round), stop: index.stops[number], values: new Map(values),
-      tau: manifest().runs[run].tau,
+      tau,
     };
   };
 

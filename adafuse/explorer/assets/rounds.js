@@ -18,7 +18,7 @@
   function verdict(example, round) {
     const chosen = round.candidates[round.selected];
     if (!chosen) return "No candidate had a finite score, so decoding ended here.";
-    const words = `${round.words} word${round.words === 1 ? "" : "s"} committed`;
+    const words = `${adafuse.count(round.words, "word")} committed`;
     const names = chosen.proposers.map((model) => example.models[model]).join(" and ");
     const by = names ? `, proposed by ${names}` : "";
     const others = round.candidates.filter((each) => each !== chosen && Number.isFinite(each.fused));
@@ -30,17 +30,23 @@
 
   function table(example, round) {
     const scored = Math.max(0, ...round.candidates.map((each) => each.nll.length));
-    const most = Math.max(1e-9, ...round.candidates.flatMap((each) => each.nll.filter(Number.isFinite)));
+    const most = scale(example);
     const models = example.models.slice(0, scored);
     const heads = ["candidate", "by", "F", ...models.map((name) => `NLL ${name}`)];
     const order = [...round.candidates.keys()].sort((a, b) =>
       round.candidates[a].fused - round.candidates[b].fused || a - b);
     return adafuse.make("table", { class: "candidates" },
-      adafuse.make("caption", {}, "Smallest F wins; nats per token, shorter bars are likelier."),
+      adafuse.make("caption", {}, "Smallest F wins. Nats per token; bars of all rounds have one scale, shorter is likelier."),
       adafuse.make("thead", {}, adafuse.make("tr", {}, ...heads.map((text) =>
         adafuse.make("th", { scope: "col" }, text)))),
       adafuse.make("tbody", {}, ...order.map((at) =>
         row(example, round.candidates[at], at === round.selected, models, most))));
+  }
+
+  // The longest bar of a text stands for its largest NLL, but for no less than 1.
+  function scale({ rounds }) {
+    const values = rounds.flatMap((round) => round.candidates.flatMap((each) => each.nll));
+    return Math.max(1, ...values.filter(Number.isFinite));
   }
 
   function row(example, candidate, won, models, most) {

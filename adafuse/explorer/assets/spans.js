@@ -34,7 +34,8 @@
     const view = adafuse.make("p", { class: "fused", role: "group", "aria-label": "text by rounds" });
     const { spans, others } = adafuse.split(example);
     if (spans) view.append(...spans.map((span) => spanView(example, span)));
-    else view.append(example.text || "(nothing)");
+    else view.append(example.text);
+    if (!example.text && !spans?.length) view.append("(nothing)");
     const chips = others.map((number) => chipView(example, number));
     const all = [...view.querySelectorAll("[data-round]"), ...chips];
     for (const [place, each] of all.entries()) {
