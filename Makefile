@@ -4,6 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CORES ?= 2
+SHELL := bash
+.SHELLFLAGS := -o pipefail -c
+# Of what Snakemake says of every job, one line that counts the steps.
+STEPS := /steps \(/ {printf "\r%s ", $$0; fflush(); next} /^(\[|Select jobs|Execute|Finished|$$)/ {next} {print}
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: install demo test lint docs bench clean
@@ -12,13 +16,17 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "AdaFuse needs Python 3.11 or newer, this is %d.%d; say make PYTHON=python3.11" % sys.version_info[:2])'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@echo "Installing into $(VENV): about two minutes."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 demo: install  ## decode, score and compare on the toy world
-	$(BIN)/snakemake --configfile config/toy.yaml --cores $(CORES) --quiet rules
+	@echo "Ten runs on four toy benchmarks: about two minutes on two cores."
+	@$(BIN)/snakemake --configfile config/toy.yaml --cores $(CORES) --quiet rules host 2>&1 | awk '$(STEPS)'
 	@$(BIN)/adafuse step summary config/toy.yaml
+	@echo "Open results/report/index.html in a browser, or follow one text here:"
+	@echo "  $(BIN)/adafuse show results/traces/toy_qa/adafuse.parquet"
 
 test: install  ## all tests; one of them runs the whole toy workflow
 	$(BIN)/python -m pytest
