@@ -5,21 +5,23 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from adafuse.pipeline.report import Output
-from adafuse.scoring.score import Score
-from adafuse.scoring.table import Table, TableRow, best_rows, column_n
+from adafuse.report.table_view import CellView, table_view
+from adafuse.scoring.table import Table
+from adafuse.scoring.tasks import STRICT
 
 
 def print_table(table: Table, console: Console) -> None:
     """Print the table, its note first."""
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")
+    view = table_view(table, STRICT, {}, {})
     grid = Grid("run", "models", title="Scores in percent, with 95 % intervals")
-    for column, name in enumerate(table.benchmarks):
-        grid.add_column(f"{escape(name)}\nn = {column_n(table, column)}", justify="right")
+    for name, _, n in view.headings:
+        grid.add_column(f"{escape(name)}\nn = {n}", justify="right")
     grid.add_column("macro\naverage", justify="right")
-    best = [best_rows(table, column) for column in (*range(len(table.benchmarks)), None)]
-    for number, row in enumerate(table.rows):
-        grid.add_row(*_row(number, row, best))
+    for row in view.rows:
+        name = escape(row.run) + "\n(oracle)" * row.oracle
+        grid.add_row(name, escape("\n".join(row.models)), *map(_cell, row.cells))
     console.print(grid)
 
 
@@ -29,18 +31,6 @@ def print_outputs(outputs: list[Output], console: Console) -> None:
         console.print(f"{output.name:<24}{escape(str(output.path))}", soft_wrap=True)
 
 
-def _row(number: int, row: TableRow, best: list[set[int]]) -> list[str]:
-    values = [_cell(cell) for cell in row.cells]
-    values.append("" if row.macro_average is None else f"{row.macro_average:.1f}")
-    marked = [
-        f"[bold]{value}[/bold]" if number in rows else value
-        for value, rows in zip(values, best, strict=True)
-    ]
-    name = escape(row.run) + "\n(oracle)" * row.oracle
-    return [name, escape("\n".join(row.models)), *marked]
-
-
-def _cell(cell: Score | None) -> str:
-    if cell is None:
-        return ""
-    return f"{cell.main.value:.1f}\n{cell.main.low:.1f} to {cell.main.high:.1f}"
+def _cell(cell: CellView) -> str:
+    text = f"{cell.value}\n{cell.interval}" if cell.interval else cell.value
+    return f"[bold]{text}[/bold]" if cell.best else text

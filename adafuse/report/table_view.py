@@ -1,4 +1,4 @@
-"""The main table as the page shows it."""
+"""The main table as pages and terminals show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ class RowView:
 
     run: str
     method: str
-    models: str
+    oracle: bool
+    models: tuple[str, ...]
     options: str
     cells: tuple[CellView, ...]
 
@@ -66,8 +67,7 @@ def _row(
         for column, (name, cell) in enumerate(zip(table.benchmarks, row.cells, strict=True))
     ]
     average = _average(row, number in best[-1])
-    method = f"{row.method} (oracle)" if row.oracle else row.method
-    return RowView(row.run, method, " + ".join(row.models), options, (*cells, average))
+    return RowView(row.run, row.method, row.oracle, row.models, options, (*cells, average))
 
 
 def _cell(score: Score | None, marks: str, best: bool) -> CellView:
