@@ -250,7 +250,7 @@ def test_rounds_are_not_held_until_the_last_request(tmp_path, monkeypatch, trace
     alive = []
 
     def count(*_):
-        alive.append(sum(isinstance(each, Round) for each in gc.get_objects()))
+        alive.append(sum(type(each) is Round for each in gc.get_objects()))
 
     lm.cache_hook = SimpleNamespace(add_partial=count)
     lm.generate_until([instance(number) for number in range(8)])
