@@ -169,7 +169,8 @@ class Ensemble:
         """Continue one prompt and yield its text while it is decoded, span by span.
 
         The spans together are the text that `generate` returns, which is the `result` of the
-        stream when they have all been read. Settings are those of `stream`.
+        stream when they have all been read; one that is left before its end is to be closed, or
+        used in a `with` block. Settings are those of `stream`.
 
         Raises:
             UserError: an unknown or impossible setting.

@@ -1,7 +1,7 @@
 """How likely the models find given continuations: a run that reads and writes nothing."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from adafuse.engine.node import ContextFullError, Node
@@ -16,7 +16,7 @@ from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
 from adafuse.prompt import Prompt
 from adafuse.records import Likelihood
-from adafuse.run import Asked, Run
+from adafuse.run import LONG_PROMPTS, Asked, Run
 
 _Read = tuple[float, int, bool]
 """What one model says of a text: its log-probability, its ids, and whether all are greedy."""
@@ -49,20 +49,46 @@ def likelihoods(
     asked: Sequence[tuple[Prompt, str]],
     settings: Mapping[str, Any],
 ) -> Iterator[tuple[int, Likelihood]]:
-    """Read all texts behind their prompts; see `Ensemble.loglikelihoods`."""
+    """Read all texts behind their prompts; see `Ensemble.loglikelihoods`.
+
+    Raises:
+        UserError: an impossible setting, at the call and not with the first likelihood.
+    """
     grouped: dict[Prompt, dict[str, list[int]]] = {}
     for index, (prompt, text) in enumerate(asked):
         grouped.setdefault(prompt, {}).setdefault(text, []).append(index)
-    longest = max((len(text) for _, text in asked), default=0)  # ids are hardly ever more
     reading = Reading({prompt: list(texts) for prompt, texts in grouped.items()})
-    chosen = parse(Settings, {**settings, "max_new_tokens": max(1, longest)}, "loglikelihood")
-    prompts = list(grouped)
+    longest = max(_longest(model, {text for _, text in asked}) for model in models)
+    chosen = parse(Settings, {**settings, "max_new_tokens": longest}, "loglikelihood")
     run = Run(models, weights, place, reading, chosen)
-    for number, result in run.stream(Asked(prompts, [""] * len(prompts))):
-        prompt = prompts[number]
-        for text, indices in grouped[prompt].items():
-            found = reading.found.pop((prompt, text), None) or _failed(len(models), result.error)
-            yield from ((index, found) for index in indices)
+    prompts = list(grouped)
+    results = run.stream(Asked(prompts, [""] * len(prompts)))
+
+    def found() -> Iterator[tuple[int, Likelihood]]:
+        for number, result in results:
+            for text, indices in grouped[prompts[number]].items():
+                read = reading.found.pop((prompts[number], text), None)
+                likelihood = read or _failed(len(models), result.error)
+                yield from ((index, likelihood) for index in indices)
+
+    return found()
+
+
+def _longest(model: LanguageModel, texts: Collection[str]) -> int:
+    """Return how many ids the longest text has, as far as their bytes tell."""
+    chosen = sorted(texts, key=_bytes)[-LONG_PROMPTS:]
+    return max((len(_ids_if_any(model, text)) for text in chosen), default=0) or 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _ids_if_any(model: LanguageModel, text: str) -> tuple[int, ...]:
+    try:
+        return model.encode_span(text)
+    except Exception:  # noqa: BLE001 - its example meets it again and tells it
+        return ()
 
 
 def _read(sequence: TokenSequence, text: str) -> Program[_Read]:

@@ -1,7 +1,7 @@
 """Decoding many prompts with one method: what is checked first, and how many at a time."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -78,7 +78,7 @@ class Run:
         self._prepare(asked)
         return self._halving(asked, self._rows(asked.prompts))
 
-    def text(self, prompt: Prompt, task: str) -> Iterator[str | Result]:
+    def text(self, prompt: Prompt, task: str) -> Generator[str | Result]:
         """Decode one prompt; yield its text as it is committed, and at last its result.
 
         What a stop string may still cut is held back; all of it, where the method may replace it.
@@ -95,7 +95,7 @@ class Run:
                 check_chat(model.tokenizer, model.name)
         self.method.prepare(self.models, self.place)
 
-    def _spans(self, asked: Asked) -> Iterator[str | Result]:
+    def _spans(self, asked: Asked) -> Generator[str | Result]:
         alive: dict[int, Example] = {}
         shown = ""
         for outcome in self._turns(asked, [0], 1, alive):

@@ -7,6 +7,7 @@ import torch
 
 from adafuse import UserError
 from adafuse.prompt import Chat, Turn
+from adafuse.text.foreign import SpanEncoder
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
@@ -97,4 +98,32 @@ def test_rows_at_a_time_make_no_difference(pair):
 
 def test_an_impossible_setting_is_refused(pair):
     with pytest.raises(UserError, match="loglikelihood: batch_size must be a whole number"):
-        asked(pair, [(PROMPT, " Paila")], batch_size=0)
+        pair.loglikelihoods([(PROMPT, " Paila")], batch_size=-3)
+
+
+def test_memory_is_planned_for_the_ids_of_the_longest_text(pair, monkeypatch):
+    planned = []
+    monkeypatch.setattr("adafuse.run.demands", lambda model, longest: planned.append(longest) or [])
+    text = "漢" * 60
+    ids = max(len(model.encode_span(text)) for model in pair.models)
+    assert ids > 2 * len(text)
+    pair.loglikelihoods([(PROMPT, " " + "a" * 100), (PROMPT, text)], batch_size="auto")
+    prompts = [len(model.prompt_ids(PROMPT)) for model in pair.models]
+    assert planned == [count + ids for count in prompts]
+
+
+def test_a_text_that_a_tokenizer_refuses_fails_alone(pair, monkeypatch):
+    encode = SpanEncoder._encode_behind_anchor
+
+    def refusing(self, span):
+        if span == " never":
+            raise ValueError("the tokenizer merges it")
+        return encode(self, span)
+
+    monkeypatch.setattr(SpanEncoder, "_encode_behind_anchor", refusing)
+    for model in pair.models:
+        fresh = SpanEncoder(model.tokenizer, model.name)
+        monkeypatch.setitem(model.__dict__, "encode_span", fresh)
+    fine, refused = asked(pair, [(PROMPT, " Paila"), (f"{PROMPT} ", " never")])
+    assert fine.error is None
+    assert "merges it" in refused.error

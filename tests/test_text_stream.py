@@ -1,10 +1,14 @@
 """The text of one prompt as it is committed."""
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse import Ensemble, UserError
+from adafuse.engine import support
 from adafuse.methods import METHODS
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
@@ -81,6 +85,24 @@ def test_an_example_that_fails_says_why(tmp_path):
     stream = Ensemble.from_pretrained([path], device="cpu").stream_text("word " * 60)
     assert list(stream) == []
     assert stream.result.stop_reason == "error"
+
+
+@pytest.mark.parametrize("method", ["adafuse", "bytewise", "unite"])
+def test_a_stream_that_is_closed_gives_back_its_engines(pair, monkeypatch, method):
+    engines = weakref.WeakSet()
+
+    def engine_for(*given, **settings):
+        engines.add(engine := support.engine_for(*given, **settings))
+        return engine
+
+    monkeypatch.setattr("adafuse.run.engine_for", engine_for)
+    with pair.stream_text(PROMPTS[0], method=method, max_new_tokens=30) as stream:
+        assert next(stream)
+        assert len(engines) == 2
+    gc.collect()
+    assert not engines
+    assert list(stream) == []
+    assert stream.result is None
 
 
 def test_settings_are_refused_before_the_first_span(pair):

@@ -26,7 +26,6 @@ from adafuse.cli.options import (
     option,
 )
 from adafuse.cli.output import echo_json, one_line
-from adafuse.errors import UserError
 
 if TYPE_CHECKING:
     from adafuse.doctor.memory import Batch
@@ -76,13 +75,13 @@ def doctor(
 
 def _batch(size: str, prompt_tokens: int, max_new_tokens: int) -> "Batch":
     from adafuse.doctor.memory import Batch
+    from adafuse.methods.limits import Settings
+    from adafuse.methods.options import parse
 
-    rows = number_or_name(size)
-    if rows != "auto" and (not isinstance(rows, int) or rows < 1):
-        raise UserError(f"--batch-size {size!r} must be a whole number above 0, or auto")
-    if max_new_tokens < 1:
-        raise UserError(f"--max-new-tokens {max_new_tokens} must be at least 1")
-    return Batch(rows if isinstance(rows, int) else None, prompt_tokens, max_new_tokens)
+    given = {"batch_size": number_or_name(size), "max_new_tokens": max_new_tokens}
+    settings = parse(Settings, given, "doctor")
+    rows = None if settings.batch_size == "auto" else settings.batch_size
+    return Batch(rows, prompt_tokens, settings.max_new_tokens)
 
 
 def _print(report: "Report") -> None:

@@ -8,11 +8,10 @@ import typer
 
 from adafuse.cli.completion import method_names, method_options, model_folders, one_of
 from adafuse.errors import UserError
+from adafuse.scoring.tasks import BENCHMARKS, TASKS
 
 NONE = "none"
 PROMPTS, MODELS, DECODING = "Prompts and output", "Models", "Decoding"
-BENCHMARKS = "natural_questions, triviaqa, squad, gsm8k, flores_en_de, flores_de_en"
-_METRICS = ("nq", "triviaqa", "squad", "gsm8k", "translation")
 _DEVICES = ("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential")
 
 
@@ -86,7 +85,7 @@ BatchSize = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
 Benchmark = Annotated[
     str,
-    option(f"{BENCHMARKS}.", "NAME", autocompletion=one_of(*BENCHMARKS.split(", "))),
+    option(f"{', '.join(BENCHMARKS)}.", "NAME", autocompletion=one_of(*BENCHMARKS)),
 ]
 Predictions = Annotated[
     Path, option('JSON lines {"id" or "question", "text"}, or a Parquet trace.', "FILE")
@@ -97,7 +96,7 @@ Metric = Annotated[
     option(
         "For a benchmark of another name: nq, squad, translation, ...",
         "NAME",
-        autocompletion=one_of(*_METRICS),
+        autocompletion=one_of(*TASKS),
     ),
 ]
 

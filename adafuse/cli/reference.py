@@ -28,7 +28,7 @@ one line on standard error. `adafuse lm-eval` hands everything to
 """
 
 
-_MARK = "<!-- not run: A and B stand for your models; tests/cli/test_reference.py -->"
+_MARK = "<!-- not run: A and B stand for your models; tests/cli/test_main.py -->"
 
 
 def command_line(app: typer.Typer) -> str:

@@ -43,8 +43,7 @@ def examination(wanted: Sources, anyway: Sources, batch: Batch) -> Report:
             surfaces[facts.name] = exact
     loads = [] if chosen is None else device_loads(models, batch)
     common = overlaps(surfaces)
-    where = {facts.name: facts.device for facts, _ in models}
-    findings += [*overlap_problems(common), *memory_problems(loads, where)]
+    findings += [*overlap_problems(common), *memory_problems(loads, models)]
     return Report(
         installation,
         tuple(facts for facts, _ in models),

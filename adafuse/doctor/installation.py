@@ -13,7 +13,7 @@ from adafuse.doctor.records import Device, Finding, Installation, Package
 from adafuse.models.devices import free_memory
 from adafuse.version import __version__
 
-EXTRAS = ("quantized", "bertscore")
+EXTRAS = ("quantized", "bertscore", "lm-eval")
 """Those that a user may want; the others are for developers."""
 OLDEST_PYTHON = (3, 11)
 _DRIVER = Path("/proc/driver/nvidia")

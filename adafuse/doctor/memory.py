@@ -1,7 +1,7 @@
 """Whether models and a batch fit into the memory that is free."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,15 +38,13 @@ def device_loads(models: Sequence[tuple[ModelFacts, Placement]], batch: Batch) -
     return [_load(device, weights[device], per_row[device], batch.rows) for device in weights]
 
 
-def wrong_with(loads: Sequence[DeviceLoad], models: Mapping[str, str]) -> Iterator[Finding]:
-    """Say what does not fit.
-
-    Args:
-        loads: of all devices.
-        models: the device of each model, as it is written, by the model's name.
-    """
+def wrong_with(
+    loads: Sequence[DeviceLoad], models: Sequence[tuple[ModelFacts, Placement]]
+) -> Iterator[Finding]:
+    """Say what does not fit on the devices that these models are on."""
     for load in loads:
-        names = " and ".join(name for name, where in models.items() if load.device in where)
+        there = [facts for facts, place in models if load.device in map(str, place.devices)]
+        names = " and ".join(facts.name for facts in there)
         free = f"{load.free / _GIB:.2f} GiB are free on {load.device}"
         if load.weights > load.free:
             yield Finding(

@@ -135,7 +135,14 @@ def _wrong_weights(facts: ModelFacts, source: ModelSource) -> Iterator[Finding]:
             f"model {facts.name!r} ({facts.architecture}) has no attention as the tree engine knows"
             " it: it runs on the slower reference engine, and its memory is not estimated",
         )
-    if missing := _missing(folder):
+    files = _indexed(folder)
+    if files is None:
+        yield Finding(
+            True,
+            f"the file {_INDEX!r} of model {facts.name!r} does not say which files hold its"
+            " weights; download it again",
+        )
+    elif missing := sorted(name for name in files if not (folder / name).is_file()):
         more = f", and {len(missing) - 1} others" if len(missing) > 1 else ""
         yield Finding(
             True,
@@ -152,13 +159,12 @@ def _wrong_weights(facts: ModelFacts, source: ModelSource) -> Iterator[Finding]:
         )
 
 
-def _missing(folder: Path) -> list[str]:
-    """Return the files that a model's index of its weights names and that are not there."""
+def _indexed(folder: Path) -> set[str] | None:
+    """Return the files that a model's index of its weights names; None if it cannot be read."""
     index = folder / _INDEX
     if not index.is_file():
-        return []
+        return set()
     try:
-        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError):
-        return [_INDEX]
-    return sorted(name for name in files if not (folder / name).is_file())
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

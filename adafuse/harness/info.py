@@ -10,9 +10,12 @@ from adafuse.pipeline.provenance import versions
 
 
 def settings(arguments: Arguments, method: Method[Any]) -> dict[str, Any]:
-    """Return all arguments, and the method's options with their defaults, JSON-ready."""
-    options = method.options.model_dump(mode="json")
-    return {**arguments.model_dump(mode="json"), "options": options}
+    """Return all arguments, and the method's options with their defaults, JSON-ready.
+
+    They stand side by side, as in a trace of `adafuse generate`: no method has an option that is
+    called like an argument.
+    """
+    return {**arguments.model_dump(mode="json"), **method.options.model_dump(mode="json")}
 
 
 def describe(ensemble: Ensemble) -> dict[str, Any]:

@@ -73,17 +73,16 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         groups: dict[Wanted, list[Instance]] = {}
         for request in distinct.values():
             groups.setdefault(read_generation(request.args[1], default), []).append(request)
-        results: dict[int, Result] = {}
+        texts: dict[int, str] = {}
         with tqdm(total=len(distinct), unit="prompt", disable=None) as bar:
             for wanted, group in groups.items():
                 for number, result in self._decoded(wanted, group):
-                    results[id(group[number])] = result
-                    self._take(group[number], result)
+                    texts[id(group[number])] = self._take(group[number], result)
                     bar.update()
         if self._trace:
-            self._trace.write({_name(each): results[key] for key, each in distinct.items()})
+            self._trace.write(map(_name, distinct.values()))
         self._failures.check("generate_until", len(distinct))
-        return [_text(results[id(request)]) for request in requests]
+        return [texts[id(request)] for request in requests]
 
     def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
         """Return the weighted mean of the models' log-likelihoods, and if all agree greedily.
@@ -162,16 +161,15 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             **self._method.options.model_dump(),
         )
 
-    def _take(self, request: Instance, result: Result) -> None:
+    def _take(self, request: Instance, result: Result) -> str:
+        """Return what the harness is answered: nothing where decoding failed."""
+        if self._trace:
+            self._trace.add(_name(request), result)
         if result.error is not None:
             self._failures.add(_name(request), result.error)
-        else:
-            self.cache_hook.add_partial("generate_until", request.args, result.text)
-
-
-def _text(result: Result) -> str:
-    """Return what the harness is answered: nothing where decoding failed."""
-    return result.text if result.error is None else ""
+            return ""
+        self.cache_hook.add_partial("generate_until", request.args, result.text)
+        return result.text
 
 
 def _name(request: Instance) -> str:

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
@@ -50,6 +51,16 @@ def test_json_holds_everything():
     assert not json.loads(broken.stdout)["healthy"]
 
 
-def test_sizes_that_make_no_sense_are_refused():
-    assert "--batch-size '0' must be" in str(doctor("--batch-size", "0").exception)
-    assert "--max-new-tokens 0 must be" in str(doctor("--max-new-tokens", "0").exception)
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--batch-size", "0", "doctor: batch_size must be a whole number above 0"),
+        ("--batch-size", "many", "doctor: batch_size must be a whole number above 0"),
+        ("--max-new-tokens", "0", "doctor: max_new_tokens must be greater than or equal to 1"),
+    ],
+)
+def test_sizes_that_make_no_sense_are_refused_as_generate_refuses_them(option, value, sentence):
+    told = str(doctor(option, value).exception)
+    assert told.startswith(sentence)
+    generate = CliRunner().invoke(app, ["generate", "--model", "a", "--prompt", "b", option, value])
+    assert told.removeprefix("doctor") == str(generate.exception).removeprefix("generate")

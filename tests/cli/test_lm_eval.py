@@ -80,7 +80,7 @@ def test_results_name_models_method_and_options(folder):
     info = json.loads(path.read_text())["config"]["adafuse"]
     assert info["models"] == list(PAIR)
     assert info["method"] == "adafuse"
-    assert info["options"]["branching"] == 2
+    assert info["branching"] == 2
 
 
 def test_choices_are_answered_with_log_likelihoods(folder):

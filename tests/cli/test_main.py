@@ -1,11 +1,14 @@
 """What all commands share: help, mistakes, and how they end."""
 
+import itertools
 import re
+import shlex
 import signal
 import subprocess
 import sys
 
 import pytest
+from typer.exceptions import TyperException
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -15,6 +18,7 @@ from tests.cli.terminal import ROOT, adafuse, environment
 from tests.conftest import toy_path
 
 COMMANDS = get_command(app).commands
+SHELL = {"|", "<", ">"}
 OURS = [name for name in COMMANDS if name in EXAMPLES]
 
 
@@ -46,14 +50,35 @@ def test_paragraphs_of_help_are_not_broken_twice(name):
     assert all(len(line) <= 78 for each in paragraphs for line in each.split("\n"))
 
 
-def test_every_example_is_a_command_that_there_is():
-    options = {
-        name: {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
-        for name, command in COMMANDS.items()
-    }
-    for example in (line for lines in EXAMPLES.values() for line in lines):
-        command = re.search(r"adafuse (\w+)", example)[1]
-        assert set(re.findall(r"(?<= )--[\w-]+", example)) <= options[command]
+def words_of(example):
+    """The command of an example and its arguments, without what the shell does."""
+    lexer = shlex.shlex(example.replace("\\\n", " "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
+    begin = words.index("adafuse") + 1
+    return list(itertools.takewhile(lambda word: word not in SHELL, words[begin:]))
+
+
+@pytest.mark.parametrize("example", [line for lines in EXAMPLES.values() for line in lines])
+def test_the_arguments_of_every_example_are_read(example):
+    command, *arguments = words_of(example)
+    with COMMANDS[command].make_context(command, arguments) as context:
+        assert not context.args
+
+
+@pytest.mark.parametrize(
+    ("example", "sentence"),
+    [
+        ("adafuse bench --repeats three", "valid integer"),
+        ("cat x | adafuse generate --modle A > y", "--modle"),
+        ("adafuse show --list", "trace"),
+        ("adafuse show out.parquet out.parquet", "out.parquet"),
+    ],
+)
+def test_the_arguments_of_a_wrong_example_are_refused(example, sentence):
+    command, *arguments = words_of(example)
+    with pytest.raises(TyperException, match=re.escape(sentence)):
+        COMMANDS[command].make_context(command, arguments)
 
 
 def test_an_option_takes_the_same_in_every_command_that_has_it():

@@ -7,13 +7,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import Tokenizer, models, normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.doctor.encoding import SPANS, odd_spans
 from adafuse.doctor.examination import examination
-from adafuse.doctor.memory import Batch
+from adafuse.doctor.memory import Batch, wrong_with
+from adafuse.doctor.records import DeviceLoad
 from adafuse.ensemble import Ensemble
+from adafuse.models.devices import Placement
 from adafuse.models.sources import sources
 from tests.conftest import toy_path
 
@@ -132,6 +135,14 @@ def test_what_would_go_wrong_is_one_sentence_with_the_fix(copied, file, values, 
     assert "\n" not in problem
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"weight_map": 1}'])
+def test_an_index_that_cannot_be_read_is_not_called_missing(copied, text):
+    (copied / "model.safetensors.index.json").write_text(text)
+    (problem,) = said(examined(str(copied)))
+    assert "'model.safetensors.index.json' of model" in problem
+    assert "does not say which files hold its weights; download it again" in problem
+
+
 def test_weights_that_are_cut_off_are_a_problem(copied):
     (copied / "model.safetensors").write_bytes(b"cut")
     assert "has no weights that can be read" in said(examined(str(copied)))[0]
@@ -162,6 +173,20 @@ def test_too_little_memory_says_how_many_examples_fit(monkeypatch):
     assert examined(toy_path("llama"), batch=Batch(3, 512, 256)).healthy
     monkeypatch.setattr("adafuse.doctor.memory.free_memory", lambda _: load.weights - 1)
     assert "the weights of" in said(examined(toy_path("llama")))[0]
+
+
+def test_what_is_too_large_is_told_of_the_models_that_are_on_that_very_device(toys):
+    first, second = toys.models
+    cards = {index: Placement((torch.device("cuda", index),)) for index in (1, 10)}
+    load = DeviceLoad("cuda:1", free=1, weights=2, per_row=1, rows=1, fits=0)
+    (other,) = wrong_with([load], [(first, cards[1]), (second, cards[10])])
+    assert f"the weights of {first.name} take" in other.sentence
+
+
+def test_a_model_that_is_given_twice_is_told_for_each_place(monkeypatch):
+    monkeypatch.setattr("adafuse.doctor.memory.free_memory", lambda _: 1)
+    llama = toy_path("llama")
+    assert f"the weights of {llama} and {llama} take" in said(examined(llama, llama))[0]
 
 
 def test_a_tokenizer_that_changes_words_is_warned_of():

@@ -1,5 +1,8 @@
 """What the doctor says of the installation."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from packaging.requirements import Requirement
 
@@ -42,6 +45,11 @@ def test_extras_may_be_missing_but_are_told(monkeypatch):
     assert packages["not-a-package"].extra == "quantized"
     assert "scipy" not in packages
     assert not [each for each in wrong.values() if each.problem]
+
+
+def test_every_extra_for_users_is_looked_at():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert {*installation.EXTRAS} == {*project["optional-dependencies"]} - {"dev"}
 
 
 def test_a_build_of_a_version_is_that_version():

@@ -1,15 +1,23 @@
 """`--model adafuse` inside the harness itself, over tasks of the toy world."""
 
+import gc
 import json
 import math
+import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from adafuse import Ensemble, UserError
 from adafuse.cli.main import app
+from adafuse.harness.arguments import Arguments
 from adafuse.harness.chats import read_prompt
+from adafuse.methods import METHODS
 from adafuse.prompt import Chat
+from adafuse.records import Round
+from adafuse.report.build import DATA
+from adafuse.report.loose import write_loose_report
 from adafuse.traces.table import read_metadata, read_rows
 from tests.conftest import toy_path
 from tests.harness.tasks import CHOICE, QA, task
@@ -190,9 +198,7 @@ def test_results_say_which_models_and_options_they_come_from(evaluate):
     results, _ = evaluate(task(QA), model_args={"tau": 0.5})
     info = results["config"]["adafuse"]
     assert info["models"] == MODELS.split("+")
-    assert (info["method"], info["options"]["tau"], info["options"]["max_words"]) == (
-        "adafuse", 0.5, 3,
-    )  # fmt: skip
+    assert (info["method"], info["tau"], info["max_words"]) == ("adafuse", 0.5, 3)
     assert info["weights"] == [1.0, 1.0]
     assert [each["dtype"] for each in info["loaded"]] == ["torch.float32"] * 2
     assert info["failed_requests"] == 0
@@ -213,6 +219,51 @@ def test_a_trace_has_a_row_per_request_that_show_understands(evaluate, tmp_path)
     shown = CliRunner().invoke(app, ["show", str(out), "--id", "toy_qa/1/0"])
     assert "example toy_qa/1/0" in shown.output
     assert "round 1" in shown.output
+
+
+def test_a_report_of_a_trace_knows_its_tau(evaluate, tmp_path):
+    out = tmp_path / "out.parquet"
+    evaluate(task(QA), model_args={"trace": str(out), "tau": 0.5})
+    write_loose_report([out], tmp_path / "report")
+    (manifest,) = (tmp_path / "report" / DATA).glob("manifest*")
+    assert re.search(r'"tau": ?0.5', manifest.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_option_of_a_method_hides_an_argument(name):
+    assert not {*METHODS[name].Options.model_fields} & {*Arguments.model_fields}
+
+
+def instance(number):
+    """A request of a few tokens."""
+    from lm_eval.api.instance import Instance
+
+    asked = (f"Question: {number}?\nAnswer:", {"until": ["\n"], "max_gen_toks": 2})
+    return Instance("generate_until", {}, asked, 0, ("toy", number, 1))
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_rounds_are_not_held_until_the_last_request(tmp_path, monkeypatch, traced):
+    monkeypatch.setattr("adafuse.harness.trace.CHUNK", 1)
+    more = {"trace": str(tmp_path / "out.parquet")} if traced else {}
+    lm = AdaFuseLM(models=MODELS, batch_size=1, **more)
+    alive = []
+
+    def count(*_):
+        alive.append(sum(type(each) is Round for each in gc.get_objects()))
+
+    lm.cache_hook = SimpleNamespace(add_partial=count)
+    lm.generate_until([instance(number) for number in range(8)])
+    assert len(alive) == 8
+    assert alive[-1] <= alive[1]
+
+
+def test_a_second_call_writes_its_rows_behind_those_of_the_first(tmp_path):
+    out = tmp_path / "out.parquet"
+    lm = AdaFuseLM(models=MODELS, batch_size=2, trace=str(out))
+    lm.generate_until([instance(number) for number in (3, 1)])
+    lm.generate_until([instance(number) for number in (1, 0)])
+    assert [row["id"] for row in read_rows(out)] == ["toy/3/0", "toy/1/0", "toy/0/0"]
 
 
 def test_a_repeated_request_is_decoded_once(evaluate, tmp_path):
