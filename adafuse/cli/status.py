@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="[RESULTS]")] = Path(
+    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")] = Path(
         "results"
     ),
     config: Annotated[
