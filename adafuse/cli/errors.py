@@ -9,6 +9,7 @@ import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
+from adafuse.cli.examples import EXAMPLES
 from adafuse.errors import UserError
 
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
@@ -79,9 +80,15 @@ def _usage(error: TyperException) -> str:
         error.message = f"{first['input']!r} {said.replace('should be', 'must be')}"
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "adafuse"
+    command = context.command_path if context else _command()
     told = f"error: {message[:1].lower()}{message[1:]}"
     return told + (" See" if told.endswith("?") else "; see") + f" '{command} --help'"
+
+
+def _command() -> str:
+    """Return what was asked for, as far as that is a command; some errors do not know."""
+    first = next(iter(sys.argv[1:]), "")
+    return f"adafuse {first}" if first in EXAMPLES else "adafuse"
 
 
 def _tell(sentence: str) -> None:
