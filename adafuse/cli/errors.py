@@ -19,7 +19,7 @@ STATUSES = {
     " checked; or adafuse itself, with a traceback",
     WRONG: "the command, or a file or setting that it reads, is wrong",
     UNFINISHED: "`status`: something is still to be decoded",
-    INTERRUPTED: "Ctrl-C",
+    INTERRUPTED: "Ctrl-C; `generate --out` has written the prompts that ended before it",
     BROKEN_PIPE: "whoever read the output has gone, as in `adafuse show x.parquet | head`",
 }
 """What exit statuses say."""

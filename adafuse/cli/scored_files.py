@@ -28,8 +28,8 @@ def read_scored(benchmark: str, predictions: Path, references: Path, metric: str
         task_named(metric, "--metric")
     elif benchmark not in BENCHMARKS and benchmark not in TASKS:
         raise UserError(
-            f"unknown benchmark {benchmark!r}; known are: {', '.join(BENCHMARKS)}; of any other,"
-            f" give --benchmark the metric, or add --metric: {', '.join(TASKS)}"
+            f"unknown benchmark {benchmark!r}; known are: {', '.join(BENCHMARKS)}; to score"
+            f" any other, name its metric in --benchmark or --metric: {', '.join(TASKS)}"
             f"{meant(benchmark, [*BENCHMARKS, *TASKS])}"
         )
     task = metric or BENCHMARKS.get(benchmark, benchmark)
