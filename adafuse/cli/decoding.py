@@ -1,9 +1,8 @@
 """What `adafuse generate` decodes, and where the results go."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -55,53 +54,37 @@ class Decoding:
         """Load the models."""
         from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
 
+        if sys.stderr.isatty():
+            count = len(self.models)
+            typer.echo("loading 1 model" if count == 1 else f"loading {count} models", err=True)
         return Ensemble.from_pretrained(self.models, **self.loading)
 
-    def results(self, rows: Sequence[Prompt], *, printed: bool) -> Iterator[Result]:
-        """Decode all prompts and yield their results in order, each as soon as it is its turn.
+    def stream(self, rows: Sequence[Prompt], *, printed: bool) -> Iterator[tuple[int, Result]]:
+        """Decode all prompts and yield each result with its number as soon as it ends.
 
         Where they are `printed` to a terminal, there is no progress bar between them.
         """
         ensemble = self.ensemble()
         texts = [row.text for row in rows]
         stream = ensemble.stream(texts, method=self.method, **self.options, **self.settings)
-        ended: dict[int, Result] = {}
-        turn = 0
-        for index, result in followed(stream, len(rows), hidden=printed and sys.stdout.isatty()):
-            ended[index] = result
-            while turn in ended:
-                yield ended.pop(turn)
-                turn += 1
+        return followed(stream, len(rows), hidden=printed and sys.stdout.isatty())
+
+
+def in_turn(stream: Iterable[tuple[int, Result]]) -> Iterator[Result]:
+    """Yield results in the order of their numbers, each as soon as it is its turn."""
+    waiting: dict[int, Result] = {}
+    turn = 0
+    for index, result in stream:
+        waiting[index] = result
+        while turn in waiting:
+            yield waiting.pop(turn)
+            turn += 1
 
 
 def to_stdout(decoding: Decoding, rows: Sequence[Prompt]) -> int:
     """Print a line of JSON per prompt; return how many failed."""
-    results = decoding.results(rows, printed=True)
-    return sum(_print_row(row, result) for row, result in zip(rows, results, strict=True))
-
-
-def to_file(decoding: Decoding, rows: Sequence[Prompt], out: Path, *, as_json: bool) -> int:
-    """Write a Parquet file, and lines of JSON, too, if wanted; return how many prompts failed."""
-    import pyarrow as pa
-
-    from adafuse.pipeline.provenance import versions
-    from adafuse.traces.schema import RESULT_FIELDS
-    from adafuse.traces.table import write_table
-
-    results = []
-    for row, result in zip(rows, decoding.results(rows, printed=as_json), strict=True):
-        results.append(result)
-        if as_json:
-            _print_row(row, result)
-    columns = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
-    chosen = {"method": decoding.method, **decoding.options, **decoding.settings}
-    settings = {"models": list(decoding.models), **decoding.loading, **chosen}
-    table = [_columns(row, result) for row, result in zip(rows, results, strict=True)]
-    write_table(out, columns, table, {"settings": settings, "versions": versions()})
-    failed = sum(result.stop_reason == "error" for result in results)
-    count = "1 prompt" if len(rows) == 1 else f"{len(rows)} prompts"
-    typer.echo(f"{count} continued, {failed} of them failed; written to {out}", err=as_json)
-    return failed
+    results = in_turn(decoding.stream(rows, printed=True))
+    return sum(print_row(row, result) for row, result in zip(rows, results, strict=True))
 
 
 def live(decoding: Decoding, row: Prompt) -> int:
@@ -132,13 +115,15 @@ def _facts(result: Result) -> str:
     return f"{counts}, {result.seconds:.1f} s, {rate}; stopped by {result.stop_reason}"
 
 
-def _print_row(row: Prompt, result: Result) -> bool:
-    typer.echo(json_line(_columns(row, result)))
+def print_row(row: Prompt, result: Result) -> bool:
+    """Print a result as a line of JSON; return whether it failed."""
+    typer.echo(json_line(columns(row, result)))
     sys.stdout.flush()
     return result.stop_reason == "error"
 
 
-def _columns(row: Prompt, result: Result) -> dict[str, Any]:
+def columns(row: Prompt, result: Result) -> dict[str, Any]:
+    """Return a result as a row, its prompt first."""
     from adafuse.traces.schema import result_columns
 
     return {"id": row.id, "prompt": row.text, **result_columns(result)}

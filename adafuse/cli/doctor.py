@@ -45,7 +45,9 @@ def doctor(
     allow_pickle: Pickled = None,
     batch_size: BatchSize = "8",
     max_new_tokens: MaxNewTokens = 256,
-    prompt_tokens: Annotated[int, option("Of the longest prompt.", "N", DECODING, min=1)] = 512,
+    prompt_tokens: Annotated[
+        int, option("Tokens of the longest prompt.", "N", DECODING, min=1)
+    ] = 512,
     as_json: AsJson = False,
 ) -> None:
     """Check the installation, and what would go wrong with some models.

@@ -9,6 +9,7 @@ import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
+from adafuse.cli.examples import EXAMPLES
 from adafuse.errors import UserError
 
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
@@ -18,7 +19,7 @@ STATUSES = {
     " checked; or adafuse itself, with a traceback",
     WRONG: "the command, or a file or setting that it reads, is wrong",
     UNFINISHED: "`status`: something is still to be decoded",
-    INTERRUPTED: "Ctrl-C",
+    INTERRUPTED: "Ctrl-C; `generate --out` has written the prompts that ended before it",
     BROKEN_PIPE: "whoever read the output has gone, as in `adafuse show x.parquet | head`",
 }
 """What exit statuses say."""
@@ -79,9 +80,15 @@ def _usage(error: TyperException) -> str:
         error.message = f"{first['input']!r} {said.replace('should be', 'must be')}"
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "adafuse"
+    command = context.command_path if context else _command()
     told = f"error: {message[:1].lower()}{message[1:]}"
     return told + (" See" if told.endswith("?") else "; see") + f" '{command} --help'"
+
+
+def _command() -> str:
+    """Return what was asked for, as far as that is a command; some errors do not know."""
+    first = next(iter(sys.argv[1:]), "")
+    return f"adafuse {first}" if first in EXAMPLES else "adafuse"
 
 
 def _tell(sentence: str) -> None:

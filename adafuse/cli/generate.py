@@ -71,8 +71,9 @@ def generate(
     Parquet file, or to standard output with --json: a row per prompt, with
     every round that led to it.
     """
-    from adafuse.cli.decoding import Decoding, live, to_file, to_stdout
+    from adafuse.cli.decoding import Decoding, live, to_stdout
     from adafuse.cli.method_options import number_or_name, with_options
+    from adafuse.cli.result_file import to_file
 
     named = given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
     settings = given(
@@ -96,9 +97,9 @@ def generate(
 
 
 def _check_output(rows: list[Prompt], out: Path | None, as_json: bool) -> None:
-    from adafuse.traces.atomic import check_writable
+    from adafuse.cli.result_file import check_out
 
     if out is not None:
-        check_writable(out)
+        check_out(out)
     elif len(rows) > 1 and not as_json:
         raise UserError(f"{len(rows)} prompts go to a file or print as JSON; add --out or --json")

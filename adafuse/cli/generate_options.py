@@ -41,4 +41,7 @@ Engine = Annotated[
         autocompletion=one_of("tree", "reference"),
     ),
 ]
-Weights = Annotated[list[float] | None, option("One per model; 1 each.", "X", MODELS)]
+Weights = Annotated[
+    list[float] | None,
+    option("Weights of the models in the fusion, one each; 1 by default.", "X", MODELS),
+]

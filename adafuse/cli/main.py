@@ -14,6 +14,7 @@ from adafuse.cli.examples import epilog
 from adafuse.cli.generate import generate
 from adafuse.cli.lm_eval import PASS_ON, lm_eval
 from adafuse.cli.methods import methods
+from adafuse.cli.plain_help import PlainCommand, PlainGroup
 from adafuse.cli.report import report
 from adafuse.cli.score import score
 from adafuse.cli.show import show
@@ -25,6 +26,7 @@ DECODE, EVALUATE, MACHINE, INSIDE = "Decode", "Evaluate", "This machine", "Insid
 
 app = typer.Typer(
     name="adafuse",
+    cls=PlainGroup,
     help="Decode with several language models at once, and evaluate what comes out.",
     epilog=epilog("adafuse"),
     no_args_is_help=True,
@@ -41,7 +43,9 @@ for _panel, _command in (
     (MACHINE, doctor),
     (MACHINE, bench),
 ):
-    app.command(epilog=epilog(_command.__name__), rich_help_panel=_panel)(_command)
+    app.command(cls=PlainCommand, epilog=epilog(_command.__name__), rich_help_panel=_panel)(
+        _command
+    )
 app.command("lm-eval", context_settings=PASS_ON, rich_help_panel=EVALUATE)(lm_eval)
 app.add_typer(steps, name="step", rich_help_panel=INSIDE)
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ def methods(
         str | None,
         typer.Argument(
             help="One method, with all there is to say of it.",
-            metavar="[METHOD]",
+            metavar="METHOD",
             autocompletion=method_names,
         ),
     ] = None,
@@ -41,6 +42,7 @@ def methods(
         typer.echo("\nIn a workflow only, choices between the texts of other runs:")
         for name in SELECTIONS:
             _list(name, SELECTIONS[name])
+        typer.echo("\n`adafuse methods NAME` says what the options of a method mean.")
 
 
 def _list(name: str, method: Any) -> None:
@@ -57,6 +59,8 @@ def _explain(name: str, method: Any) -> None:
     kinds = method.Options.model_json_schema().get("properties", {})
     for option, field in method.Options.model_fields.items():
         typer.echo(f"    {option} ({_default(field)}{_kind(kinds.get(option, {}))})")
+        if field.description:
+            typer.echo(textwrap.indent(textwrap.fill(field.description, 72), " " * 8))
 
 
 def _record(name: str, method: Any, chooses: bool) -> dict[str, Any]:

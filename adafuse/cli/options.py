@@ -7,11 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from adafuse.cli.completion import method_names, method_options, model_folders, one_of
-from adafuse.errors import UserError
+from adafuse.errors import UserError, known
 from adafuse.scoring.tasks import BENCHMARKS, TASKS
 
 NONE = "none"
 PROMPTS, MODELS, DECODING = "Prompts and output", "Models", "Decoding"
+_QUANTIZATIONS = ("int8", "int4", NONE)
 _DEVICES = ("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential")
 
 
@@ -46,7 +47,7 @@ Device = Annotated[
 ]
 Quantization = Annotated[
     list[str] | None,
-    each("int8, int4 or none; one, or one per model.", "NAME", "int8", "int4", NONE),
+    each("int8, int4 or none; one, or one per model.", "NAME", *_QUANTIZATIONS),
 ]
 Dtype = Annotated[
     str,
@@ -76,7 +77,7 @@ MethodOption = Annotated[
         autocompletion=method_options,
     ),
 ]
-MaxNewTokens = Annotated[int, option("Generated ids of some model.", "N", DECODING)]
+MaxNewTokens = Annotated[int, option("The most tokens a model may generate.", "N", DECODING)]
 BatchSize = Annotated[
     str,
     option("Examples at a time: a number, or auto.", "N", DECODING, autocompletion=one_of("auto")),
@@ -134,7 +135,14 @@ def loading(
     revision: Sequence[str] | None,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return how models are loaded, by the names that `Ensemble.from_pretrained` has for it."""
+    """Return how models are loaded, by the names that `Ensemble.from_pretrained` has for it.
+
+    Raises:
+        UserError: an unknown quantization, or a name that is no model.
+    """
+    for name in quantization or ():
+        if name not in _QUANTIZATIONS:
+            raise UserError(known("quantization", name, list(_QUANTIZATIONS)))
     return given(
         revisions=revision,
         device=device or "auto",

@@ -10,6 +10,7 @@ from typing import Any
 from adafuse.errors import UserError
 
 STANDARD_INPUT = Path("-")
+_FORM = '{"id": ..., "prompt": ...}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +55,13 @@ def read_prompts(path: Path) -> list[Prompt]:
         if line.strip():
             prompt = _prompt(line, f"{name}, line {number}")
             if prompt.id in prompts:
-                raise UserError(f"{name}, line {number}: id {prompt.id!r} occurs twice")
+                raise UserError(
+                    f"{name}, line {number}: id {prompt.id!r} occurs twice; give every"
+                    " prompt one of its own"
+                )
             prompts[prompt.id] = prompt
     if not prompts:
-        raise UserError(f'{name} holds no prompt; write one {{"id": ..., "prompt": ...}} per line')
+        raise UserError(f"{name} holds no prompt; write one {_FORM} per line")
     return list(prompts.values())
 
 
@@ -82,13 +86,19 @@ def _prompt(line: str, where: str) -> Prompt:
     try:
         row: Any = json.loads(line)
     except json.JSONDecodeError as error:
-        raise UserError(f"{where}: broken JSON ({error.msg} at column {error.colno})") from None
+        raise UserError(
+            f"{where}: broken JSON ({error.msg} at column {error.colno}); write one"
+            f" {_FORM} per line"
+        ) from None
     if not isinstance(row, dict):
-        raise UserError(f'{where}: {line.strip()[:40]!r} is no object {{"id": ..., "prompt": ...}}')
-    unique = row.get("id")
+        raise UserError(f"{where}: {line.strip()[:40]!r} is no object {_FORM}")
+    for key in ("id", "prompt"):
+        if key not in row:
+            raise UserError(f'{where}: the key "{key}" is missing; write {_FORM}')
+    unique = row["id"]
     if not isinstance(unique, str | int) or isinstance(unique, bool) or unique == "":
         raise UserError(f"{where}: id is {unique!r}; give every prompt a string or number as id")
-    text = row.get("prompt")
+    text = row["prompt"]
     if not isinstance(text, str) or not text.strip():
         raise UserError(f"{where}: prompt is {text!r}; give a text that is not empty")
     return Prompt(str(unique), text)

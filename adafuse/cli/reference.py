@@ -61,7 +61,8 @@ def _section(command: Any) -> str:
 def _arguments(command: Any) -> Iterator[str]:
     for each in command.params:
         if each.param_type_name == "argument":
-            yield each.metavar
+            name = each.metavar if each.required else f"[{each.metavar}]"
+            yield name + "..." * (each.nargs != 1)
 
 
 def _table(command: Any) -> list[str]:

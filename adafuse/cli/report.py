@@ -12,7 +12,7 @@ def report(
     shown: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[RESULTS]...", help="A results folder, or traces of `adafuse generate`."
+            metavar="RESULTS", help="A results folder, or traces of `adafuse generate`."
         ),
     ] = None,
     out: Annotated[
@@ -47,9 +47,14 @@ def _whole_report(results: Path, folder: Path) -> None:
     from adafuse.report.stored import Stored
 
     stored_config = results / "config.json"
+    if not results.is_dir():
+        raise UserError(
+            f"{str(results)!r} is neither a results folder nor a .parquet trace; give one of these"
+        )
     if not stored_config.is_file():
         raise UserError(
-            f"{str(stored_config)!r} does not exist; name a results folder of the workflow"
+            f"{str(stored_config)!r} does not exist; name a results folder of the workflow, or"
+            " .parquet traces"
         )
     config = read_config(stored_config).model_copy(update={"results": str(results)})
     stored = Stored.found(config)

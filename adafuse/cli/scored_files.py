@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adafuse.benchmarks.rows import Row, read_rows
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, meant
 from adafuse.scoring.predictions import read_predictions
 from adafuse.scoring.tasks import BENCHMARKS, TASKS, task_named
 
@@ -27,8 +27,11 @@ def read_scored(benchmark: str, predictions: Path, references: Path, metric: str
     if metric is not None:
         task_named(metric, "--metric")
     elif benchmark not in BENCHMARKS and benchmark not in TASKS:
-        names = list(dict.fromkeys([*BENCHMARKS, *TASKS]))
-        raise UserError(f"{known('benchmark', benchmark, names)}; or add --metric")
+        raise UserError(
+            f"unknown benchmark {benchmark!r}; known are: {', '.join(BENCHMARKS)}; to score"
+            f" any other, name its metric in --benchmark or --metric: {', '.join(TASKS)}"
+            f"{meant(benchmark, [*BENCHMARKS, *TASKS])}"
+        )
     task = metric or BENCHMARKS.get(benchmark, benchmark)
     rows = read_rows(references).rows
     named = benchmark if metric is not None or benchmark in BENCHMARKS else None

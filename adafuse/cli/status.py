@@ -15,27 +15,33 @@ from adafuse.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from adafuse.pipeline.status import FailedStep, ShardStatus
+    from adafuse.pipeline.status import FailedStep, ShardStatus, State
 
 
 def status(
-    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="[RESULTS]")] = Path(
+    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")] = Path(
         "results"
     ),
     config: Annotated[
         Path | None, option("Compare with this configuration, not the one last run.", "FILE")
     ] = None,
+    whole: Annotated[
+        bool, option("Also the runs that no target asks for.", "", None, "--all")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what of a workflow is decoded, under way, stopped, failed or stale.
 
-    Run it in the folder in which Snakemake runs. Exit status 0 says that all
-    is decoded, 1 that something failed, 3 that not all is there yet.
+    It counts what plain `snakemake` decodes: `targets` of the configuration
+    and what these need. Run it in the folder in which Snakemake runs. Exit
+    status 0 says that all is decoded, 1 that something failed, 3 that not
+    all is there yet.
     """
     from adafuse.pipeline.parse import read_config
     from adafuse.pipeline.plan import Plan
     from adafuse.pipeline.prefetch import with_commits
     from adafuse.pipeline.status import failed_steps, shard_statuses
+    from adafuse.pipeline.wanted import all_cells, wanted_cells
 
     stored = results / "config.json"
     if config is None and not stored.is_file():
@@ -43,23 +49,26 @@ def status(
     settings = read_config(config or stored).model_copy(update={"results": str(results)})
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(settings))
-    shards, steps = shard_statuses(plan), failed_steps(plan)
+    every = all_cells(plan)
+    cells = every if whole else wanted_cells(plan)
+    shards, steps = shard_statuses(plan, cells), failed_steps(plan)
     if as_json:
         told = {"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))}
         echo_json(told)
     else:
-        _print(shards, steps)
+        _print(shards, steps, sum(len(plan.shards(name)) for name, _ in every) - len(shards))
     states = {shard.state for shard in shards}
     if steps or "failed" in states:
         raise typer.Exit(FAILED)
     raise typer.Exit(0 if states <= {"done"} else UNFINISHED)
 
 
-def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]") -> None:
+def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]", left_out: int) -> None:
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(soft_wrap=True)
+    console.print(_totals(shards, left_out), highlight=False)
     console.print(_table(shards))
     for shard in shards:
         if shard.state not in ("done", "waiting"):
@@ -68,16 +77,35 @@ def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]") -> None:
         console.print(escape(f"failed: {step.log}: {step.error}"))
 
 
+def _totals(shards: "list[ShardStatus]", left_out: int) -> str:
+    counts = Counter(shard.state for shard in shards)
+    states = ", ".join(f"{counts[state]} {state}" for state in _states(shards))
+    rows = f"{sum(shard.rows for shard in shards)} of {sum(shard.of for shard in shards)} rows"
+    others = (
+        f"; {left_out} others are asked for by no target (--all shows them)" if left_out else ""
+    )
+    return f"{len(shards)} decode jobs: {states}; {rows}{others}"
+
+
+def _states(shards: "list[ShardStatus]") -> "list[State]":
+    from adafuse.pipeline.status import State
+
+    found = {shard.state for shard in shards}
+    return [state for state in get_args(State) if state in found]
+
+
 def _table(shards: "list[ShardStatus]") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    from adafuse.pipeline.status import State, by_run
+    from adafuse.pipeline.status import by_run
 
-    states = get_args(State)
-    table = Table("benchmark", "run", title="Shards by state, and rows")
+    states = _states(shards)
+    table = Table(title="Shards by state, and rows")
+    for name in ("benchmark", "run"):
+        table.add_column(name, overflow="fold")
     for state in (*states, "rows"):
-        table.add_column(state, justify="right")
+        table.add_column(state, justify="right", no_wrap=True)
     for group in by_run(shards):
         counts = Counter(shard.state for shard in group)
         rows = f"{sum(shard.rows for shard in group)}/{sum(shard.of for shard in group)}"

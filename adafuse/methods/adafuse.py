@@ -38,7 +38,7 @@ class AdaFuseOptions(FusionOptions):
 
 
 class AdaFuse(Method[AdaFuseOptions]):
-    """Each model commits words while it is confident and branches where it is not (3.2, 3.3)."""
+    """Each model proposes words while it is sure, alternatives where not; all choose (3.2, 3.3)."""
 
     name = "adafuse"
     Options = AdaFuseOptions

@@ -34,7 +34,10 @@ class Beam:
 
 
 class BeamScaling(Method[BeamScalingOptions]):
-    """Each beam is cut to its first complete word; a beam without one is finished greedily."""
+    """Every model proposes words by beam search, all score them, the best is committed.
+
+    Each beam is cut to its first complete word; a beam without one is finished greedily.
+    """
 
     name = "beam_scaling"
     Options = BeamScalingOptions

@@ -38,7 +38,7 @@ class BytewiseOptions(MethodOptions):
 
 
 class Bytewise(Method[BytewiseOptions]):
-    """The likeliest byte under the weighted mean of the models' next-byte probabilities.
+    """Writes the likeliest byte under the weighted mean of the models' next-byte probabilities.
 
     `Covers` says how these come from tokens, and where they are not quite exact. A round of the
     trace is one byte; NLLs are those of the byte, or of END, which is any special token. The paper

@@ -51,7 +51,7 @@ class DeepenOptions(MethodOptions):
 
 
 class Deepen(Method[DeepenOptions]):
-    """The main model's logits are moved until it says what all models say on average.
+    """The main model writes; its logits are moved until it says what all models say on average.
 
     The learning rate is a cap: 5 steps of AdamW move a logit by about 4.4963 of it, so a lead of
     the main model above about twice that (1.35 nats for 0.15) stands whatever the others say.

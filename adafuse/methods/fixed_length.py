@@ -21,7 +21,10 @@ class FixedLengthOptions(FusionOptions):
 
 
 class FixedLength(Method[FixedLengthOptions]):
-    """Margins are not read; only the end of the text makes a span shorter."""
+    """Every model proposes a span of so many words, all score it, the best is committed.
+
+    Margins are not read; only the end of the text makes a span shorter.
+    """
 
     name = "fixed_length"
     Options = FixedLengthOptions

@@ -62,7 +62,7 @@ class LlmBlenderOptions(MethodOptions):
 
 
 class LlmBlender(Method[LlmBlenderOptions]):
-    """PairRanker orders the answers, GenFuser writes a new one from the best of them.
+    """PairRanker orders the models' own answers, GenFuser writes a new one from the best of them.
 
     The first round of the trace holds the answers with minus their rank scores as `fused`, the
     second the fuser's text. Equal answers are ranked once.

@@ -25,10 +25,10 @@ class RerankOptions(MethodOptions):
 
 
 class Rerank(Method[RerankOptions]):
-    """The answer that all models together find likeliest per token; it is one round in the trace.
+    """Takes the one of the models' own answers that all together find likeliest per token.
 
-    An answer that has no tokens, or that is too long for the context of some model, has no score:
-    it wins only if no other answer has one.
+    It is one round in the trace. An answer that has no tokens, or that is too long for the
+    context of some model, has no score: it wins only if no other answer has one.
     """
 
     name = "rerank"

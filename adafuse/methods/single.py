@@ -27,9 +27,10 @@ class SingleOptions(MethodOptions):
 
 
 class Single(Method[SingleOptions]):
-    """Takes the likeliest token each time; a round of the trace is one word.
+    """One model alone, which takes the likeliest token each time.
 
-    Unlike a fused word, a word is cut at `max_new_tokens`, as greedy decoding is.
+    A round of the trace is one word. Unlike a fused word, a word is cut at `max_new_tokens`, as
+    greedy decoding is.
     """
 
     name = "single"

@@ -43,7 +43,7 @@ class SpecFuseOptions(MethodOptions):
 
 
 class SpecFuse(Method[SpecFuseOptions]):
-    """The draft with the highest total of votes is taken.
+    """Every model drafts the next tokens, all vote on all drafts, the highest total is taken.
 
     The published code adds up mean raw logits, which depend on the scale of a model, and also cuts
     finished drafts; here log-probabilities vote, END included, and only a full window is cut.

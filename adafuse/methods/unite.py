@@ -58,8 +58,8 @@ class UniteOptions(MethodOptions):
 
 
 class Unite(Method[UniteOptions]):
-    """Averages what the models give to each entry of the union, with weights w_k, and takes the
-    best; ties go to the better rank, then to the primary."""
+    """Unites the models' likeliest tokens, averages what the models give to each, with weights w_k,
+    and takes the best; ties go to the better rank, then to the primary."""
 
     name = "unite"
     Options = UniteOptions

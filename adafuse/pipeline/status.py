@@ -1,7 +1,7 @@
 """How far a results folder is: of every shard of every run what is done, under way, or wrong."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,7 @@ from adafuse.pipeline.journal import Journal, journal_path
 from adafuse.pipeline.lock import writer
 from adafuse.pipeline.outdated import stored_digest
 from adafuse.pipeline.plan import Plan
+from adafuse.pipeline.wanted import Cell
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
@@ -43,12 +44,11 @@ class FailedStep:
     log: str
 
 
-def shard_statuses(plan: Plan) -> list[ShardStatus]:
-    """Return the state of every decode job of a plan, in its order."""
+def shard_statuses(plan: Plan, cells: Iterable[Cell]) -> list[ShardStatus]:
+    """Return the state of every decode job of some benchmarks and runs, in their order."""
     return [
         _status(plan, benchmark, run, shard)
-        for benchmark in plan.benchmarks
-        for run in plan.decoded_runs
+        for benchmark, run in cells
         for shard in plan.shards(benchmark)
     ]
 

@@ -85,6 +85,11 @@ def _open(path: Path) -> pq.ParquetFile:
     except FileNotFoundError:
         raise UserError(f"file {str(path)!r} does not exist; check its path") from None
     except (OSError, pa.ArrowException) as error:
+        if path.suffix != ".parquet":
+            raise UserError(
+                f"{str(path)!r} is no trace; give a .parquet file of `adafuse generate --out`, or"
+                " traces/BENCHMARK/RUN.parquet of a results folder"
+            ) from None
         reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(
             f"{str(path)!r} is no readable Parquet file ({reason}); delete it and make it again"

@@ -76,7 +76,7 @@ def test_a_prompt_that_fails_ends_with_status_1(tmp_path):
         (["--prompt", " "], "", "the prompt is ' '; give a text"),
         (["--prompt", "a", "--prompts", "-"], "", "--prompts and --prompt are both given"),
         (["--prompt", "a", "--prompt", "b"], "", "2 prompts go to a file or print as JSON"),
-        (["--prompts", "-"], '{"id": 1}', "standard input, line 1: prompt is None"),
+        (["--prompts", "-"], '{"id": 1}', 'standard input, line 1: the key "prompt" is missing'),
         (["--prompts", "-"], "", "standard input holds no prompt; write one"),
     ],
 )

@@ -44,6 +44,13 @@ def test_examples_keep_their_lines_in_a_terminal_of_80_columns(name):
     assert max(map(len, shown.split("\n"))) <= 80
 
 
+@pytest.mark.parametrize("name", ["", *OURS])
+def test_flags_show_no_type_and_arguments_are_written_once(name):
+    shown = CliRunner().invoke(app, [name, "--help"] if name else ["--help"]).stdout
+    assert "<bool>" not in shown
+    assert "[[" not in shown
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_paragraphs_of_help_are_not_broken_twice(name):
     _, *paragraphs = (COMMANDS[name].help or "").split("\n\n")
@@ -99,7 +106,12 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
         (["bench", "--repeats", "0"], "'--repeats': '0' must be greater than or equal to 1"),
         (["generate"], "missing option '--model'; see 'adafuse generate --help'"),
         (["show"], "missing argument 'TRACE'; see 'adafuse show --help'"),
-        (["show", "x", "--id"], "option '--id' requires an argument"),
+        (["show", "x", "--id"], "option '--id' requires an argument; see 'adafuse show --help'"),
+        (
+            ["report", "x.csv"],
+            "'x.csv' is neither a results folder nor a .parquet trace; give one of",
+        ),
+        (["report", "docs"], "name a results folder of the workflow, or .parquet traces"),
         (["methods", "unit"], "did you mean 'unite'?"),
         (["generate", "--model", "a", "--method", "gacc"], "did you mean 'gac'?"),
         (["generate", "--model", "a", "--option", "branchin=1"], "did you mean 'branching'?"),

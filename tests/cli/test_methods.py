@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
@@ -35,3 +36,12 @@ def test_one_method_is_explained_with_what_its_options_may_be():
 def test_a_summary_is_whole():
     line = next(each for each in told().split("\n") if each.startswith("unite: "))
     assert line.endswith("then to the primary.")
+
+
+@pytest.mark.parametrize("name", [*METHODS, *SELECTIONS])
+def test_every_option_is_explained_where_its_method_is(name):
+    method = METHODS.get(name) or SELECTIONS[name]
+    text = " ".join(told(name).split())
+    for option, field in method.Options.model_fields.items():
+        assert f"{option} ({'required' if field.is_required() else 'default'}" in text
+        assert field.description and " ".join(field.description.split()) in text

@@ -7,12 +7,18 @@ from adafuse.errors import UserError
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ('{"id": "a", "prompt": "x"}\n{"id": "a", "prompt": "y"}', r"line 2: id 'a' occurs twice"),
-        ('{"id": "a", "prompt": "x"}\n\n{"prompt": "y"}', r"line 3: id is None"),
+        (
+            '{"id": "a", "prompt": "x"}\n{"id": "a", "prompt": "y"}',
+            r"line 2: id 'a' occurs twice; give every prompt one of its own",
+        ),
+        (
+            '{"id": "a", "prompt": "x"}\n\n{"prompt": "y"}',
+            r'line 3: the key "id" is missing; write {"id"',
+        ),
         ('{"id": "a", "prompt": " "}', r"line 1: prompt is ' '; give a text"),
-        ('{"id": "a"}', r"line 1: prompt is None"),
+        ('{"id": "a"}', r'line 1: the key "prompt" is missing; write {"id"'),
         ('{"id": true, "prompt": "x"}', r"line 1: id is True"),
-        ('{"id": "a", "prompt": "x"', r"line 1: broken JSON \(.*column 2"),
+        ('{"id": "a", "prompt": "x"', r'line 1: broken JSON \(.*column 2.*; write one {"id"'),
         ("[1]", r"line 1: '\[1\]' is no object"),
         ("\n", r"holds no prompt"),
     ],

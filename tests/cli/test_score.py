@@ -62,6 +62,7 @@ def test_worked_examples_are_left_out_and_said_so_beside_n(files: Path) -> None:
     [
         (["--protocol", "lax"], "squad", "unknown protocol 'lax'; known are: strict, published"),
         ([], "nope", "unknown benchmark 'nope'; known are: natural_questions, triviaqa, squad"),
+        ([], "toy_qa", "to score any other, name its metric in --benchmark or --metric: nq, "),
         (["--metric", "rouge"], "mine", "--metric: unknown metric 'rouge'"),
         ([], "gsm8k", "the gold answer 'Paris' of row 'a' has no number"),
     ],

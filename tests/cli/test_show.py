@@ -6,9 +6,10 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from adafuse.cli.decoding import Decoding, to_file
+from adafuse.cli.decoding import Decoding
 from adafuse.cli.main import app
 from adafuse.cli.prompts import Prompt
+from adafuse.cli.result_file import to_file
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 
@@ -98,3 +99,12 @@ def test_what_is_not_there_is_named(trace, options, sentence):
     done = CliRunner().invoke(app, ["show", str(trace), *options])
     assert done.exit_code != 0
     assert re.search(sentence, str(done.exception))
+
+
+def test_a_file_that_is_no_trace_is_not_to_be_deleted(tmp_path):
+    (tmp_path / "main.csv").write_text("run\n")
+    done = CliRunner().invoke(app, ["show", str(tmp_path / "main.csv")])
+    assert "main.csv' is no trace; give a .parquet file" in str(done.exception)
+    (tmp_path / "torn.parquet").write_text("PAR1")
+    done = CliRunner().invoke(app, ["show", str(tmp_path / "torn.parquet")])
+    assert "delete it and make it again" in str(done.exception)

@@ -185,3 +185,29 @@ def test_another_configuration_asks_for_the_commits_that_were_fetched(
     (tmp_path / "same.yaml").write_text(yaml.safe_dump(values))
     told = fetched.asked("--config", str(tmp_path / "same.yaml"), status=3)
     assert told["far", 0]["state"] == "done"
+
+
+def test_only_what_targets_ask_for_counts_unless_all_is_asked_for(
+    values: dict[str, Any],
+) -> None:
+    values["main"] = {"runs": ["left"]}
+    results = Results(values)
+    for shard in (0, 1):
+        results.finish("left", shard)
+    done = CliRunner().invoke(app, ["status", str(results.folder)])
+    assert done.exit_code == 0
+    assert done.stdout.startswith(
+        "2 decode jobs: 2 done; 12 of 12 rows; 4 others are asked for by no target (--all shows"
+    )
+    assert " both " not in done.stdout
+    results.asked("--all", status=3)
+
+
+def test_names_are_whole_in_a_narrow_terminal(values: dict[str, Any]) -> None:
+    names = [f"{'a_rather_long_name_of_a_run_' * 2}{end}" for end in ("one", "two")]
+    values["runs"] = dict.fromkeys(names, values["runs"]["left"])
+    results = Results(values)
+    results.journal(names[0], 0, rows=1)
+    done = CliRunner(env={"COLUMNS": "60"}).invoke(app, ["status", str(results.folder)])
+    rows = [line.split("│")[2].strip() for line in done.stdout.splitlines() if "│" in line]
+    assert "".join(rows) == "".join(names)
