@@ -17,7 +17,7 @@ rule examples:
         directory(f"{results}/report/data/{{benchmark}}"),
     params:
         config=plan.config_file,
-        folder=f"{results}/report",
+        folder=lambda wc, output: Path(output[0]).parents[1],
         version=REPORT_VERSION,
     log:
         f"{results}/logs/examples/{{benchmark}}.log",
@@ -39,7 +39,7 @@ rule report:
         explorer=f"{results}/report/explorer.html",
     params:
         config=plan.config_file,
-        folder=f"{results}/report",
+        folder=lambda wc, output: Path(output.index).parent,
         layout=lambda wc: plan.report_layout,
         version=REPORT_VERSION,
     log:
