@@ -80,3 +80,12 @@ def benchmark_texts() -> list[str]:
             texts.append(row["question"])
             texts.extend(answer if isinstance(answer, list) else [answer])
     return texts
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser; a process can have only one at a time."""
+    from tests.support.browser import started
+
+    with started() as browser:
+        yield browser

@@ -12,14 +12,8 @@ from adafuse.explorer.pages import write_explorer
 from adafuse.scoring.outcomes import Outcome, write_outcomes
 from adafuse.traces.schema import RESULT_FIELDS, result_columns
 from adafuse.traces.table import write_table
-from tests.support.browser import DESKTOP, Tab, started
+from tests.support.browser import DESKTOP, Tab
 from tests.support.made_up import ANSWERS, FUSED, PROMPTS, RIGHT, SINGLE, identifiers
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with started() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="session")

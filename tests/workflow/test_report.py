@@ -9,17 +9,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from adafuse.traces.table import read_rows
-from tests.support.browser import DESKTOP, PHONE, Tab, started
+from tests.support.browser import DESKTOP, PHONE, Tab
 
 from .conftest import Workplace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with started() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
