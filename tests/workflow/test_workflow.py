@@ -3,11 +3,8 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import yaml
@@ -116,42 +113,6 @@ def test_a_bad_configuration_is_one_sentence(place: Workplace, key: str, sentenc
         line for line in done.stderr.splitlines() if line.startswith(sentence)
     ]
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_a_killed_workflow_goes_on_where_it_was(place: Workplace) -> None:
-    """Kill everything while a shard is being decoded; no example is decoded twice."""
-    place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=1.0))
-    place.configure(lambda config: config["decode"].update(batch_size=1))
-    config = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", "config.yaml"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", *config, "--cores", "1"],
-        cwd=place.folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    journal = _wait_for_journal(place.folder / "results/traces")
-    os.killpg(running.pid, signal.SIGKILL)
-    running.wait()
-    time.sleep(0.5)
-    finished = len(journal.read_bytes().split(b"\n")) - 1 if journal.exists() else 0
-    place.snakemake("--unlock")
-    place.run()
-    metadata = read_metadata(journal.with_suffix(".parquet"))
-    assert metadata["resumed"] == finished
-    assert not list((place.folder / "results").rglob("*.journal"))
-
-
-def _wait_for_journal(folder: Path) -> Path:
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        for path in folder.rglob("*.journal"):
-            if path.stat().st_size:
-                return path
-        time.sleep(0.01)
-    raise AssertionError("no job began")
 
 
 @pytest.mark.slow
