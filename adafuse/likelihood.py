@@ -14,6 +14,7 @@ from adafuse.methods.method import Method
 from adafuse.methods.options import MethodOptions, parse
 from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.prompts import ids_if_any
 from adafuse.prompt import Prompt
 from adafuse.records import Likelihood
 from adafuse.run import LONG_PROMPTS, Asked, Run
@@ -77,18 +78,11 @@ def likelihoods(
 def _longest(model: LanguageModel, texts: Collection[str]) -> int:
     """Return how many ids the longest text has, as far as their bytes tell."""
     chosen = sorted(texts, key=_bytes)[-LONG_PROMPTS:]
-    return max((len(_ids_if_any(model, text)) for text in chosen), default=0) or 1
+    return max((len(ids_if_any(model.encode_span, text)) for text in chosen), default=0) or 1
 
 
 def _bytes(text: str) -> int:
     return len(text.encode(errors="replace"))
-
-
-def _ids_if_any(model: LanguageModel, text: str) -> tuple[int, ...]:
-    try:
-        return model.encode_span(text)
-    except Exception:  # noqa: BLE001 - its example meets it again and tells it
-        return ()
 
 
 def _read(sequence: TokenSequence, text: str) -> Program[_Read]:

@@ -183,7 +183,7 @@ class Run:
 def _longest(model: LanguageModel, prompts: Sequence[Prompt]) -> int:
     """Return how many tokens the longest prompt has, as far as its letters tell."""
     chosen = sorted(prompts, key=letters)[-LONG_PROMPTS:]
-    return max((len(ids_if_any(model, prompt)) for prompt in chosen), default=1)
+    return max((len(ids_if_any(model.prompt_ids, prompt)) for prompt in chosen), default=1)
 
 
 def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:

@@ -1,10 +1,10 @@
 """How a prompt becomes the ids of one model: raw text or its own chat template."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
+TextT = TypeVar("TextT")
 
 SAMPLED = 8
 """About this many prompts are compared."""
@@ -44,7 +45,7 @@ def shared_prefix(model: "LanguageModel", prompts: Sequence[Prompt]) -> list[int
     if len(prompts) < 2:
         return []
     step = -(-len(prompts) // SAMPLED)
-    rows = list(filter(None, (ids_if_any(model, prompt) for prompt in prompts[::step])))
+    rows = list(filter(None, (ids_if_any(model.prompt_ids, prompt) for prompt in prompts[::step])))
     if not rows:
         return []
     shared = [column[0] for column in takewhile(_is_one, zip(*rows, strict=False))]
@@ -53,10 +54,10 @@ def shared_prefix(model: "LanguageModel", prompts: Sequence[Prompt]) -> list[int
     return shared if len(shared) >= WORTH_SHARING else []
 
 
-def ids_if_any(model: "LanguageModel", prompt: Prompt) -> list[int]:
-    """Return the ids of a prompt; none if its tokenizer fails, which its example will tell."""
+def ids_if_any(encode: Callable[[TextT], Sequence[int]], text: TextT) -> list[int]:
+    """Return the ids of a text; none if its tokenizer fails, which its example will tell."""
     try:
-        return model.prompt_ids(prompt)
+        return list(encode(text))
     except Exception:  # noqa: BLE001 - its example meets it again and tells it
         return []
 

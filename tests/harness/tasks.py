@@ -5,9 +5,12 @@ from typing import Any
 
 import yaml
 
+from tests.conftest import toy_path
+
 ROOT = Path(__file__).parents[2]
 QA = ROOT / "docs/lm-eval/toy_qa.yaml"
 CHOICE = ROOT / "docs/lm-eval/toy_choice.yaml"
+MODELS = f"{toy_path('mistral')}+{toy_path('llama')}"
 
 
 def task(path: Path, **changes: Any) -> dict[str, Any]:
@@ -16,3 +19,8 @@ def task(path: Path, **changes: Any) -> dict[str, Any]:
     files = config["dataset_kwargs"]["data_files"]
     config["dataset_kwargs"] = {"data_files": {k: str(ROOT / v) for k, v in files.items()}}
     return {**config, **changes}
+
+
+def texts(samples):
+    """What the harness was answered, in the order of the documents."""
+    return [sample["resps"][0][0] for sample in samples]

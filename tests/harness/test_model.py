@@ -1,72 +1,27 @@
 """`--model adafuse` inside the harness itself, over tasks of the toy world."""
 
-import gc
 import json
 import math
-import re
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from adafuse import Ensemble, UserError
-from adafuse.cli.main import app
 from adafuse.harness.arguments import Arguments
 from adafuse.harness.chats import read_prompt
 from adafuse.methods import METHODS
 from adafuse.prompt import Chat
-from adafuse.records import Round
-from adafuse.report.build import DATA
-from adafuse.report.loose import write_loose_report
-from adafuse.traces.table import read_metadata, read_rows
 from tests.conftest import toy_path
-from tests.harness.tasks import CHOICE, QA, task
+from tests.harness.tasks import CHOICE, MODELS, QA, task, texts
 from tests.support.tiny import random_model
 
 harness = pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
 
-from typer.testing import CliRunner  # noqa: E402
 
 from adafuse.harness.model import AdaFuseLM  # noqa: E402
 from adafuse.harness.register import register  # noqa: E402
 
-MODELS = f"{toy_path('mistral')}+{toy_path('llama')}"
 FOUNDER = {"question": "Who founded Niby?", "answer": ["Paila Firmble"]}
-
-
-@pytest.fixture(scope="module")
-def manager():
-    """A harness without its thousands of tasks."""
-    from lm_eval.tasks import TaskManager
-
-    register()
-    return TaskManager(include_defaults=False)
-
-
-@pytest.fixture
-def evaluate(manager, tmp_path, monkeypatch):
-    """Evaluate tasks; returns all results and the samples of the first task."""
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
-
-    def run(*tasks, limit=4, **settings):
-        arguments = {"models": MODELS, "batch_size": 4, **settings.pop("model_args", {})}
-        results = harness.simple_evaluate(
-            model=settings.pop("model", "adafuse"),
-            model_args=arguments,
-            tasks=list(tasks),
-            task_manager=manager,
-            limit=limit,
-            bootstrap_iters=0,
-            **settings,
-        )
-        return results, results["samples"][tasks[0]["task"]]
-
-    return run
-
-
-def texts(samples):
-    """What the harness was answered, in the order of the documents."""
-    return [sample["resps"][0][0] for sample in samples]
 
 
 def prompts(samples):
@@ -206,71 +161,9 @@ def test_results_say_which_models_and_options_they_come_from(evaluate):
     json.dumps(info)
 
 
-def test_a_trace_has_a_row_per_request_that_show_understands(evaluate, tmp_path):
-    out = tmp_path / "traces/out.parquet"
-    _, samples = evaluate(task(QA), model_args={"trace": str(out)})
-    rows = read_rows(out)
-    assert [row["id"] for row in rows] == [f"toy_qa/{number}/0" for number in range(4)]
-    assert {row["id"]: row["text"] for row in rows} == {
-        f"toy_qa/{sample['doc_id']}/0": text
-        for sample, text in zip(samples, texts(samples), strict=True)
-    }
-    assert read_metadata(out)["settings"]["models"] == MODELS.split("+")
-    shown = CliRunner().invoke(app, ["show", str(out), "--id", "toy_qa/1/0"])
-    assert "example toy_qa/1/0" in shown.output
-    assert "round 1" in shown.output
-
-
-def test_a_report_of_a_trace_knows_its_tau(evaluate, tmp_path):
-    out = tmp_path / "out.parquet"
-    evaluate(task(QA), model_args={"trace": str(out), "tau": 0.5})
-    write_loose_report([out], tmp_path / "report")
-    (manifest,) = (tmp_path / "report" / DATA).glob("manifest*")
-    assert re.search(r'"tau": ?0.5', manifest.read_text(encoding="utf-8"))
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_no_option_of_a_method_hides_an_argument(name):
     assert not {*METHODS[name].Options.model_fields} & {*Arguments.model_fields}
-
-
-def instance(number):
-    """A request of a few tokens."""
-    from lm_eval.api.instance import Instance
-
-    asked = (f"Question: {number}?\nAnswer:", {"until": ["\n"], "max_gen_toks": 2})
-    return Instance("generate_until", {}, asked, 0, ("toy", number, 1))
-
-
-@pytest.mark.parametrize("traced", [True, False])
-def test_rounds_are_not_held_until_the_last_request(tmp_path, monkeypatch, traced):
-    monkeypatch.setattr("adafuse.harness.trace.CHUNK", 1)
-    more = {"trace": str(tmp_path / "out.parquet")} if traced else {}
-    lm = AdaFuseLM(models=MODELS, batch_size=1, **more)
-    alive = []
-
-    def count(*_):
-        alive.append(sum(type(each) is Round for each in gc.get_objects()))
-
-    lm.cache_hook = SimpleNamespace(add_partial=count)
-    lm.generate_until([instance(number) for number in range(8)])
-    assert len(alive) == 8
-    assert alive[-1] <= alive[1]
-
-
-def test_a_second_call_writes_its_rows_behind_those_of_the_first(tmp_path):
-    out = tmp_path / "out.parquet"
-    lm = AdaFuseLM(models=MODELS, batch_size=2, trace=str(out))
-    lm.generate_until([instance(number) for number in (3, 1)])
-    lm.generate_until([instance(number) for number in (1, 0)])
-    assert [row["id"] for row in read_rows(out)] == ["toy/3/0", "toy/1/0", "toy/0/0"]
-
-
-def test_a_repeated_request_is_decoded_once(evaluate, tmp_path):
-    out = tmp_path / "out.parquet"
-    _, samples = evaluate(task(QA, repeats=3), model_args={"trace": str(out)}, limit=2)
-    assert [len(sample["resps"][0]) for sample in samples] == [3, 3]
-    assert len(read_rows(out)) == 2
 
 
 def test_requests_that_fail_are_empty_and_too_many_are_an_error(evaluate, tmp_path):
