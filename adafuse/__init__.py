@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
-from adafuse.prompt import Chat, Turn
-from adafuse.records import Candidate, Likelihood, Result, Round
+from adafuse.records import Candidate, Chat, Likelihood, Result, Round, Turn
 from adafuse.version import __version__
 
 if TYPE_CHECKING:

@@ -1,23 +1,56 @@
-"""The public face: an ensemble of language models that continues prompts together."""
+"""The text of one prompt while it is decoded."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Literal
 
+from adafuse.decoding.fusion import check_weights
+from adafuse.decoding.likelihood import likelihoods
+from adafuse.decoding.limits import Settings
+from adafuse.decoding.options import parse
+from adafuse.decoding.run import Asked, Run
 from adafuse.errors import UserError
-from adafuse.likelihood import likelihoods
 from adafuse.methods import resolve
-from adafuse.methods.limits import Settings
-from adafuse.methods.options import parse
-from adafuse.methods.weights import check_weights
-from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models
-from adafuse.models.sources import sources
-from adafuse.prompt import Chat, Prompt, task_of
-from adafuse.records import Answer, Likelihood, Result
-from adafuse.run import Asked, Run
-from adafuse.text_stream import TextStream
+from adafuse.models.placement import Place, sources
+from adafuse.records import Answer, Chat, Likelihood, Prompt, Result, task_of
+
+
+class TextStream(Iterator[str]):
+    """Spans of text as they are committed; `result` is there when all of them have been read.
+
+    A stream that is not read to its end is to be closed, or used in a `with` block: it holds the
+    keys and values of its models until then.
+    """
+
+    def __init__(self, spans: Generator[str | Result]) -> None:
+        self._spans = spans
+        self.result: Result | None = None
+
+    def __next__(self) -> str:
+        for each in self._spans:
+            if isinstance(each, Result):
+                self.result = each
+            elif each:
+                return each
+        raise StopIteration
+
+    def __enter__(self) -> "TextStream":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Decode no further, and give back what the models hold; there are no more spans."""
+        self._spans.close()
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from adafuse import Chat, Ensemble, Turn, UserError
+from adafuse.decoding.fusion import check_weights
 from adafuse.methods import METHODS
-from adafuse.methods.weights import check_weights
-from adafuse.models.devices import Place
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.placement import Place
 from adafuse.records import Answer
 from tests.conftest import toy_path
 from tests.support.tiny import random_model

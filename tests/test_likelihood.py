@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from adafuse import UserError
-from adafuse.prompt import Chat, Turn
-from adafuse.text.foreign import SpanEncoder
+from adafuse.records import Chat, Turn
+from adafuse.tokenization.foreign_spans import SpanEncoder
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
@@ -103,7 +103,9 @@ def test_an_impossible_setting_is_refused(pair):
 
 def test_memory_is_planned_for_the_ids_of_the_longest_text(pair, monkeypatch):
     planned = []
-    monkeypatch.setattr("adafuse.run.demands", lambda model, longest: planned.append(longest) or [])
+    monkeypatch.setattr(
+        "adafuse.decoding.run.demands", lambda model, longest: planned.append(longest) or []
+    )
     text = "漢" * 60
     ids = max(len(model.encode_span(text)) for model in pair.models)
     assert ids > 2 * len(text)

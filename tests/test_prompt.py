@@ -1,7 +1,7 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.prompt import Chat, Turn, letters, task_of
+from adafuse.records import Chat, Turn, letters, task_of
 
 ASKED = (Turn("system", "Be brief."), Turn("user", "Who?"))
 

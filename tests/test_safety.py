@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from adafuse.config.benchmarks import SourceConfig
+from adafuse.config.fields import SAFE_NAME
+from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.pipeline.config import SAFE_NAME, SourceConfig
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.paths import score_paths, trace_paths
-from adafuse.pipeline.sources import _name
 from adafuse.scoring.audit import Accepted, Audit, audit_markdown
 from adafuse.scoring.markdown import escape
+from adafuse.workflow.benchmarks import _name
+from adafuse.workflow.layout import score_paths, trace_paths
 from tests.pipeline.conftest import values as configuration
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse import Ensemble, UserError
-from adafuse.engine import support
+from adafuse.engine import reference as support
 from adafuse.methods import METHODS
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
@@ -95,7 +95,7 @@ def test_a_stream_that_is_closed_gives_back_its_engines(pair, monkeypatch, metho
         engines.add(engine := support.engine_for(*given, **settings))
         return engine
 
-    monkeypatch.setattr("adafuse.run.engine_for", engine_for)
+    monkeypatch.setattr("adafuse.decoding.run.engine_for", engine_for)
     with pair.stream_text(PROMPTS[0], method=method, max_new_tokens=30) as stream:
         assert next(stream)
         assert len(engines) == 2

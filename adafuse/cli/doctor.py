@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adafuse.cli.errors import FAILED
-from adafuse.cli.method_options import number_or_name
 from adafuse.cli.options import (
     DECODING,
     AsJson,
@@ -23,13 +22,14 @@ from adafuse.cli.options import (
     SomeModels,
     Trusted,
     loading,
+    number_or_name,
     option,
 )
 from adafuse.cli.output import echo_json, one_line
 
 if TYPE_CHECKING:
-    from adafuse.doctor.memory import Batch
-    from adafuse.doctor.records import DeviceLoad, Installation, ModelFacts, Overlap, Report
+    from adafuse.models.doctor import Batch
+    from adafuse.models.findings import DeviceLoad, Installation, ModelFacts, Overlap, Report
 
 _GIB = 1 << 30
 
@@ -61,8 +61,8 @@ def doctor(
         models, revision=revision, device=device, dtype=dtype, chat=chat, quantization=quantization,
         trust_remote_code=trust_remote_code, allow_pickle=allow_pickle,
     )  # fmt: skip
-    from adafuse.doctor.examination import examination
-    from adafuse.models.sources import sources
+    from adafuse.models.doctor import examination
+    from adafuse.models.placement import sources
 
     settings = {"revisions": None, "quantization": None, **loaded}
     plain = {**settings, "device": "cpu", "dtype": "auto", "quantization": None}
@@ -76,9 +76,9 @@ def doctor(
 
 
 def _batch(size: str, prompt_tokens: int, max_new_tokens: int) -> "Batch":
-    from adafuse.doctor.memory import Batch
-    from adafuse.methods.limits import Settings
-    from adafuse.methods.options import parse
+    from adafuse.decoding.limits import Settings
+    from adafuse.decoding.options import parse
+    from adafuse.models.doctor import Batch
 
     given = {"batch_size": number_or_name(size), "max_new_tokens": max_new_tokens}
     settings = parse(Settings, given, "doctor")

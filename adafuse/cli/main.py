@@ -1,26 +1,57 @@
-"""`adafuse`: all commands, in groups; `adafuse.cli.errors` says how they end."""
+"""Help without a type behind options that take no value; typer writes <bool> there."""
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from adafuse.cli.audit import audit
 from adafuse.cli.bench import bench
 from adafuse.cli.doctor import doctor
-from adafuse.cli.errors import run
-from adafuse.cli.examples import epilog
+from adafuse.cli.errors import epilog, run
 from adafuse.cli.generate import generate
-from adafuse.cli.lm_eval import PASS_ON, lm_eval
 from adafuse.cli.methods import methods
-from adafuse.cli.plain_help import PlainCommand, PlainGroup
 from adafuse.cli.report import report
-from adafuse.cli.score import score
+from adafuse.cli.score import audit, score
 from adafuse.cli.show import show
 from adafuse.cli.status import status
-from adafuse.cli.steps import app as steps
+from adafuse.cli.steps import app as app_steps
+from adafuse.lm_eval.register import run_harness
 from adafuse.version import __version__
+
+
+class PlainCommand(TyperCommand):
+    """A command whose flags show no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return all options and arguments, `--help` included."""
+        return _plain(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands whose flags show no type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return all options, `--help` included."""
+        return _plain(super().get_params(ctx))
+
+
+def _plain(parameters: list[Any]) -> list[Any]:
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return parameters
+
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Everything, `--help` included, is for the harness."""
+
+
+def lm_eval(context: typer.Context) -> None:
+    """Run lm-evaluation-harness, to which --model adafuse is known (docs/lm-eval.md)."""
+    run_harness(context.args)
+
 
 DECODE, EVALUATE, MACHINE, INSIDE = "Decode", "Evaluate", "This machine", "Inside the workflow"
 
@@ -47,7 +78,7 @@ for _panel, _command in (
         _command
     )
 app.command("lm-eval", context_settings=PASS_ON, rich_help_panel=EVALUATE)(lm_eval)
-app.add_typer(steps, name="step", rich_help_panel=INSIDE)
+app.add_typer(app_steps, name="step", rich_help_panel=INSIDE)
 
 
 def _print_version(wanted: bool) -> None:

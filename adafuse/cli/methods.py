@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adafuse.cli.completion import method_names
-from adafuse.cli.options import AsJson
+from adafuse.cli.options import AsJson, method_names
 from adafuse.cli.output import echo_json
 from adafuse.errors import UserError, known
 
@@ -26,7 +25,7 @@ def methods(
 ) -> None:
     """List the decoding methods with their options and defaults."""
     from adafuse.methods import METHODS
-    from adafuse.selection.registry import SELECTIONS
+    from adafuse.methods.selections import SELECTIONS
 
     every: dict[str, Any] = {**METHODS, **SELECTIONS}
     if method is not None and method not in every:

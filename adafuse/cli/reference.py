@@ -7,8 +7,7 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from adafuse.cli.errors import STATUSES
-from adafuse.cli.examples import EXAMPLES
+from adafuse.cli.errors import EXAMPLES, STATUSES
 
 _HEAD = """\
 <!-- Made by `make docs` from adafuse/cli/; change it there. -->

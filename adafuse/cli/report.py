@@ -42,7 +42,7 @@ def report(
 
 
 def _whole_report(results: Path, folder: Path) -> None:
-    from adafuse.pipeline.parse import read_config
+    from adafuse.config.reading import read_config
     from adafuse.report.build import write_report
     from adafuse.report.stored import Stored
 

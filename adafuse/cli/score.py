@@ -1,16 +1,50 @@
-"""`adafuse score`: score a file of predictions, without any model."""
+"""`adafuse score` and `adafuse audit`: score a file of predictions, without any model."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from adafuse.cli.completion import one_of
-from adafuse.cli.options import AsJson, Benchmark, Metric, Predictions, References, option
+import typer
+
+from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.cli.options import AsJson, Benchmark, Metric, Predictions, References, one_of, option
 from adafuse.cli.output import echo_json, plain
+from adafuse.errors import UserError, meant
+from adafuse.scoring.predictions import read_predictions
+from adafuse.scoring.tasks import BENCHMARKS, TASKS, task_named
 
 if TYPE_CHECKING:
     from adafuse.scoring.score import Evaluation, Score
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Rows and predictions that belong together, and the task that scores them."""
+
+    metric: str
+    rows: tuple[Row, ...]
+    predictions: list[dict[str, str]]
+
+
+def read_scored(benchmark: str, predictions: Path, references: Path, metric: str | None) -> Scored:
+    """Read both files and match them.
+
+    Raises:
+        UserError: an unknown benchmark, or files that do not belong to it or to each other.
+    """
+    if metric is not None:
+        task_named(metric, "--metric")
+    elif benchmark not in BENCHMARKS and benchmark not in TASKS:
+        raise UserError(
+            f"unknown benchmark {benchmark!r}; known are: {', '.join(BENCHMARKS)}; to score"
+            f" any other, name its metric in --benchmark or --metric: {', '.join(TASKS)}"
+            f"{meant(benchmark, [*BENCHMARKS, *TASKS])}"
+        )
+    task = metric or BENCHMARKS.get(benchmark, benchmark)
+    rows = read_rows(references).rows
+    named = benchmark if metric is not None or benchmark in BENCHMARKS else None
+    return Scored(task, rows, read_predictions(predictions, rows, benchmark=named))
 
 
 def score(
@@ -35,12 +69,12 @@ def score(
     ] = None,
 ) -> None:
     """Score predictions against references, in percent with 95 % intervals."""
-    from adafuse.cli.scored_files import read_scored
+    pass  # regroup
+    from adafuse.files import check_writable, write_text
     from adafuse.scoring.exclusions import read_exclusions
     from adafuse.scoring.score import evaluate
     from adafuse.scoring.spm import require_model
     from adafuse.scoring.tasks import PUBLISHED, check_protocol
-    from adafuse.traces.atomic import check_writable, write_text
 
     check_protocol(protocol)
     if out is not None:
@@ -88,3 +122,45 @@ def _print(scored: "Score", kept: int) -> None:
     console.print(f"{counts}: counted as wrong", highlight=False)
     for name, detail in scored.details.items():
         console.print(f"{name}: {detail}", highlight=False, soft_wrap=True, markup=False)
+
+
+def audit(
+    benchmark: Benchmark,
+    predictions: Predictions,
+    references: References,
+    metric: Metric = None,
+    csv: Annotated[Path | None, option("The CSV file to write, with the counts.", "FILE")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score under both protocols and list what only `published` accepts."""
+    pass  # regroup
+    from adafuse.files import check_writable, write_text
+    from adafuse.scoring.audit import audit as compare
+    from adafuse.scoring.audit import audit_csv, audit_markdown
+    from adafuse.scoring.score import evaluate
+    from adafuse.scoring.tasks import PUBLISHED, STRICT
+
+    if csv is not None:
+        check_writable(csv)
+    files = read_scored(benchmark, predictions, references, metric)
+    named = {"benchmark": benchmark, "run": predictions.stem}
+    strict, published = (
+        evaluate(files.rows, files.predictions, files.metric, protocol, **named)
+        for protocol in (STRICT, PUBLISHED)
+    )
+    result = compare(strict.outcomes, published.outcomes, files.metric, **named)
+    if csv is not None:
+        write_text(csv, audit_csv([result]))
+    if as_json:
+        echo_json({**asdict(result), "scores": [_score(strict), _score(published)]})
+        return
+    typer.echo(audit_markdown([result]), nl=False)
+    difference = published.score.main.value - strict.score.main.value
+    typer.echo(
+        f"\n{strict.score.primary}: strict {strict.score.main.value:.2f}, published"
+        f" {published.score.main.value:.2f}, {difference:+.2f} points"
+    )
+
+
+def _score(evaluation: "Evaluation") -> dict[str, Any]:
+    return asdict(evaluation.score)

@@ -15,7 +15,7 @@ from adafuse.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from adafuse.pipeline.status import FailedStep, ShardStatus, State
+    from adafuse.workflow.status import FailedStep, ShardStatus, State
 
 
 def status(
@@ -37,11 +37,10 @@ def status(
     status 0 says that all is decoded, 1 that something failed, 3 that not
     all is there yet.
     """
-    from adafuse.pipeline.parse import read_config
-    from adafuse.pipeline.plan import Plan
-    from adafuse.pipeline.prefetch import with_commits
-    from adafuse.pipeline.status import failed_steps, shard_statuses
-    from adafuse.pipeline.wanted import all_cells, wanted_cells
+    from adafuse.config.reading import read_config
+    from adafuse.workflow.plan import Plan
+    from adafuse.workflow.prefetch import with_commits
+    from adafuse.workflow.status import all_cells, failed_steps, shard_statuses, wanted_cells
 
     stored = results / "config.json"
     if config is None and not stored.is_file():
@@ -88,7 +87,7 @@ def _totals(shards: "list[ShardStatus]", left_out: int) -> str:
 
 
 def _states(shards: "list[ShardStatus]") -> "list[State]":
-    from adafuse.pipeline.status import State
+    from adafuse.workflow.status import State
 
     found = {shard.state for shard in shards}
     return [state for state in get_args(State) if state in found]
@@ -98,7 +97,7 @@ def _table(shards: "list[ShardStatus]") -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    from adafuse.pipeline.status import by_run
+    from adafuse.workflow.status import by_run
 
     states = _states(shards)
     table = Table(title="Shards by state, and rows")

@@ -82,7 +82,7 @@ def read_scored(score: Path) -> Scored:
     Raises:
         UserError: one of them is missing or malformed, or they do not belong together.
     """
-    from adafuse.traces.table import read_rows
+    from adafuse.workflow.traces import read_rows
 
     summary = _read_summary(score)
     outcomes = score.with_suffix(".outcomes.parquet")

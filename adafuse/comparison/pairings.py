@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from adafuse.selection.registry import SELECTIONS, is_oracle
+from adafuse.methods.selections import SELECTIONS, is_oracle
 
 OURS = frozenset({"adafuse"})
 """Methods that are no baseline, however their options are set."""

@@ -82,7 +82,7 @@ def _read(trace: Path) -> tuple[set[tuple[str, str]], list[int]]:
     """Return (benchmark, run) of the rows, and the words of each round of all rows."""
     import pyarrow.compute as pc
 
-    from adafuse.traces.table import read_arrow
+    from adafuse.workflow.traces import read_arrow
 
     table = read_arrow(trace, ["benchmark", "run", "rounds"])
     names = zip(table["benchmark"].to_pylist(), table["run"].to_pylist(), strict=True)

@@ -5,8 +5,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from adafuse.decoding.options import CHANGE_WHEN
 from adafuse.docs.markdown import table
-from adafuse.told import CHANGE_WHEN
 
 Schema = Mapping[str, Any]
 

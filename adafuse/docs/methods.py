@@ -4,12 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from adafuse.decoding.method import Method
 from adafuse.docs.fields import value
 from adafuse.docs.markdown import table
 from adafuse.methods import METHODS
-from adafuse.methods.method import Method
-from adafuse.selection.registry import SELECTIONS
-from adafuse.selection.selection import Selection
+from adafuse.methods.selections import SELECTIONS, Selection
 
 Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
 

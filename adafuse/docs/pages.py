@@ -5,10 +5,10 @@ from pathlib import Path
 
 from adafuse.cli.main import app
 from adafuse.cli.reference import command_line
+from adafuse.config.config import Config
+from adafuse.config.schema import SCHEMA_FILE, schema, schema_text
 from adafuse.docs import methods, reproduce, traces
 from adafuse.docs.fields import fields_table
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.schema import SCHEMA_FILE, schema, schema_text
 
 COMMANDS = "docs/command-line.md"
 TEMPLATES = Path(__file__).parent / "templates"

@@ -8,23 +8,22 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 
+from adafuse.config.config import Config
+from adafuse.config.reading import read_config
 from adafuse.docs.markdown import table
 from adafuse.methods import METHODS
-from adafuse.pipeline.alone import runs_alone
-from adafuse.pipeline.choose import ballot
-from adafuse.pipeline.cluster import (
+from adafuse.models.files import item_bytes
+from adafuse.workflow.choose import ballot, runs_alone
+from adafuse.workflow.jobs import (
     ASSUMED_PARAMETERS,
     BATCH,
     DECODE_BYTES,
     START_MINUTES,
+    decode_job,
     loaded,
     memory_mb,
     runtime,
 )
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.job import decode_job
-from adafuse.pipeline.model_size import item_bytes
-from adafuse.pipeline.parse import read_config
 
 ROWS = {
     "natural_questions": 3610,

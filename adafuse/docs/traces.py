@@ -6,8 +6,8 @@ from dataclasses import fields
 import pyarrow as pa
 
 from adafuse.docs.markdown import table
-from adafuse.pipeline.decode import TRACE_FIELDS
-from adafuse.pipeline.job import DecodeJob
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.jobs import DecodeJob
 
 COLUMNS = {
     "id": "id of the row, unique within the benchmark; of the prompt in a file of `generate`",

@@ -1,14 +1,70 @@
-"""What one forward of the tree engine is given, as tensors."""
+"""What one forward of the tree engine is given: new tokens by row, grouped, as tensors."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from operator import attrgetter
+from typing import NamedTuple
 
 import torch
 
-from adafuse.engine.feed import Feed, Token
-from adafuse.engine.node import Node
+from adafuse.engine.node import Node, TokenSequence
+
+
+class Token(NamedTuple):
+    """One token to feed: it sees the slots below `limit` and those in `ancestors`.
+
+    Ancestors lie on the path up from the token, the nearest last, one position apart.
+    """
+
+    id: int
+    position: int
+    slot: int
+    limit: int
+    ancestors: tuple[int, ...] = ()
+    node: Node | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The new tokens of one row: committed ones without keys and values, then tree nodes."""
+
+    sequence: TokenSequence
+    tokens: list[Token]
+
+    @classmethod
+    def of(cls, sequence: TokenSequence, nodes: list[Node]) -> "Feed":
+        """Plan the tokens that make `nodes` known, and give tree nodes their slots."""
+        committed = len(sequence.ids)
+        tokens = [
+            Token(sequence.ids[place], place, place, place + 1)
+            for place in range(sequence.cached, committed)
+        ]
+        sequence.cached = committed
+        for node in sorted(nodes, key=lambda node: node.depth):
+            if node is sequence.root:  # among the tokens unless it is run again
+                last = committed - 1
+                tokens[-1:] = [Token(node.token, last, last, committed, (), node)]
+            else:
+                tokens.append(_tree_token(node, committed))
+        return cls(sequence, tokens)
+
+    @property
+    def slots(self) -> int:
+        """How many slots the row needs, one for padding included."""
+        return max(self.sequence.used, len(self.sequence.ids)) + 1
+
+    def part(self, start: int, end: int) -> "Feed":
+        """Return some of the tokens, to be fed on their own."""
+        return Feed(self.sequence, self.tokens[start:end])
+
+
+def _tree_token(node: Node, committed: int) -> Token:
+    if node.slot is None:
+        node.slot = node.sequence.used
+        node.sequence.used += 1
+    ancestors = [step.slot for step in node.path() if step.slot is not None]
+    return Token(node.token, node.depth, node.slot, committed, tuple(ancestors), node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +196,42 @@ def _leading_unread(feed: Feed) -> int:
         if token.node is not None:
             return count
     return len(feed.tokens)
+
+
+PIECE = 512
+"""A row feeds at most this many tokens in one forward; longer prompts go in pieces."""
+TOKEN_BUDGET = 8192
+"""At most this many tokens, padding included, go through one forward."""
+FORWARD_COST = {"cpu": 32, "cuda": 256}
+"""What a forward costs besides its tokens, in tokens: reading the weights takes so long."""
+
+
+def batches(feeds: Sequence[Feed], device_type: str) -> Iterator[Batch]:
+    """Group feeds into forwards; pieces of a long row follow one another."""
+    for group in _groups(feeds, FORWARD_COST.get(device_type, 256)):
+        width = min(len(group[0].tokens), PIECE)
+        rows = max(1, TOKEN_BUDGET // width)
+        for start in range(0, len(group), rows):
+            yield from _in_pieces(group[start : start + rows])
+
+
+def _groups(feeds: Sequence[Feed], cost: int) -> list[list[Feed]]:
+    """Split feeds by length so that forwards and padded tokens together cost least."""
+    longest_first = sorted(feeds, key=lambda feed: -len(feed.tokens))
+    runs = [list(run) for _, run in groupby(longest_first, key=lambda feed: len(feed.tokens))]
+    plans: list[tuple[int, list[list[Feed]]]] = [(0, [])]
+    for end in range(1, len(runs) + 1):
+        choices = []
+        for start in range(end):
+            before, groups = plans[start]
+            group = [feed for run in runs[start:end] for feed in run]
+            choices.append((before + cost + len(group) * len(group[0].tokens), [*groups, group]))
+        plans.append(min(choices, key=lambda plan: plan[0]))
+    return plans[-1][1]
+
+
+def _in_pieces(feeds: Sequence[Feed]) -> Iterator[Batch]:
+    longest = len(feeds[0].tokens)
+    for start in range(0, longest, PIECE):
+        pieces = [f.part(start, start + PIECE) for f in feeds if len(f.tokens) > start]
+        yield Batch(pieces, follows=start > 0)

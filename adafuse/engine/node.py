@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 if TYPE_CHECKING:
     import torch
 
-    from adafuse.engine.protocol import Engine
+    from adafuse.engine.program import Engine
     from adafuse.models.language_model import LanguageModel
 
 
@@ -51,7 +51,7 @@ class Node:
 
     __slots__ = ("children", "depth", "logprob", "next", "parent", "sequence", "slot", "token")
 
-    def __init__(self, sequence: "Sequence", parent: Optional["Node"], token: int) -> None:
+    def __init__(self, sequence: "TokenSequence", parent: Optional["Node"], token: int) -> None:
         self.sequence = sequence
         self.parent = parent
         self.token = token
@@ -121,7 +121,7 @@ class Node:
             node = node.parent
 
 
-class Sequence:
+class TokenSequence:
     """One example in one model: its committed ids, and the root of the tree that follows them.
 
     The root stands for the last committed token; `row` and `cached` (how many committed ids have

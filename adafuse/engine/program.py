@@ -6,9 +6,12 @@ when their engines have filled them in; it knows nothing of batches. Programs co
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from adafuse.engine.node import Node
+from adafuse.engine.node import Node, TokenSequence
+
+if TYPE_CHECKING:
+    from adafuse.models.language_model import LanguageModel
 
 T = TypeVar("T")
 
@@ -76,3 +79,37 @@ def evaluated(nodes: Iterable[Node]) -> Program[None]:
     missing = [node for node in nodes if node.next is None]
     if missing:
         yield missing
+
+
+class Engine(Protocol):
+    """Runs one model for many sequences."""
+
+    @property
+    def model(self) -> "LanguageModel":
+        """The model that this engine runs."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """How many positions a sequence may have."""
+        ...
+
+    def share(self, prefix_ids: list[int]) -> None:
+        """Prepare for prompts that begin with these ids, before the first sequence is opened."""
+        ...
+
+    def open(self, prompt_ids: list[int]) -> TokenSequence:
+        """Begin a sequence after a prompt; its root is the prompt's last token, not evaluated."""
+        ...
+
+    def evaluate(self, nodes: Iterable[Node]) -> None:
+        """Fill in `next` and `logprob` of nodes; a node's parent is evaluated or asked with it."""
+        ...
+
+    def commit(self, node: Node) -> None:
+        """Append the path to `node` to its sequence and forget the rest of the tree."""
+        ...
+
+    def close(self, sequence: TokenSequence) -> None:
+        """End a sequence and free what it holds."""
+        ...

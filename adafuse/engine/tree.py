@@ -10,13 +10,13 @@ from functools import partial
 
 import torch
 
+from adafuse.engine.batch import Feed, batches
 from adafuse.engine.cache import SlotCache
 from adafuse.engine.distribution import Reducer
-from adafuse.engine.feed import Feed
 from adafuse.engine.forward import Forward
 from adafuse.engine.graphs import Graphs, capturable
-from adafuse.engine.grouping import batches
-from adafuse.engine.node import Node, Sequence, to_run
+from adafuse.engine.node import Node, to_run
+from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.models.language_model import LanguageModel
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from adafuse.experiments.dots import Dots, Layer, Mark, Panel, draw_dots
 from adafuse.experiments.points import RuntimePoint
 from adafuse.experiments.style import BLUE, VERMILLION, broken, counted
-from adafuse.models.device_names import DeviceName
+from adafuse.models.spec import DeviceName
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

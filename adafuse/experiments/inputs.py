@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adafuse.comparison.outcomes import Scored, read_scored
+from adafuse.config.checks import check_experiments
+from adafuse.config.config import Config
+from adafuse.config.runs import ExperimentConfig, RunConfig
 from adafuse.errors import UserError, known
 from adafuse.experiments.points import RunName
-from adafuse.pipeline.audits import score_file
-from adafuse.pipeline.check_experiments import check_experiments
-from adafuse.pipeline.config import Config, ExperimentConfig, RunConfig
-from adafuse.pipeline.paths import trace_paths
+from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.scoring.score import Score, read_score
-from adafuse.selection.registry import SELECTIONS, is_oracle
+from adafuse.workflow.layout import trace_paths
+from adafuse.workflow.tables import score_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adafuse.config.runs import RunConfig
 from adafuse.errors import UserError
 from adafuse.methods import resolve
-from adafuse.pipeline.config import RunConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 from adafuse.errors import UserError
 from adafuse.experiments.inputs import Experiment
 from adafuse.experiments.points import RuntimePoint
-from adafuse.models.device_names import DeviceName
+from adafuse.models.spec import DeviceName
 from adafuse.scoring.intervals import bootstrap
-from adafuse.traces.table import read_metadata, read_rows
+from adafuse.workflow.traces import read_metadata, read_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from adafuse.errors import UserError
 from adafuse.explorer.compact import compact_row
 from adafuse.explorer.packed import number, write_packed, write_pieces
-from adafuse.traces.table import read_arrow, read_rows
+from adafuse.workflow.traces import read_arrow, read_rows
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js is told them by the manifest."""

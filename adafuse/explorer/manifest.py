@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from adafuse.explorer.benchmark_data import QUESTIONS, ROUNDS, TEXTS
-from adafuse.traces.atomic import write_text
+from adafuse.files import write_text
 
 _FILE, _CALL = "manifest.js", "adafuse.manifest = "
 

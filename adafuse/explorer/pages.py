@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from adafuse.traces.atomic import write_text
+from adafuse.files import write_text
 
 SCRIPTS = (
     "theme.js",

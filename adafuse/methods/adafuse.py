@@ -4,16 +4,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adafuse.engine.node import Sequence
+from adafuse.decoding.example import Example
+from adafuse.decoding.fusion import FUSIONS, each
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import FusionOptions, Positive, told
+from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.words import Span, WordRules, add_word
+from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program, evaluated, gather
-from adafuse.methods.example import Example
-from adafuse.methods.fusion import FUSIONS, each
-from adafuse.methods.method import Method
-from adafuse.methods.options import FusionOptions, Positive
-from adafuse.methods.rounds import Proposal, fuse_rounds
-from adafuse.methods.word import Span, add_word
-from adafuse.text.words import WordRules
-from adafuse.told import told
 
 
 class AdaFuseOptions(FusionOptions):

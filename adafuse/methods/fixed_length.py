@@ -2,16 +2,14 @@
 
 from typing import Annotated
 
-from adafuse.engine.node import Sequence
+from adafuse.decoding.example import Example
+from adafuse.decoding.fusion import FUSIONS, each
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import FusionOptions, Positive, told
+from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.words import WordRules, greedy_words
+from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program
-from adafuse.methods.example import Example
-from adafuse.methods.fusion import FUSIONS, each
-from adafuse.methods.method import Method
-from adafuse.methods.options import FusionOptions, Positive
-from adafuse.methods.rounds import Proposal, fuse_rounds
-from adafuse.methods.word import greedy_words
-from adafuse.text.words import WordRules
-from adafuse.told import told
 
 
 class FixedLengthOptions(FusionOptions):

@@ -7,29 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from adafuse.decoding.example import Example
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import MethodOptions, ModelNumber, check_number, told
+from adafuse.decoding.token_round import TRACED, Choice, Entry, Strand, distributions, fuse_tokens
+from adafuse.decoding.token_round import entry_of as entry
 from adafuse.engine.program import Program
-from adafuse.methods.example import Example
-from adafuse.methods.method import Method
-from adafuse.methods.options import MethodOptions, ModelNumber, check_number
-from adafuse.methods.strand import Strand
-from adafuse.methods.token_rounds import (
-    TRACED,
-    Choice,
-    Entry,
-    distributions,
-    entry,
-    fuse_tokens,
-)
-from adafuse.tokens.keys import TokenKeys, written
-from adafuse.told import told
+from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:
     import torch
 
     from adafuse.engine.node import NextToken
-    from adafuse.models.devices import Place
     from adafuse.models.language_model import LanguageModel
-    from adafuse.tokens.joint import JointVocabulary
+    from adafuse.models.placement import Place
+    from adafuse.tokenization.vocabularies import JointVocabulary
 
 
 class GacOptions(MethodOptions):
@@ -112,6 +104,6 @@ def _choice(
 
 
 def _unite(keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
-    from adafuse.tokens.joint import JointVocabulary  # loads torch, as the models have
+    from adafuse.tokenization.vocabularies import JointVocabulary  # loads torch, as the models have
 
     return JointVocabulary.of(keys, devices)

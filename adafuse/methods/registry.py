@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import parse
 from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse
 from adafuse.methods.beam_scaling import BeamScaling
 from adafuse.methods.bytewise import Bytewise
 from adafuse.methods.cool_fusion import CoolFusion
-from adafuse.methods.deepen import Deepen
+from adafuse.methods.deepen.method import Deepen
 from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.gac import Gac
-from adafuse.methods.llm_blender import LlmBlender
-from adafuse.methods.method import Method
-from adafuse.methods.options import parse
+from adafuse.methods.llm_blender.method import LlmBlender
 from adafuse.methods.rerank import Rerank
 from adafuse.methods.single import Single
 from adafuse.methods.specfuse import SpecFuse

@@ -2,15 +2,13 @@
 
 from typing import Annotated, Literal
 
+from adafuse.decoding.answers import answer_entries, fits, own_answers
+from adafuse.decoding.candidates import grow_foreign
+from adafuse.decoding.example import Example
+from adafuse.decoding.fusion import FusionFunction, each, mean_nll, mean_perplexity
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import MethodOptions, told
 from adafuse.engine.program import Program
-from adafuse.methods.answers import answer_entries, fits, own_answers
-from adafuse.methods.example import Example
-from adafuse.methods.fusion import FusionFunction, each, mean_nll
-from adafuse.methods.method import Method
-from adafuse.methods.options import MethodOptions
-from adafuse.methods.perplexity import mean_perplexity
-from adafuse.methods.pool import grow_foreign
-from adafuse.told import told
 
 SCORES: dict[str, FusionFunction] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
 

@@ -2,16 +2,14 @@
 
 from typing import Annotated
 
-from adafuse.engine.node import Sequence
+from adafuse.decoding.example import Example
+from adafuse.decoding.fusion import each, mean_nll
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import MethodOptions, Positive, told
+from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.words import Span, WordRules, add_word
+from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program
-from adafuse.methods.example import Example
-from adafuse.methods.fusion import each, mean_nll
-from adafuse.methods.method import Method
-from adafuse.methods.options import MethodOptions, Positive
-from adafuse.methods.rounds import Proposal, fuse_rounds
-from adafuse.methods.word import Span, add_word
-from adafuse.text.words import WordRules
-from adafuse.told import told
 
 
 class SingleOptions(MethodOptions):

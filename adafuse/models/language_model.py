@@ -1,20 +1,48 @@
-"""A causal language model with its own tokenizer: one member of an ensemble."""
+"""Which ids end a text (adafuse.md, "State": EOS_k)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from adafuse.models.prompts import prompt_ids
-from adafuse.prompt import Prompt
-from adafuse.text.added import Anchor, anchor
-from adafuse.text.foreign import SpanEncoder
-from adafuse.text.surfaces import Surfaces
+from adafuse.errors import UserError
+from adafuse.records import Prompt
+from adafuse.tokenization.added_text import Anchor, anchor
+from adafuse.tokenization.foreign_spans import SpanEncoder
+from adafuse.tokenization.prompts import prompt_ids
+from adafuse.tokenization.token_bytes import Surfaces
 
 if TYPE_CHECKING:
     import torch
+
+
+def end_ids(
+    generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase, name: str
+) -> set[int]:
+    """Return EOS_k: the end ids that the generation config and the tokenizer name together."""
+    found = _as_ids(getattr(generation, "eos_token_id", None)) | _as_ids(tokenizer.eos_token_id)
+    found = {index for index in found if index < len(tokenizer)}
+    if not found:
+        raise UserError(
+            f"model {name!r} names no end token; set eos_token_id in its generation_config.json"
+            " or eos_token in its tokenizer_config.json"
+        )
+    return found
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Return the ids of all special tokens, reserved ones included."""
+    added = tokenizer.added_tokens_decoder
+    reserved = {index for index, token in added.items() if token.special}
+    return reserved | set(tokenizer.all_special_ids)
+
+
+def _as_ids(value: int | list[int] | None) -> set[int]:
+    if value is None:
+        return set()
+    return {value} if isinstance(value, int) else set(value)
 
 
 @dataclass(frozen=True, eq=False)

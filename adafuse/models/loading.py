@@ -17,14 +17,17 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from adafuse.errors import UserError
-from adafuse.models.end_tokens import end_ids, special_ids
+from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path, from_hub
-from adafuse.models.language_model import LanguageModel
-from adafuse.models.prompts import check_chat
-from adafuse.models.quantization import check_packable, check_unquantized, quantization_config
-from adafuse.models.sources import ModelSource
+from adafuse.models.language_model import LanguageModel, end_ids, special_ids
+from adafuse.models.placement import (
+    ModelSource,
+    check_packable,
+    check_unquantized,
+    quantization_config,
+)
 from adafuse.models.spread import device_map
-from adafuse.models.weight_files import check_pickled
+from adafuse.tokenization.prompts import check_chat
 
 logger = logging.getLogger(__name__)
 

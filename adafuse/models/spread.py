@@ -11,11 +11,10 @@ from transformers.integrations.accelerate import get_balanced_memory, infer_auto
 from transformers.quantizers.auto import get_hf_quantizer
 
 from adafuse.errors import UserError
-from adafuse.models.device_names import BALANCED
-from adafuse.models.devices import free_memory
 from adafuse.models.hub import failure_told
-from adafuse.models.quantization import quantization_config
-from adafuse.models.sources import ModelSource
+from adafuse.models.memory import free_memory
+from adafuse.models.placement import ModelSource, quantization_config
+from adafuse.models.spec import BALANCED
 
 logger = logging.getLogger(__name__)
 

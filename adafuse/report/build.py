@@ -13,16 +13,16 @@ from markupsafe import Markup
 from adafuse.explorer.benchmark_data import write_benchmark
 from adafuse.explorer.manifest import read_benchmarks, write_manifest
 from adafuse.explorer.pages import copy_assets, templates, write_explorer
-from adafuse.pipeline.provenance import source_commit
-from adafuse.pipeline.shown import shown
+from adafuse.files import write_text
 from adafuse.report.charts import scores_chart, seconds_chart, words_chart
 from adafuse.report.contents import Contents, Figure, read_contents
 from adafuse.report.folder import DATA
 from adafuse.report.marks import LEGEND
 from adafuse.report.stored import Stored
 from adafuse.report.table_view import table_view
-from adafuse.traces.atomic import write_text
 from adafuse.version import __version__
+from adafuse.workflow.plan import shown
+from adafuse.workflow.provenance import source_commit
 
 _TITLE = re.compile(r"\A#{1,2} .*\n")
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from adafuse.comparison.comparison_table import from_csv
 from adafuse.comparison.published_markdown import TITLE
 from adafuse.comparison.words_per_round import WordShare, words_per_round
-from adafuse.pipeline.audits import score_file
-from adafuse.pipeline.report import main_table
+from adafuse.config.runs import RunConfig
 from adafuse.report.facts import Cost, Origin, cost, origin
 from adafuse.report.marks import Cell, marks
 from adafuse.report.stored import Stored
 from adafuse.scoring.score import read_score
 from adafuse.scoring.table import Table
-from adafuse.sections.runs import RunConfig
+from adafuse.workflow.tables import main_table, score_file
 
 
 @dataclass(frozen=True, slots=True)

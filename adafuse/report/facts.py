@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.scoring.intervals import Estimate, bootstrap
-from adafuse.traces.table import read_metadata, read_rows
+from adafuse.workflow.traces import read_metadata, read_rows
 
 _COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
 

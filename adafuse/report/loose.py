@@ -11,7 +11,7 @@ from adafuse.explorer.manifest import BenchmarkEntry, Manifest, RunEntry, write_
 from adafuse.explorer.pages import write_explorer
 from adafuse.report.folder import DATA, check_folder
 from adafuse.report.stored import tau_of
-from adafuse.traces.table import column_names, read_metadata, read_rows
+from adafuse.workflow.traces import column_names, read_metadata, read_rows
 
 PROMPTS = "prompts"
 """What stands in place of a benchmark's name."""

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adafuse.benchmarks.prepare import read_prepared
+from adafuse.benchmarks.shards import read_prepared
+from adafuse.config.config import Config
 from adafuse.explorer.benchmark_data import Question, RunFiles
 from adafuse.explorer.manifest import BenchmarkEntry, Manifest, RunEntry
 from adafuse.methods import METHODS, resolve
-from adafuse.pipeline.audits import outcomes_file
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.paths import trace_paths
 from adafuse.scoring.tasks import TASKS
+from adafuse.workflow.layout import trace_paths
+from adafuse.workflow.tables import outcomes_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
     """Write outcomes as Parquet: id, value, hypothesis, references."""
     import pyarrow as pa
 
-    from adafuse.traces.table import write_table
+    from adafuse.workflow.traces import write_table
 
     columns = [
         pa.field("id", pa.string()),
@@ -54,7 +54,7 @@ def read_outcomes(path: Path) -> tuple[Outcome, ...]:
     Raises:
         UserError: no readable Parquet file, or one of another form.
     """
-    from adafuse.traces.table import read_rows
+    from adafuse.workflow.traces import read_rows
 
     rows = read_rows(path, ["id", "value", "hypothesis", "references"])
     return tuple(

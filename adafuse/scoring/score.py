@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from adafuse.benchmarks.prepare import read_prepared
+from adafuse.benchmarks.shards import read_prepared
 from adafuse.errors import UserError
+from adafuse.files import write_text
 from adafuse.scoring.intervals import Estimate
 from adafuse.scoring.judged import Details
 from adafuse.scoring.outcomes import Example, Outcome
 from adafuse.scoring.tasks import STRICT, task_named
-from adafuse.traces.atomic import write_text
 
 
 class Answered(Protocol):
@@ -113,7 +113,7 @@ def score_trace(
     rows_file: Path, trace: Path, metric: str, protocol: str, *, benchmark: str, run: str
 ) -> Evaluation:
     """Score a merged trace against the prepared rows of its benchmark; see `evaluate`."""
-    from adafuse.traces.table import read_rows
+    from adafuse.workflow.traces import read_rows
 
     predictions = read_rows(trace, ["id", "text", "stop_reason"])
     rows = read_prepared(rows_file)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from adafuse.errors import UserError
+from adafuse.methods.selections import is_oracle
 from adafuse.scoring.score import Score
-from adafuse.selection.registry import is_oracle
 
 
 @dataclass(frozen=True, slots=True)

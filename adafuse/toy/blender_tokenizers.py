@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from adafuse.models.gen_fuser import TASK
-from adafuse.models.pair_ranker import PREFIXES
+from adafuse.methods.llm_blender.gen_fuser import TASK
+from adafuse.methods.llm_blender.pair_ranker import PREFIXES
 from adafuse.toy.contests import contests
 from adafuse.toy.toy_tokenizers import Vocabulary, train_metaspace_bpe
 from adafuse.toy.world import build_world

@@ -16,8 +16,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from adafuse.methods.llm_blender import LlmBlenderOptions
-from adafuse.models.gen_fuser import fuser_prompt
+from adafuse.methods.llm_blender.gen_fuser import fuser_prompt
+from adafuse.methods.llm_blender.method import LlmBlenderOptions
 from adafuse.toy.batches import IGNORED
 from adafuse.toy.blender_tokenizers import fuser_tokenizer
 from adafuse.toy.contests import contests

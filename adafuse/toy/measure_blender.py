@@ -8,7 +8,7 @@ import torch
 
 import adafuse.toy
 from adafuse.ensemble import Ensemble
-from adafuse.models.pair_ranker import load_pair_ranker
+from adafuse.methods.llm_blender.pair_ranker import load_pair_ranker
 from adafuse.records import Result
 from adafuse.toy.records import DEFAULT_PAIR, FRAMES, Row
 from adafuse.toy.world import build_world

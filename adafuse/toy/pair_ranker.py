@@ -12,8 +12,13 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DebertaV2Config, PreTrainedTokenizerFast
 
-from adafuse.models.pair_network import PairNetwork
-from adafuse.models.pair_ranker import PREFIXES, EncodedPair, PairRanker, collate
+from adafuse.methods.llm_blender.pair_ranker import (
+    PREFIXES,
+    EncodedPair,
+    PairNetwork,
+    PairRanker,
+    collate,
+)
 from adafuse.toy.blender_tokenizers import ranker_tokenizer
 from adafuse.toy.contests import Contest, contests
 from adafuse.toy.lengths import groups

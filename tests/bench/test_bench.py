@@ -5,14 +5,22 @@ from statistics import median
 
 import pytest
 
-from adafuse.bench import measure as measuring
-from adafuse.bench.cases import Fused, Generate, Outcome
-from adafuse.bench.floor import floor
-from adafuse.bench.measure import measure
-from adafuse.bench.random_models import random_model
-from adafuse.bench.report import Peak, machine, peak, to_json, to_markdown
-from adafuse.bench.suite import Suite, median_margin
-from adafuse.bench.workloads import chains, long_outputs, long_prompts, openings, without_end
+from adafuse.cli import bench_suite as measuring
+from adafuse.cli.bench import Peak, machine, peak, random_model, to_json, to_markdown
+from adafuse.cli.bench_suite import (
+    Fused,
+    Generate,
+    Outcome,
+    Suite,
+    chains,
+    floor,
+    long_outputs,
+    long_prompts,
+    measure,
+    median_margin,
+    openings,
+    without_end,
+)
 from adafuse.errors import UserError
 from tests.conftest import toy_path
 

@@ -5,11 +5,9 @@ import io
 
 import pytest
 
-from adafuse.benchmarks.describe import describe
-from adafuse.benchmarks.describe_table import Described, PaperFigures, to_csv, to_markdown
-from adafuse.benchmarks.fields import Row
-from adafuse.benchmarks.rows import read_rows
-from adafuse.benchmarks.shots import Example, Shots, read_shots
+from adafuse.benchmarks.description import Described, PaperFigures, describe, to_csv, to_markdown
+from adafuse.benchmarks.prompts import Example, Shots, read_shots
+from adafuse.benchmarks.rows import Row, read_rows
 from tests.conftest import SHARED
 
 ROWS = (

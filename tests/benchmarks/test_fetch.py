@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adafuse.benchmarks.fetch import DatasetSource, fetch
-from adafuse.benchmarks.fields import Fields
-from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.benchmarks.rows import Fields, Row, read_rows
 from adafuse.errors import UserError
+from adafuse.workflow.benchmarks import DatasetSource, fetch
 
 
 def dataset(folder: Path, split: str, **configs: list[dict[str, Any]]) -> str:

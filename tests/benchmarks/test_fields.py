@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adafuse.benchmarks.fields import PLAIN, Fields, Row, row_of
-from adafuse.benchmarks.rows import read_rows
+from adafuse.benchmarks.rows import PLAIN, Fields, Row, read_rows, row_of
 from adafuse.errors import UserError
 from adafuse.scoring.numbers import final_number
 from tests.conftest import SHARED

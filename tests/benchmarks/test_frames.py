@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.benchmarks.frames import Frame, make_frame
-from adafuse.benchmarks.shots import Example, Shots
-from adafuse.benchmarks.template import check_template
+from adafuse.benchmarks.prompts import Example, Frame, Shots, check_template, make_frame
 from adafuse.errors import UserError
 
 QA = "Question: {question}\nAnswer:"

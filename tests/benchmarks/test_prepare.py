@@ -7,11 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.benchmarks.frames import Frame
-from adafuse.benchmarks.prepare import Prepared, prepare, read_prepared, write_prepared
+from adafuse.benchmarks.prompts import Frame, question_key
 from adafuse.benchmarks.rows import read_rows
-from adafuse.benchmarks.shards import read_shard, shard_digest, shard_of, write_shard
-from adafuse.benchmarks.shots import question_key
+from adafuse.benchmarks.shards import (
+    Prepared,
+    prepare,
+    read_prepared,
+    read_shard,
+    shard_digest,
+    shard_of,
+    write_prepared,
+    write_shard,
+)
 from adafuse.errors import UserError
 
 FRAME = Frame("", "Question: {question}\nAnswer:")

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.benchmarks.fields import Row
-from adafuse.benchmarks.rows import Rows
-from adafuse.benchmarks.select import read_ids, sample, with_ids
+from adafuse.benchmarks.rows import Row, Rows, read_ids, sample, with_ids
 from adafuse.errors import UserError
 
 ROWS = Rows(tuple(Row(f"r{n}", f"q{n}", ("a",)) for n in range(40)))

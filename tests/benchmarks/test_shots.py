@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.benchmarks.frames import make_frame
+from adafuse.benchmarks.prompts import Example, make_frame, question_key, read_shots
 from adafuse.benchmarks.rows import read_rows
-from adafuse.benchmarks.shots import Example, question_key, read_shots
 from adafuse.errors import UserError
 from tests.conftest import SHARED
 

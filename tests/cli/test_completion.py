@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.traces.schema import RESULT_FIELDS
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import RESULT_FIELDS, write_table
 from tests.cli.terminal import environment
 from tests.conftest import TOY_MODELS
 

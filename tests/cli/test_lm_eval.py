@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from adafuse.traces.table import read_rows
+from adafuse.workflow.traces import read_rows
 from tests.conftest import toy_path
 from tests.harness.tasks import ROOT
 

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from adafuse.cli.examples import EXAMPLES
+from adafuse.cli.errors import EXAMPLES
 from adafuse.cli.main import app
 from tests.cli.terminal import ROOT, adafuse, environment
 from tests.conftest import toy_path

@@ -1,6 +1,6 @@
 import pytest
 
-from adafuse.cli.method_options import with_options
+from adafuse.cli.options import with_options
 from adafuse.errors import UserError
 
 

@@ -2,8 +2,7 @@
 
 from typer.main import get_command
 
-from adafuse.cli.errors import STATUSES
-from adafuse.cli.examples import EXAMPLES
+from adafuse.cli.errors import EXAMPLES, STATUSES
 from adafuse.cli.main import app
 from adafuse.cli.reference import command_line
 

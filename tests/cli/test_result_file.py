@@ -6,10 +6,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from adafuse.cli import decoding
+from adafuse.cli import generate as decoding
 from adafuse.cli.errors import INTERRUPTED, run
+from adafuse.cli.generate import check_out
 from adafuse.cli.main import app
-from adafuse.cli.result_file import check_out
 from adafuse.errors import UserError
 from adafuse.records import Result
 

@@ -6,10 +6,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from adafuse.cli.decoding import Decoding
+from adafuse.cli.generate import Decoding, to_file
 from adafuse.cli.main import app
 from adafuse.cli.prompts import Prompt
-from adafuse.cli.result_file import to_file
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 

@@ -10,7 +10,7 @@ import pytest
 
 from adafuse.comparison.bootstrap import bleu_counts, pooled_bleu
 from adafuse.comparison.outcomes import Scored
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import write_table
 
 COLUMNS = [
     pa.field("id", pa.string()),

@@ -7,7 +7,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from adafuse.cli.steps_comparison import app
+from adafuse.cli.steps import comparison_app as app
 
 from .conftest import accuracy
 from .test_words_per_round import row, trace

@@ -9,8 +9,7 @@ from adafuse.comparison.words_per_round import to_csv, word_shares, words_per_ro
 from adafuse.errors import UserError
 from adafuse.records import Result, Round
 from adafuse.scoring.intervals import wilson
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 
 NAMES = [pa.field("benchmark", pa.string()), pa.field("run", pa.string())]
 

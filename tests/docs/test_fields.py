@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from adafuse.config.schema import schema
+from adafuse.decoding.options import CHANGE_WHEN, told
 from adafuse.docs.fields import default, fields_table, value
 from adafuse.docs.markdown import table
 from adafuse.docs.methods import options_table
 from adafuse.methods import METHODS
-from adafuse.pipeline.schema import schema
-from adafuse.told import CHANGE_WHEN, told
 
 
 class Inner(BaseModel):

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from adafuse.config.reading import read_config
 from adafuse.docs.pages import PAGES, TEMPLATES, files, template_of
 from adafuse.methods import METHODS
-from adafuse.pipeline.parse import read_config
-from adafuse.pipeline.report import outputs
+from adafuse.methods.selections import SELECTIONS
 from adafuse.scoring.tasks import TASKS
-from adafuse.selection.registry import SELECTIONS
+from adafuse.workflow.tables import outputs
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.docs.traces import COLUMNS, GENERATED, JOB, MERGED, SHARD, columns_table
-from adafuse.traces.table import read_metadata
+from adafuse.workflow.traces import read_metadata
 from tests.conftest import toy_path
 from tests.docs.scratch import Scratch
 

@@ -11,13 +11,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from adafuse.doctor.encoding import SPANS, odd_spans
-from adafuse.doctor.examination import examination
-from adafuse.doctor.memory import Batch, wrong_with
-from adafuse.doctor.records import DeviceLoad
 from adafuse.ensemble import Ensemble
-from adafuse.models.devices import Placement
-from adafuse.models.sources import sources
+from adafuse.models.doctor import SPANS, Batch, examination, odd_spans, wrong_with
+from adafuse.models.findings import DeviceLoad
+from adafuse.models.placement import Placement, sources
 from tests.conftest import toy_path
 
 NONE = dict.fromkeys(("revisions", "quantization"), None) | {
@@ -76,7 +73,7 @@ def test_what_is_said_of_a_model_is_what_loading_it_finds(toys):
 
 
 def test_memory_is_what_the_automatic_batch_size_counts_with(toys):
-    from adafuse.engine.capacity import demands
+    from adafuse.models.capacity import demands
 
     loaded = Ensemble.from_pretrained([facts.name for facts in toys.models], device="cpu").models
     needs = [each.size for model in loaded for each in demands(model, 512 + 256)]
@@ -165,13 +162,13 @@ def test_too_little_memory_says_how_many_examples_fit(monkeypatch):
     batch = Batch(8, 512, 256)
     (load,) = examined(toy_path("llama"), batch=batch).loads
     monkeypatch.setattr(
-        "adafuse.doctor.memory.free_memory", lambda _: load.weights + 4 * load.per_row
+        "adafuse.models.doctor.free_memory", lambda _: load.weights + 4 * load.per_row
     )
     report = examined(toy_path("llama"), batch=batch)
     assert "; use --batch-size 3, or other or more devices" in said(report)[0]
     assert examined(toy_path("llama"), batch=Batch(None, 512, 256)).healthy
     assert examined(toy_path("llama"), batch=Batch(3, 512, 256)).healthy
-    monkeypatch.setattr("adafuse.doctor.memory.free_memory", lambda _: load.weights - 1)
+    monkeypatch.setattr("adafuse.models.doctor.free_memory", lambda _: load.weights - 1)
     assert "the weights of" in said(examined(toy_path("llama")))[0]
 
 
@@ -184,7 +181,7 @@ def test_what_is_too_large_is_told_of_the_models_that_are_on_that_very_device(to
 
 
 def test_a_model_that_is_given_twice_is_told_for_each_place(monkeypatch):
-    monkeypatch.setattr("adafuse.doctor.memory.free_memory", lambda _: 1)
+    monkeypatch.setattr("adafuse.models.doctor.free_memory", lambda _: 1)
     llama = toy_path("llama")
     assert f"the weights of {llama} and {llama} take" in said(examined(llama, llama))[0]
 

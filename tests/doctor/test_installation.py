@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from adafuse.doctor import installation
-from adafuse.doctor.installation import fits, look_around
+from adafuse.models import installation
+from adafuse.models.installation import fits, look_around
 
 
 def requiring(monkeypatch, *lines):

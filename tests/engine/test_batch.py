@@ -2,10 +2,9 @@ from types import SimpleNamespace
 
 import torch
 
-from adafuse.engine.batch import Batch, Shape
-from adafuse.engine.feed import Feed
-from adafuse.engine.masks import _seen
-from adafuse.engine.node import Sequence
+from adafuse.engine.batch import Batch, Feed, Shape
+from adafuse.engine.forward import _seen
+from adafuse.engine.node import TokenSequence as Sequence
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=100)
 CPU = torch.device("cpu")

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from adafuse.engine import capacity
-from adafuse.engine.capacity import TREE_NODES, Demand, demands, rows_that_fit
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
+from adafuse.models import capacity
+from adafuse.models.capacity import TREE_NODES, Demand, demands, rows_that_fit
 
 CPU, ONE, TWO = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.engine.distribution import Reducer, largest
-from adafuse.engine.node import Sequence
+from adafuse.engine.node import TokenSequence as Sequence
 
 
 def engine(vocabulary=5, ends=(1, 2)):

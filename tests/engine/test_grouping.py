@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.engine import grouping
-from adafuse.engine.feed import Feed
-from adafuse.engine.grouping import batches
-from adafuse.engine.node import Sequence
+from adafuse.engine import batch as grouping
+from adafuse.engine.batch import Feed, batches
+from adafuse.engine.node import TokenSequence as Sequence
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=10_000)
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from adafuse.engine import tree
-from adafuse.engine.memory import memory_told
-from adafuse.engine.support import engine_for
+from adafuse.engine.reference import engine_for
+from adafuse.engine.scheduler import memory_told
 from adafuse.errors import UserError
 
 PROMPTS = [f"Question: {n} plus {n + 1}?\nAnswer:" for n in range(8)]

@@ -5,7 +5,7 @@ import pytest
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.scheduler import Scheduler
 from adafuse.engine.tree import TreeEngine
-from adafuse.models.prompts import WORTH_SHARING, shared_prefix
+from adafuse.tokenization.prompts import WORTH_SHARING, shared_prefix
 
 SHARED = list(range(20, 60))
 PROMPTS = [[*SHARED, 7, 8], [*SHARED, 9], SHARED, [5, 6, 7], SHARED[:10]]

@@ -8,10 +8,9 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from adafuse.engine import grouping
+from adafuse.engine import batch as grouping
 from adafuse.engine.node import ContextFullError
-from adafuse.engine.reference import ReferenceEngine
-from adafuse.engine.support import engine_for, obstacle
+from adafuse.engine.reference import ReferenceEngine, engine_for, obstacle
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LanguageModel
 from tests.conftest import toy_path

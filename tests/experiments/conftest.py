@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.config import Config
 from adafuse.experiments.inputs import Experiment, find_experiment
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.decode import TRACE_FIELDS
 from adafuse.records import Result, Round
 from adafuse.scoring.intervals import Estimate, wilson
 from adafuse.scoring.outcomes import Outcome, write_outcomes
 from adafuse.scoring.score import Score, write_score
-from adafuse.traces.schema import result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.traces import result_columns, write_table
 
 PUBLISHED = Path(__file__).parents[2] / "config" / "published.yaml"
 JOB = {"batch_size": 1, "dtype": "float32", "devices": ["cpu"], "engine": "tree"}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from adafuse.config.runs import RunConfig
 from adafuse.errors import UserError
 from adafuse.experiments.places import Place, places, series_labels
-from adafuse.pipeline.config import RunConfig
 
 
 def run(method: str = "adafuse", **options) -> RunConfig:

@@ -10,8 +10,7 @@ from adafuse.explorer.benchmark_data import Question, RunFiles, write_benchmark
 from adafuse.explorer.manifest import BenchmarkEntry, Manifest, RunEntry, write_manifest
 from adafuse.explorer.pages import write_explorer
 from adafuse.scoring.outcomes import Outcome, write_outcomes
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.support.browser import DESKTOP, Tab
 from tests.support.made_up import ANSWERS, FUSED, PROMPTS, RIGHT, SINGLE, identifiers
 

@@ -9,8 +9,7 @@ from adafuse.errors import UserError
 from adafuse.explorer import benchmark_data
 from adafuse.explorer.benchmark_data import Question, RunFiles, write_benchmark
 from adafuse.scoring.outcomes import Outcome, write_outcomes
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.explorer.test_packed import unpacked
 from tests.support.made_up import FUSED
 

@@ -11,7 +11,7 @@ def manager():
     pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
     from lm_eval.tasks import TaskManager
 
-    from adafuse.harness.register import register
+    from adafuse.lm_eval.register import register
 
     register()
     return TaskManager(include_defaults=False)

@@ -1,7 +1,7 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.harness.arguments import read_arguments
+from adafuse.lm_eval.arguments import read_arguments
 
 
 def test_models_and_their_settings_are_joined_by_plus_as_the_harness_reads_them():

@@ -1,8 +1,8 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.harness.chats import read_prompt, write_chat
-from adafuse.prompt import Chat, Turn
+from adafuse.lm_eval.requests import read_prompt, write_chat
+from adafuse.records import Chat, Turn
 
 HISTORY = [
     {"role": "system", "content": "Be brief."},

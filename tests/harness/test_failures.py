@@ -1,7 +1,7 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.harness.failures import Failures
+from adafuse.lm_eval.requests import Failures
 
 
 def test_a_few_failures_are_told_and_counted(caplog):

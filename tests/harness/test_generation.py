@@ -1,7 +1,7 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.harness.generation import LENGTHS, Wanted, read_generation
+from adafuse.lm_eval.requests import LENGTHS, Wanted, read_generation
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@ import math
 
 import pytest
 
-from adafuse.harness.chats import write_chat
-from adafuse.harness.likelihoods import fuse, read_pair
-from adafuse.prompt import Chat, Turn
-from adafuse.records import Likelihood
+from adafuse.lm_eval.requests import fuse, read_pair, write_chat
+from adafuse.records import Chat, Likelihood, Turn
 
 
 def likelihood(logprobs, greedy):

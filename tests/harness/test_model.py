@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from adafuse import Ensemble, UserError
-from adafuse.harness.arguments import Arguments
-from adafuse.harness.chats import read_prompt
+from adafuse.lm_eval.arguments import Arguments
+from adafuse.lm_eval.requests import read_prompt
 from adafuse.methods import METHODS
-from adafuse.prompt import Chat
+from adafuse.records import Chat
 from tests.conftest import toy_path
 from tests.harness.tasks import CHOICE, MODELS, QA, task, texts
 from tests.support.tiny import random_model
@@ -18,8 +18,8 @@ from tests.support.tiny import random_model
 harness = pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
 
 
-from adafuse.harness.model import AdaFuseLM  # noqa: E402
-from adafuse.harness.register import register  # noqa: E402
+from adafuse.lm_eval.model import AdaFuseLM  # noqa: E402
+from adafuse.lm_eval.register import register  # noqa: E402
 
 FOUNDER = {"question": "Who founded Niby?", "answer": ["Paila Firmble"]}
 

@@ -10,14 +10,14 @@ from adafuse.cli.main import app
 from adafuse.records import Round
 from adafuse.report.build import DATA
 from adafuse.report.loose import write_loose_report
-from adafuse.traces.table import read_metadata, read_rows
+from adafuse.workflow.traces import read_metadata, read_rows
 from tests.harness.tasks import MODELS, QA, task, texts
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
 
 from typer.testing import CliRunner
 
-from adafuse.harness.model import AdaFuseLM
+from adafuse.lm_eval.model import AdaFuseLM
 
 
 def test_a_trace_has_a_row_per_request_that_show_understands(evaluate, tmp_path):
@@ -53,7 +53,7 @@ def instance(number):
 
 @pytest.mark.parametrize("traced", [True, False])
 def test_rounds_are_not_held_until_the_last_request(tmp_path, monkeypatch, traced):
-    monkeypatch.setattr("adafuse.harness.trace.CHUNK", 1)
+    monkeypatch.setattr("adafuse.lm_eval.model.CHUNK", 1)
     more = {"trace": str(tmp_path / "out.parquet")} if traced else {}
     lm = AdaFuseLM(models=MODELS, batch_size=1, **more)
     alive = []

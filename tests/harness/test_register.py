@@ -6,8 +6,8 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.harness import register as module
-from adafuse.harness.register import TARGET, register
+from adafuse.lm_eval import register as module
+from adafuse.lm_eval.register import TARGET, register
 from tests.harness.tasks import ROOT
 
 

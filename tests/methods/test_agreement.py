@@ -1,7 +1,7 @@
 """Models that agree cost little, and reading ahead changes no proposal."""
 
+from adafuse.decoding.candidates import reading
 from adafuse.ensemble import Ensemble
-from adafuse.methods.pool import reading
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.results import assert_same
 
@@ -24,13 +24,13 @@ def forwards(ensemble, **options):
 
 def test_reading_ahead_saves_forwards(pair, monkeypatch):
     ahead = forwards(pair)
-    monkeypatch.setattr("adafuse.methods.rounds.reading", lambda sequence, texts: [sequence.root])
+    monkeypatch.setattr("adafuse.decoding.round.reading", lambda sequence, texts: [sequence.root])
     assert ahead < forwards(pair)
 
 
 def test_what_earlier_models_wrote_makes_no_difference_to_a_proposal(random_pair, monkeypatch):
     ahead = random_pair.generate(PROMPTS, branching=3, **LIMITS)
-    monkeypatch.setattr("adafuse.methods.rounds.reading", lambda sequence, texts: [sequence.root])
+    monkeypatch.setattr("adafuse.decoding.round.reading", lambda sequence, texts: [sequence.root])
     assert_same(ahead, random_pair.generate(PROMPTS, branching=3, **LIMITS))
 
 

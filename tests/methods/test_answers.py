@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 
+from adafuse.decoding.answers import answer_entries, own_answers
+from adafuse.decoding.example import Example
+from adafuse.decoding.limits import Limits
+from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Scheduler
-from adafuse.engine.support import engine_for
 from adafuse.ensemble import Ensemble
-from adafuse.methods.answers import answer_entries, own_answers
-from adafuse.methods.example import Example
-from adafuse.methods.limits import Limits
 from adafuse.methods.rerank import Rerank, RerankOptions
 from adafuse.records import Answer
 from tests.conftest import toy_path

@@ -2,13 +2,12 @@
 
 import pytest
 
-from adafuse.engine.support import engine_for
+from adafuse.decoding.fusion import SpanScore, mean_perplexity
+from adafuse.decoding.limits import StopStrings
+from adafuse.decoding.words import WordRules
+from adafuse.engine.reference import engine_for
 from adafuse.ensemble import Ensemble
-from adafuse.methods.fusion import SpanScore
-from adafuse.methods.perplexity import mean_perplexity
-from adafuse.methods.segment import shortest_segment
-from adafuse.text.stops import StopStrings
-from adafuse.text.words import WordRules
+from adafuse.methods.cool_fusion import shortest_segment
 from tests.conftest import toy_path
 from tests.methods.test_answers import singles
 from tests.methods.test_engines_agree import PROMPTS

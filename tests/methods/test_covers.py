@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.methods.covers import END, Covers
-from adafuse.methods.strand import Strand
-from adafuse.text.prefixes import SortedVocabulary
+from adafuse.decoding.token_round import Strand
+from adafuse.methods.bytewise import END, Covers, SortedVocabulary
 from tests.support.scripted import START, ScriptedEngine, ScriptedModel, run
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.methods.fusion import (
+from adafuse.decoding.fusion import (
     FUSIONS,
     SpanScore,
     length_in_words,

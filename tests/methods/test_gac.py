@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adafuse.engine.node import NextToken, Sequence
+from adafuse.decoding.example import Example
+from adafuse.decoding.limits import Limits
+from adafuse.engine.node import NextToken
+from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.ensemble import Ensemble
 from adafuse.methods import resolve
-from adafuse.methods.example import Example
-from adafuse.methods.limits import Limits
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.next_token import logprobs, mass

@@ -3,13 +3,18 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
+from adafuse.decoding.example import Example
+from adafuse.decoding.limits import Limits
 from adafuse.errors import ExampleError, UserError
 from adafuse.methods import resolve
-from adafuse.methods.example import Example
-from adafuse.methods.limits import Limits
 from adafuse.records import Answer, Candidate
-from adafuse.traces.schema import RESULT_FIELDS, result_columns, result_from
-from adafuse.traces.table import read_rows, write_table
+from adafuse.workflow.traces import (
+    RESULT_FIELDS,
+    read_rows,
+    result_columns,
+    result_from,
+    write_table,
+)
 from tests.conftest import toy_path
 
 TOYS = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser")}

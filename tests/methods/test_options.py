@@ -1,9 +1,9 @@
 import pytest
 
+from adafuse.decoding.limits import Limits, Settings
+from adafuse.decoding.options import parse
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
-from adafuse.methods.limits import Limits, Settings
-from adafuse.methods.options import parse
 
 
 @pytest.mark.parametrize(

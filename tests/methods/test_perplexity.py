@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.methods.fusion import SpanScore, joined, mean_nll
-from adafuse.methods.perplexity import filtered_perplexity, mean_perplexity, perplexity
+from adafuse.decoding.fusion import (
+    SpanScore,
+    filtered_perplexity,
+    joined,
+    mean_nll,
+    mean_perplexity,
+    perplexity,
+)
 
 SPANS = [
     [[0.92, 0.88, 0.90], [0.85, 0.90, 0.80, 0.90], [0.20, 0.03, 0.20]],

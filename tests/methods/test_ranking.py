@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.methods.ranking import best_of, preference, ranks, scores
+from adafuse.methods.llm_blender.method import best_of, preference, ranks, scores
 
 TRANSITIVE = ((0, 1.2, 0.7), (-0.8, 0, 0.5), (-0.4, -0.9, 0))
 CYCLIC = ((0, 1.2, -0.3), (-0.8, 0, 0.5), (0.4, -0.9, 0))

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from adafuse.decoding.words import Span
 from adafuse.engine.node import NextToken
-from adafuse.methods.draft import last_complete_word
-from adafuse.methods.sampling import nucleus
-from adafuse.methods.word import Span
+from adafuse.methods.specfuse import last_complete_word, nucleus
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.results import assert_same
 

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from adafuse.decoding.token_round import LONGEST_CHAIN, Strand
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
-from adafuse.methods.strand import LONGEST_CHAIN, Strand
 from tests.text.test_added import NAMES
 from tests.text.test_byte_spans import bare_model, toy_model
 

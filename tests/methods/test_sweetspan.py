@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from adafuse.methods.fusion import SpanScore
-from adafuse.methods.perplexity import filtered_perplexity, mean_perplexity
+from adafuse.decoding.fusion import SpanScore, filtered_perplexity, mean_perplexity
 from tests.methods.test_engines_agree import PROMPTS
 
 LIMITS = {"method": "sweetspan", "max_new_tokens": 24}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.methods.fusion import Scored, SpanScore
-from adafuse.methods.votes import Ballot, hedge, logprob_vote, reward, softmax_vote, totals
+from adafuse.decoding.fusion import Scored, SpanScore
+from adafuse.methods.specfuse import Ballot, hedge, logprob_vote, reward, softmax_vote, totals
 
 RAW = [(17, 26, 22), (25, 18, 19), (21, 18, 19)]
 # The softmax of logarithms divides by the sum, as the published normalisation does.

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.models.device_names import DeviceName
-from adafuse.models.devices import Place, Placement, dtype_of, placements
+from adafuse.models.placement import Place, Placement, dtype_of, placements
+from adafuse.models.spec import DeviceName
 
 CPU = Placement((torch.device("cpu"),))
 CARDS = tuple(torch.device("cuda", index) for index in range(4))

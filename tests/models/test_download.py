@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from adafuse.errors import UserError
-from adafuse.models.download import UNWANTED, HubModel, code_elsewhere, download
+from adafuse.models.hub import UNWANTED, HubModel, code_elsewhere, download
 from tests.conftest import toy_path
 from tests.support.hub_cache import COMMIT, cached_model
 

@@ -6,9 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.models.devices import Place
-from adafuse.models.gen_fuser import TASK, FuserLimits, GenFuser, fuser_prompt, load_gen_fuser
-from adafuse.models.requests import FuseRequest
+from adafuse.methods.llm_blender.gen_fuser import (
+    TASK,
+    FuserLimits,
+    GenFuser,
+    fuser_prompt,
+    load_gen_fuser,
+)
+from adafuse.methods.llm_blender.requests import FuseRequest
+from adafuse.models.placement import Place
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")

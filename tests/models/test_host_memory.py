@@ -8,9 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.models import host_memory
-from adafuse.models.devices import free_memory
-from adafuse.models.host_memory import free_host_memory, left_in_cgroups, left_in_job
+from adafuse.models import memory as host_memory
+from adafuse.models.memory import free_host_memory, free_memory, left_in_cgroups, left_in_job
 
 UNLIMITED = "9223372036854771712"
 

@@ -9,9 +9,8 @@ from safetensors.torch import load_file
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.devices import Placement
 from adafuse.models.hub import from_hub
-from adafuse.models.sources import ModelSource
+from adafuse.models.placement import ModelSource, Placement
 from tests.conftest import toy_path
 
 CODE = """

@@ -10,9 +10,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from adafuse.errors import UserError
-from adafuse.models.pair_network import PairNetwork
-from adafuse.models.pair_ranker import PREFIXES, PairRanker, collate, load_pair_ranker
-from adafuse.models.requests import RankRequest
+from adafuse.methods.llm_blender.pair_ranker import (
+    PREFIXES,
+    PairNetwork,
+    PairRanker,
+    collate,
+    load_pair_ranker,
+)
+from adafuse.methods.llm_blender.requests import RankRequest
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")

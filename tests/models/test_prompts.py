@@ -3,8 +3,8 @@ from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
 from adafuse.errors import UserError
-from adafuse.models.prompts import check_chat, prompt_ids
-from adafuse.prompt import Chat, Turn
+from adafuse.records import Chat, Turn
+from adafuse.tokenization.prompts import check_chat, prompt_ids
 from tests.conftest import toy_path
 
 NAMES = ("mistral", "llama", "qwen3", "internlm3")

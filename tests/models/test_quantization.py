@@ -9,13 +9,11 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from adafuse.engine.support import obstacle
+from adafuse.engine.reference import obstacle
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models import quantization as module
-from adafuse.models.devices import Placement
-from adafuse.models.quantization import quantization_config, without_outliers
-from adafuse.models.sources import ModelSource
+from adafuse.models import placement as module
+from adafuse.models.placement import ModelSource, Placement, quantization_config, without_outliers
 from adafuse.models.spread import plan
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
@@ -58,7 +56,7 @@ def test_weights_that_are_quantized_already_are_refused(tmp_path, monkeypatch):
     config = json.loads((copy / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
     (copy / "config.json").write_text(json.dumps(config))
-    monkeypatch.setattr("adafuse.models.sources.check_quantization", lambda *_: None)
+    monkeypatch.setattr("adafuse.models.placement.check_quantization", lambda *_: None)
     with pytest.raises(UserError, match=r"is quantized already.*leave out quantization 'int4'"):
         load(str(copy), quantization="int4")
 

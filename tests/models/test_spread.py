@@ -4,12 +4,11 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from adafuse.engine.support import obstacle
+from adafuse.engine.reference import obstacle
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import spread
-from adafuse.models.devices import Placement
-from adafuse.models.sources import ModelSource
+from adafuse.models.placement import ModelSource, Placement
 from adafuse.models.spread import device_map, layer_devices, plan
 from tests.conftest import toy_path
 

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.pipeline.alone import runs_alone
-from adafuse.pipeline.choose import ballot
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.plan import Plan
+from adafuse.workflow.choose import ballot, runs_alone
+from adafuse.workflow.plan import Plan
 
 BOTH = {"models": ["left", "right"]}
 USERS = {

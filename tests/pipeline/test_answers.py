@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.pipeline.answers import answer_digests, read_answers
-from adafuse.pipeline.decode import TRACE_FIELDS
 from adafuse.records import Answer, Result
-from adafuse.traces.schema import result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.decode import TRACE_FIELDS, answer_digests, read_answers
+from adafuse.workflow.traces import result_columns, write_table
 
 
 def trace(path: Path, texts: dict[str, str]) -> Path:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.paths import RULES, WHOLE_PAPER
+from adafuse.workflow.layout import RULES, WHOLE_PAPER
 
 ROOT = Path(__file__).parents[2]
 FIGURE = {"title": "t", "kind": "scores", "benchmarks": ["qa"], "runs": ["both"]}

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.pipeline.parse import parse_config
 
 
 @pytest.mark.parametrize(

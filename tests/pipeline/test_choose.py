@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.config import Config
+from adafuse.config.reading import parse_config
 from adafuse.docs.traces import CHOSEN
-from adafuse.pipeline.audits import outcomes_file, score_file
-from adafuse.pipeline.choose import ballot, choose_rows
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.decode import TRACE_FIELDS
-from adafuse.pipeline.parse import parse_config
 from adafuse.records import Result
 from adafuse.scoring.outcomes import write_outcomes
 from adafuse.scoring.score import evaluate, write_score
-from adafuse.traces.schema import result_columns
-from adafuse.traces.table import read_metadata, read_rows, write_table
+from adafuse.workflow.choose import ballot, choose_rows
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.tables import outcomes_file, score_file
+from adafuse.workflow.traces import read_metadata, read_rows, result_columns, write_table
 
 IDS = [f"r{number}" for number in range(4)]
 

@@ -8,15 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adafuse.config.reading import parse_config
+from adafuse.config.runs import ClusterConfig, JobSize
 from adafuse.errors import UserError
-from adafuse.models.device_names import DeviceName
-from adafuse.pipeline import cluster
-from adafuse.pipeline.cluster import Request, gpus, largest, loaded, memory_mb, request, runtime
-from adafuse.pipeline.config import ClusterConfig, JobSize
-from adafuse.pipeline.identity import ModelIdentity
-from adafuse.pipeline.job import DecodeJob
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.plan import Plan
+from adafuse.models.files import ModelIdentity
+from adafuse.models.spec import DeviceName
+from adafuse.workflow import jobs as cluster
+from adafuse.workflow.jobs import (
+    DecodeJob,
+    Request,
+    gpus,
+    largest,
+    loaded,
+    memory_mb,
+    request,
+    runtime,
+)
+from adafuse.workflow.plan import Plan
 
 EIGHT_BILLION = 16e9
 NAMES = ("auto", "cpu", "cuda", "cuda:3", "cuda:1+cuda:2", "balanced", "sequential")

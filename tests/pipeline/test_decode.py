@@ -11,12 +11,12 @@ import pytest
 
 from adafuse.benchmarks.shards import ShardRow, read_shard, write_shard
 from adafuse.errors import UserError
-from adafuse.pipeline.decode import TRACE_FIELDS, Answers, decode_shard
-from adafuse.pipeline.job import DecodeJob, decode_job
-from adafuse.pipeline.merge import merge_shards
-from adafuse.pipeline.plan import Plan
 from adafuse.records import Result
-from adafuse.traces.table import read_metadata, read_rows, write_table
+from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard
+from adafuse.workflow.jobs import DecodeJob, decode_job
+from adafuse.workflow.merge import merge_shards
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.traces import read_metadata, read_rows, write_table
 
 
 class StoppedError(Exception):

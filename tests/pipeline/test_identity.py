@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
-from adafuse.pipeline import identity
-from adafuse.pipeline.identity import file_digest, model_identity
+from adafuse.models import files as identity
+from adafuse.models.files import file_digest, model_identity
 
 
 def folder(path: Path, weights: bytes = b"weights") -> Path:

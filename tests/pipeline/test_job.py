@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from adafuse.pipeline import job as job_module
-from adafuse.pipeline.job import decode_job
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.plan import Plan
+from adafuse.config.reading import parse_config
+from adafuse.workflow import jobs as job_module
+from adafuse.workflow.jobs import decode_job
+from adafuse.workflow.plan import Plan
 
 Change = Callable[[dict[str, Any]], object]
 

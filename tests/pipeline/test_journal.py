@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.pipeline.journal import Journal
+from adafuse.workflow.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,7 +97,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from adafuse.errors import UserError
-from adafuse.pipeline.journal import Journal
+from adafuse.workflow.journal import Journal
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), -1))
 try:
     with Journal(Path(sys.argv[1]), "key", "abcd") as journal:

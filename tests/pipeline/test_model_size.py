@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from adafuse.pipeline import model_size
-from adafuse.pipeline.model_size import weight_bytes
+from adafuse.models import files as model_size
+from adafuse.models.files import weight_bytes
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama
 

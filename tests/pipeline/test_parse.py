@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.config import Config
+from adafuse.config.reading import parse_config, read_config, to_json
 from adafuse.errors import UserError
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.parse import parse_config, read_config, to_json
-from adafuse.pipeline.plan import Plan
+from adafuse.workflow.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 QA = ("benchmarks", "qa")

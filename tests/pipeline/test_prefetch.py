@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.config import Config
+from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.models.download import HubModel
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.plan import Plan
-from adafuse.pipeline.prefetch import hub_models, prefetch, record_file, with_commits
+from adafuse.models.hub import HubModel
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.prefetch import hub_models, prefetch, record_file, with_commits
 
 
 class Hub:
@@ -91,7 +91,7 @@ def test_data_sets_and_the_sentencepiece_model_are_fetched_and_recorded(
     (data / "test.jsonl").write_text('{"question": "q?", "answer": "a"}\n' * 3)
     source = {"dataset": str(data), "split": "test"}
     values["benchmarks"]["qa"].update(source=source, metric="translation", shards=1)
-    monkeypatch.setattr("adafuse.pipeline.prefetch.require_model", lambda expected: "5a")
+    monkeypatch.setattr("adafuse.workflow.prefetch.require_model", lambda expected: "5a")
     config = parse_config(values)
     prefetch(config, Hub("c1"))
     (dataset,) = stored(config)["datasets"]

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from adafuse.pipeline.provenance import Place, place
+from adafuse.workflow.provenance import Place, place
 
 VARIABLES = ("SLURMD_NODENAME", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES")
 

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.pipeline import identity, sources
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.plan import Plan
-from adafuse.pipeline.sources import UnavailableSourceError, source_file
-from adafuse.pipeline.tasks import benchmark_rows
+from adafuse.models import files as identity
+from adafuse.workflow import benchmarks as sources
+from adafuse.workflow.benchmarks import UnavailableSourceError, benchmark_rows, source_file
+from adafuse.workflow.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,7 +132,7 @@ def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(
     assert [n for n, row in enumerate(plan.prepared("qa").rows) if row.shot] == [7]
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
     code = (
-        "import sys, yaml; from adafuse.pipeline.plan import Plan;"
+        "import sys, yaml; from adafuse.workflow.plan import Plan;"
         f" Plan.of(yaml.safe_load(open({str(tmp_path / 'config.yaml')!r})));"
         " assert not {'torch', 'datasets', 'polars'} & sys.modules.keys()"
     )

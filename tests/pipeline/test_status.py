@@ -13,13 +13,12 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.errors import UserError
-from adafuse.pipeline.decode import TRACE_FIELDS
-from adafuse.pipeline.journal import Journal
-from adafuse.pipeline.lock import only_writer
-from adafuse.pipeline.plan import Plan
-from adafuse.pipeline.status import last_error
-from adafuse.traces.atomic import write_text
-from adafuse.traces.table import write_table
+from adafuse.files import write_text
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.journal import Journal, only_writer
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.status import last_error
+from adafuse.workflow.traces import write_table
 
 ROOT = Path(__file__).parents[2]
 

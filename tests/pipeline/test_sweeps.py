@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.reading import parse_config, with_sweeps
 from adafuse.errors import UserError
-from adafuse.pipeline.parse import parse_config
-from adafuse.pipeline.sweeps import with_sweeps
 
 RUN = {"method": "adafuse", "models": ["left", "right"]}
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from adafuse.config.reading import parse_config, read_config, to_json, with_used_files
 from adafuse.errors import UserError
-from adafuse.pipeline.parse import parse_config, read_config, to_json
-from adafuse.pipeline.uses import with_used_files
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "0" * 40

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.pipeline.parse import read_config
-from adafuse.pipeline.plan import Plan
-from adafuse.pipeline.wanted import wanted_cells
+from adafuse.config.reading import read_config
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.status import wanted_cells
 
 MODELS = {"mistral", "llama", "qwen3", "internlm3"}
 

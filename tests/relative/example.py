@@ -2,7 +2,7 @@
 
 import torch
 
-from adafuse.relative.rows import RelativeRows
+from adafuse.methods.deepen.relative import RelativeRows
 
 TOKENS_A = ("the", "cat", "dog", "s", "END")
 TOKENS_B = ("dog", "the", "ing", "cat", "END")

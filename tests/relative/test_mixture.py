@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from adafuse.relative.mixture import expected, likeliest, mean
-from adafuse.relative.rows import RelativeRows
+from adafuse.methods.deepen.method import expected, likeliest, mean
+from adafuse.methods.deepen.relative import RelativeRows
 from tests.relative import example as e
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cosine_similarity, normalize
 
 from adafuse.errors import UserError
-from adafuse.relative.rows import RelativeRows, common_surfaces, relative_rows
+from adafuse.methods.deepen.relative import RelativeRows, common_surfaces, relative_rows
 from tests.relative import example as e
 from tests.support.scripted import ScriptedModel
 

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.relative.mixture import expected, mean
-from adafuse.relative.rows import RelativeRows
-from adafuse.relative.search import InverseSearch
+from adafuse.methods.deepen.method import expected, mean
+from adafuse.methods.deepen.relative import InverseSearch, RelativeRows
 from tests.relative import example as e
 
 

@@ -10,23 +10,22 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from adafuse.benchmarks.prepare import PreparedRow, write_prepared
+from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.main import app
 from adafuse.comparison.compare import Comparison
 from adafuse.comparison.comparison_table import to_csv
 from adafuse.comparison.published import read_published
 from adafuse.comparison.published_markdown import published_section
+from adafuse.config.config import Config
+from adafuse.config.reading import parse_config, to_json
 from adafuse.errors import UserError
 from adafuse.explorer.manifest import BenchmarkEntry, Manifest, write_manifest
-from adafuse.pipeline.audits import outcomes_file, score_file
-from adafuse.pipeline.config import Config
-from adafuse.pipeline.parse import parse_config, to_json
 from adafuse.report.build import write_examples, write_report
 from adafuse.report.stored import Stored
 from adafuse.scoring.outcomes import write_outcomes
 from adafuse.scoring.score import score_trace, write_score
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.tables import outcomes_file, score_file
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.pipeline.conftest import values as configuration
 from tests.report.test_facts import shard
 from tests.support.made_up import EVIL, FUSED

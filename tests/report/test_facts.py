@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from adafuse.report.facts import cost, origin
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.support.made_up import FUSED
 
 FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]

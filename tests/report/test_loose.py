@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.errors import UserError
-from adafuse.traces.schema import RESULT_FIELDS, result_columns
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.explorer.test_packed import unpacked
 from tests.support.made_up import FUSED
 

@@ -10,7 +10,7 @@ from adafuse.benchmarks.rows import Row
 from adafuse.errors import UserError
 from adafuse.scoring.exclusions import read_exclusions
 from adafuse.scoring.predictions import read_predictions
-from adafuse.traces.table import write_table
+from adafuse.workflow.traces import write_table
 
 ROWS = (
     Row("a", "Where?", ("here",)),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.benchmarks.prepare import PreparedRow
+from adafuse.benchmarks.shards import PreparedRow
 from adafuse.errors import UserError
 from adafuse.scoring.outcomes import read_outcomes, write_outcomes
 from adafuse.scoring.score import Score, evaluate, read_score, write_score

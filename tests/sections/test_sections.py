@@ -4,17 +4,19 @@ import inspect
 from importlib import import_module
 from pkgutil import iter_modules
 
+import adafuse.config
 import pytest
 from pydantic import ValidationError
 
-import adafuse.sections
-from adafuse.pipeline.config import Config, DecodeConfig, ModelConfig, RunConfig, SampleConfig
-from adafuse.sections.section import Section
+from adafuse.config.benchmarks import SampleConfig
+from adafuse.config.config import Config
+from adafuse.config.fields import Section
+from adafuse.config.runs import DecodeConfig, ModelConfig, RunConfig
 
 ALL = [
     each
-    for module in iter_modules(adafuse.sections.__path__)
-    for _, each in inspect.getmembers(import_module(f"adafuse.sections.{module.name}"))
+    for module in iter_modules(adafuse.config.__path__)
+    for _, each in inspect.getmembers(import_module(f"adafuse.config.{module.name}"))
     if inspect.isclass(each) and issubclass(each, Section)
 ]
 

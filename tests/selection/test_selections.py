@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.selection.registry import SELECTIONS, is_oracle, selection
-from adafuse.selection.selection import Evidence
+from adafuse.methods.selections import SELECTIONS, Evidence, is_oracle, selection
 
 PAIRS = {"ab": ("a", "b"), "ac": ("a", "c"), "bc": ("b", "c")}
 

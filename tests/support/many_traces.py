@@ -6,8 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from adafuse.scoring.outcomes import Outcome, write_outcomes
-from adafuse.traces.schema import RESULT_FIELDS
-from adafuse.traces.table import write_arrow
+from adafuse.workflow.traces import RESULT_FIELDS, write_arrow
 
 _WORDS = ("the", "lake", "stands near", "a", "quiet", "tower", "nobody painted", "in", "years")
 

@@ -6,13 +6,12 @@ from types import SimpleNamespace
 
 import torch
 
-from adafuse.engine.node import NextToken, Node
-from adafuse.engine.node import Sequence as TokenSequence
-from adafuse.methods.example import Example
-from adafuse.methods.limits import Limits
+from adafuse.decoding.example import Example
+from adafuse.decoding.limits import Limits
+from adafuse.engine.node import NextToken, Node, TokenSequence
 from adafuse.methods.registry import resolve
-from adafuse.models.devices import Place
-from adafuse.text.surfaces import Surfaces
+from adafuse.models.placement import Place
+from adafuse.tokenization.token_bytes import Surfaces
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
 START = 0

@@ -3,7 +3,7 @@ from functools import cache
 import pytest
 
 from adafuse.models.language_model import LanguageModel
-from adafuse.text.byte_spans import encode_bytes
+from adafuse.tokenization.foreign_spans import encode_bytes
 from tests.text.test_added import NAMES, toy_tokenizer
 
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.text.prefixes import SortedVocabulary
-from adafuse.text.surfaces import Surfaces
+from adafuse.methods.bytewise import SortedVocabulary
+from adafuse.tokenization.token_bytes import Surfaces
 from tests.conftest import SHARED
 
 # Few different bytes, so that prefixes are shared; 0xff has no byte above it.

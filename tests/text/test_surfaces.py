@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.errors import UserError
-from adafuse.text.surfaces import Surfaces
+from adafuse.tokenization.token_bytes import Surfaces
 from tests.conftest import SHARED
 from tests.text.test_added import NAMES, toy_tokenizer
 

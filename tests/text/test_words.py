@@ -1,7 +1,7 @@
 import pytest
 
-from adafuse.text.stops import StopStrings
-from adafuse.text.words import WordRules
+from adafuse.decoding.limits import StopStrings
+from adafuse.decoding.words import WordRules
 
 RULES = WordRules(StopStrings(["\n"]), max_tokens=3)
 

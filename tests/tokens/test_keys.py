@@ -1,6 +1,6 @@
 import pytest
 
-from adafuse.tokens.keys import END, TokenKeys, without_space
+from adafuse.tokenization.token_bytes import END, TokenKeys, without_space
 from tests.text.test_byte_spans import toy_model
 
 

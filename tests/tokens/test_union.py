@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.tokens.keys import END, TokenKeys
-from adafuse.tokens.union import average, logits, probabilities, readings, union
+from adafuse.methods.unite import average, logits, probabilities, readings, union
+from adafuse.tokenization.token_bytes import END, TokenKeys
 
 FIRST = TokenKeys.of_surfaces([b" Paris", b" Lon", b" Rome", b"don", None], stop_ids={4})
 SECOND = TokenKeys.of_surfaces([b" Paris", b" London", b" Lo", b"n", None], stop_ids={4})

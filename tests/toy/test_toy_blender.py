@@ -8,11 +8,11 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import adafuse.toy
-from adafuse.methods.llm_blender import LlmBlenderOptions
-from adafuse.models.devices import Place
-from adafuse.models.gen_fuser import FuserLimits, fuser_prompt, load_gen_fuser
-from adafuse.models.pair_ranker import load_pair_ranker
-from adafuse.models.requests import FuseRequest
+from adafuse.methods.llm_blender.gen_fuser import FuserLimits, fuser_prompt, load_gen_fuser
+from adafuse.methods.llm_blender.method import LlmBlenderOptions
+from adafuse.methods.llm_blender.pair_ranker import load_pair_ranker
+from adafuse.methods.llm_blender.requests import FuseRequest
+from adafuse.models.placement import Place
 from adafuse.toy import gen_fuser, pair_ranker
 from adafuse.toy.blender_tokenizers import fuser_tokenizer, ranker_tokenizer
 from adafuse.toy.contests import Contest, contests

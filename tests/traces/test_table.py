@@ -6,10 +6,16 @@ import pyarrow as pa
 import pytest
 
 from adafuse.errors import UserError
+from adafuse.files import write_text
 from adafuse.records import Candidate, Result, Round
-from adafuse.traces.atomic import write_text
-from adafuse.traces.schema import RESULT_FIELDS, result_columns, result_from
-from adafuse.traces.table import read_metadata, read_rows, write_table
+from adafuse.workflow.traces import (
+    RESULT_FIELDS,
+    read_metadata,
+    read_rows,
+    result_columns,
+    result_from,
+    write_table,
+)
 
 RESULT = Result(
     text=" caf\u00e9",

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from adafuse.benchmarks.shards import shard_of
-from adafuse.traces.table import read_rows
+from adafuse.workflow.traces import read_rows
 
 from .conftest import REPORT_ONLY, SHARDS, Workplace
 

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.steps import app
+from adafuse.config.schema import schema_text
 from adafuse.errors import UserError
-from adafuse.pipeline.schema import schema_text
 
 from .conftest import Workplace
 

@@ -9,9 +9,9 @@ import sys
 import pytest
 import yaml
 
-from adafuse.pipeline.parse import read_config
-from adafuse.pipeline.schema import SCHEMA_FILE, schema_text
-from adafuse.traces.table import read_metadata, read_rows
+from adafuse.config.reading import read_config
+from adafuse.config.schema import SCHEMA_FILE, schema_text
+from adafuse.workflow.traces import read_metadata, read_rows
 
 from .conftest import ROOT, Workplace
 

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.pipeline import forkclient, outdated, paths
-from adafuse.pipeline.paths import one_of
-from adafuse.pipeline.plan import Plan
+from adafuse.pipeline import forkclient
+from adafuse.workflow import layout as paths, status as outdated
+from adafuse.workflow.layout import one_of
+from adafuse.workflow.plan import Plan
 from adafuse.version import REPORT_VERSION, SCORING_VERSION
 
 try:

@@ -1,1 +1,0 @@
-"""What fused decoding costs, beside what the models cost alone: all in one run, on one machine."""

@@ -1,1 +1,0 @@
-"""What would go wrong on this machine, and with some models, found without loading weights."""

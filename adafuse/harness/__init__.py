@@ -1,1 +1,0 @@
-"""AdaFuse as a model of lm-evaluation-harness (docs/lm-eval.md); needs `adafuse[lm-eval]`."""

@@ -1,0 +1,1 @@
+"""`--model adafuse` of lm-evaluation-harness."""

@@ -1,0 +1,253 @@
+"""What the results of the harness, and a trace, say about the ensemble behind them."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from lm_eval import utils
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
+from tqdm import tqdm
+
+from adafuse.decoding.method import Method
+from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
+from adafuse.files import check_writable
+from adafuse.lm_eval.arguments import Arguments, read_arguments
+from adafuse.lm_eval.requests import (
+    Failures,
+    Wanted,
+    fuse,
+    read_generation,
+    read_pair,
+    read_prompt,
+    write_chat,
+)
+from adafuse.models.language_model import LanguageModel
+from adafuse.records import Result
+from adafuse.tokenization.prompts import check_chat
+from adafuse.workflow.provenance import versions
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_arrow
+
+
+def settings(arguments: Arguments, method: Method[Any]) -> dict[str, Any]:
+    """Return all arguments, and the method's options with their defaults, JSON-ready.
+
+    They stand side by side, as in a trace of `adafuse generate`: no method has an option that is
+    called like an argument.
+    """
+    return {**arguments.model_dump(mode="json"), **method.options.model_dump(mode="json")}
+
+
+def describe(ensemble: Ensemble) -> dict[str, Any]:
+    """Return the models as they were loaded, their weights, and the versions behind them."""
+    return {
+        "loaded": [_described(model) for model in ensemble.models],
+        "weights": list(ensemble.weights),
+        "versions": versions(),
+    }
+
+
+def _described(model: LanguageModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "commit": getattr(model.network.config, "_commit_hash", None),
+        "dtype": str(model.network.dtype),
+        "device": str(model.device),
+        "parameters": model.network.num_parameters(),
+    }
+
+
+CHUNK = 64
+"""So many rows at most are held as Python objects; the others are columns, which take far less."""
+_SCHEMA = pa.schema([pa.field("id", pa.string()), *RESULT_FIELDS])
+
+
+class Trace:
+    """Keeps a row per request, named task/document/number, and writes them all."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        check_writable(path)
+        self._path = path
+        self._settings = settings
+        self._columns: list[pa.Table] = [_SCHEMA.empty_table()]
+        self._waiting: list[dict[str, Any]] = []
+        self._places: dict[str, int] = {}
+        self._added = 0
+        self._written: dict[str, None] = {}
+
+    def add(self, name: str, result: Result) -> None:
+        """Keep the row of a result; it replaces an earlier one of this name."""
+        self._places[name] = self._added
+        self._added += 1
+        self._waiting.append({"id": name, **result_columns(result)})
+        if len(self._waiting) == CHUNK:
+            self._pack()
+
+    def write(self, names: Iterable[str]) -> None:
+        """Write the rows of these names in this order, behind those that were written before."""
+        self._pack()
+        self._written |= dict.fromkeys(names)
+        table = pa.concat_tables(self._columns).take([self._places[name] for name in self._written])
+        write_arrow(self._path, table, {"settings": self._settings, "versions": versions()})
+
+    def _pack(self) -> None:
+        self._columns.append(pa.Table.from_pylist(self._waiting, schema=_SCHEMA))
+        self._waiting.clear()
+
+
+DEFAULT_DEVICE = "cuda:0"
+"""What the harness says where nobody names a device."""
+
+
+class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
+    """Answers the harness's requests with all models together (docs/lm-eval.md)."""
+
+    def __init__(self, **given: Any) -> None:
+        """Check all arguments, then load the models.
+
+        Raises:
+            UserError: an argument or a model that cannot be used.
+        """
+        super().__init__()
+        self._arguments, self._method = read_arguments(given)
+        path = self._arguments.trace
+        self._trace = Trace(path, settings(self._arguments, self._method)) if path else None
+        self._failures = Failures(self._arguments.max_error_share)
+        models = self._arguments.models
+        self._ensemble = Ensemble.from_pretrained(models, **self._arguments.loading())
+
+    @classmethod
+    def create_from_arg_obj(
+        cls, arg_dict: Mapping[str, Any], additional_config: Mapping[str, Any] | None = None
+    ) -> "AdaFuseLM":
+        """Make the model from `--model_args`, which win over the flags in `additional_config`."""
+        flags = {k: v for k, v in (additional_config or {}).items() if v is not None}
+        if flags.get("device") == DEFAULT_DEVICE and not torch.cuda.is_available():
+            del flags["device"]
+        return cls(**{**flags, **arg_dict})
+
+    @classmethod
+    def create_from_arg_string(
+        cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
+    ) -> "AdaFuseLM":
+        """Make the model from "models=A+B,tau=0.7"; see `create_from_arg_obj`."""
+        return cls.create_from_arg_obj(
+            utils.simple_parse_args_string(arg_string), additional_config
+        )
+
+    def generate_until(self, requests: Sequence[Instance]) -> list[str]:
+        """Continue every prompt greedily; requests that ask for the same are decoded together.
+
+        Raises:
+            UserError: generation settings that are not greedy, or too many failed requests.
+        """
+        distinct = {id(request): request for request in requests}  # repeats are one object
+        default = self._arguments.max_gen_toks
+        groups: dict[Wanted, list[Instance]] = {}
+        for request in distinct.values():
+            groups.setdefault(read_generation(request.args[1], default), []).append(request)
+        texts: dict[int, str] = {}
+        with tqdm(total=len(distinct), unit="prompt", disable=None) as bar:
+            for wanted, group in groups.items():
+                for number, result in self._decoded(wanted, group):
+                    texts[id(group[number])] = self._take(group[number], result)
+                    bar.update()
+        if self._trace:
+            self._trace.write(map(_name, distinct.values()))
+        self._failures.check("generate_until", len(distinct))
+        return [texts[id(request)] for request in requests]
+
+    def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
+        """Return the weighted mean of the models' log-likelihoods, and if all agree greedily.
+
+        Raises:
+            UserError: too many failed requests.
+        """
+        arguments, weights = self._arguments, self._ensemble.weights
+        pairs = [read_pair(*request.args[:2]) for request in requests]
+        stream = self._ensemble.loglikelihoods(
+            pairs, batch_size=arguments.batch_size, engine=arguments.engine
+        )
+        found: dict[int, tuple[float, bool]] = {}
+        for number, likelihood in tqdm(stream, total=len(pairs), unit="text", disable=None):
+            found[number] = fuse(likelihood, weights)
+            if likelihood.error is not None:
+                self._failures.add(_name(requests[number]), likelihood.error)
+            else:
+                self.cache_hook.add_partial("loglikelihood", requests[number].args, found[number])
+        self._failures.check("loglikelihood", len(pairs))
+        return [found[number] for number in range(len(pairs))]
+
+    def loglikelihood_rolling(self, requests: Sequence[Instance]) -> list[float]:
+        """Refuse: models cut a long text into windows at different places.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"task {requests[0].task_name!r} asks for the perplexity of whole texts, which"
+            " --model adafuse does not measure; take tasks that generate or choose"
+        )
+
+    def apply_chat_template(
+        self, chat_history: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Return the history as a string that each model puts into its own template later."""
+        return write_chat(chat_history, continues=not add_generation_prompt)
+
+    def chat_template(self, chat_template: bool | str = False) -> str:
+        """Return the templates of all models, for the harness's record of the run.
+
+        Raises:
+            UserError: a template is named, or a model has none.
+        """
+        if isinstance(chat_template, str):
+            raise UserError(
+                f"--apply_chat_template names {chat_template!r}, but each model uses its own"
+                " template; give the flag without a name"
+            )
+        for model in self._ensemble.models:
+            check_chat(model.tokenizer, model.name)
+        templates = {model.name: model.tokenizer.chat_template for model in self._ensemble.models}
+        return json.dumps(templates, ensure_ascii=False)
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Names cached requests: they hold texts and histories, and so suit any models."""
+        return "adafuse"
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Return what the harness writes into its results about the model."""
+        info = {**describe(self._ensemble), "failed_requests": self._failures.total}
+        return {"adafuse": {**settings(self._arguments, self._method), **info}}
+
+    def _decoded(self, wanted: Wanted, group: Sequence[Instance]) -> Iterator[tuple[int, Result]]:
+        arguments = self._arguments
+        return self._ensemble.stream(
+            [read_prompt(request.args[0]) for request in group],
+            method=arguments.method,
+            max_new_tokens=wanted.max_new_tokens,
+            max_rounds=arguments.max_rounds,
+            stop=wanted.stop,
+            batch_size=arguments.batch_size,
+            engine=arguments.engine,
+            **self._method.options.model_dump(),
+        )
+
+    def _take(self, request: Instance, result: Result) -> str:
+        """Return what the harness is answered: nothing where decoding failed."""
+        if self._trace:
+            self._trace.add(_name(request), result)
+        if result.error is not None:
+            self._failures.add(_name(request), result.error)
+            return ""
+        self.cache_hook.add_partial("generate_until", request.args, result.text)
+        return result.text
+
+
+def _name(request: Instance) -> str:
+    return f"{request.task_name}/{request.doc_id}/{request.idx}"

@@ -1,0 +1,184 @@
+"""What the harness asks for: conversations, generation settings, likelihoods."""
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adafuse.errors import UserError
+from adafuse.records import Chat, Likelihood, Prompt, Turn
+
+_MARK = '{"adafuse_chat": '
+
+
+def write_chat(history: Sequence[Mapping[str, str]], *, continues: bool) -> str:
+    """Return a history of {"role", "content"} as a string that `read_prompt` understands.
+
+    Args:
+        history: the turns, the first one first.
+        continues: the last turn is the beginning of the answer, not a question.
+
+    Raises:
+        UserError: a turn without text, such as an image, or what `Chat` refuses.
+    """
+    chat = Chat(tuple(_turn(each) for each in history), continues)
+    turns = [{"role": turn.role, "content": turn.content} for turn in chat.turns]
+    return json.dumps({"adafuse_chat": turns, "continues": continues}, ensure_ascii=False)
+
+
+def read_prompt(text: str) -> Prompt:
+    """Return the chat that `write_chat` wrote; every other text is a prompt as it stands."""
+    if not text.startswith(_MARK):
+        return text
+    row = json.loads(text)
+    return Chat(tuple(_turn(each) for each in row["adafuse_chat"]), row["continues"])
+
+
+def _turn(said: Mapping[str, str]) -> Turn:
+    content = said["content"]
+    if not isinstance(content, str):
+        raise UserError(
+            f"a turn of {said['role']!r} holds {type(content).__name__}, not text; take a task of"
+            " text only"
+        )
+    return Turn(said["role"], content)  # type: ignore[arg-type]  # which the chat checks
+
+
+LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""Names for the same thing in the harness."""
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "do_sample": (False, None),
+    "temperature": (0, None),
+    "num_beams": (1, None),
+    "n": (1, None),
+    "num_return_sequences": (1, None),
+    "repetition_penalty": (1, None),
+    "presence_penalty": (0, None),
+    "frequency_penalty": (0, None),
+    "length_penalty": (1, None),
+    "no_repeat_ngram_size": (0, None),
+}
+"""Settings with the values that change nothing about greedy decoding."""
+IDLE = ("top_p", "top_k", "min_p", "typical_p", "seed", "early_stopping", "use_cache")
+"""Settings whose value makes no difference to greedy decoding: the likeliest id is always kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How far one request is to be continued; requests with the same are decoded together."""
+
+    stop: tuple[str, ...]
+    max_new_tokens: int
+
+
+def read_generation(given: Mapping[str, Any], default: int) -> Wanted:
+    """Check the generation settings of a request.
+
+    Args:
+        given: `generation_kwargs` of the task, changed by `--gen_kwargs`.
+        default: the most new tokens where the task says nothing.
+
+    Raises:
+        UserError: a setting that is unknown, or asks for something else than greedy decoding.
+    """
+    for name, value in given.items():
+        if not (name == "temperature" and value == 1 and given.get("do_sample") is False):
+            _check(name, value)  # the default of a sampling that is switched off is none
+    return Wanted(_stop(given.get("until")), _length(given, default))
+
+
+def _check(name: str, value: object) -> None:
+    if name in ("until", *LENGTHS, *IDLE):
+        return
+    if name not in NEUTRAL:
+        known = ", ".join(("until", *LENGTHS, *NEUTRAL, *IDLE))
+        raise UserError(f"unknown generation setting {name!r}; known are: {known}")
+    if value not in NEUTRAL[name]:
+        neutral = NEUTRAL[name][0]
+        raise UserError(
+            f"generation setting {name} is {value!r}, but fused decoding is greedy; say"
+            f" --gen_kwargs {name}={neutral}, or take another task"
+        )
+
+
+def _stop(until: object) -> tuple[str, ...]:
+    strings = [until] if isinstance(until, str) else until or []
+    if not isinstance(strings, Sequence) or not all(isinstance(text, str) for text in strings):
+        raise UserError(f"generation setting until is {until!r}; give a string or a list of them")
+    return tuple(text for text in strings if text)
+
+
+def _length(given: Mapping[str, Any], default: int) -> int:
+    lengths = {name: given[name] for name in LENGTHS if given.get(name) is not None}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name}={value}" for name, value in lengths.items())
+        raise UserError(f"generation settings {told} contradict each other; give one of them")
+    length = next(iter(lengths.values()), default)
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+        raise UserError(
+            f"generation setting {next(iter(lengths), LENGTHS[0])} is {length!r}; give a whole"
+            " number above 0"
+        )
+    return length
+
+
+def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
+    """Return the prompt of a request and the text whose likelihood is asked.
+
+    Whitespace at the end of a plain context goes to the text, as everywhere in the harness: no
+    model would begin its next word behind a loose space.
+    """
+    prompt = read_prompt(context)
+    if not isinstance(prompt, str):
+        return prompt, continuation
+    bare = prompt.rstrip()
+    return bare, prompt[len(bare) :] + continuation
+
+
+def fuse(found: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
+    """Return the weighted mean of log p_k, and whether all models would write the text greedily.
+
+    Models of weight 0 have no say.
+    """
+    rows = zip(weights, found.logprobs, found.greedy, strict=True)
+    heard = [(weight, logprob, greedy) for weight, logprob, greedy in rows if weight > 0]
+    total = math.fsum(weight * logprob for weight, logprob, _ in heard)
+    mean = total / math.fsum(weight for weight, _, _ in heard)
+    return mean, all(greedy for _, _, greedy in heard)
+
+
+logger = logging.getLogger(__name__)
+
+
+class Failures:
+    """Counts failed requests; of those of one kind no more than the part `share` may fail."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._errors: dict[str, str] = {}
+        self.total = 0
+
+    def add(self, name: str, error: str) -> None:
+        """Count a request that failed."""
+        self._errors[name] = error
+        self.total += 1
+
+    def check(self, kind: str, requests: int) -> None:
+        """Refuse to answer with too many failures, else warn of them, and begin to count again.
+
+        Raises:
+            UserError: there are more; it tells the first one.
+        """
+        errors, self._errors = self._errors, {}
+        if not errors:
+            return
+        first, error = next(iter(errors.items()))
+        told = (
+            f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
+            f" {' '.join(error.split())}"
+        )
+        if len(errors) > self._share * requests:
+            raise UserError(f"{told}; mend it or raise max_error_share={self._share:g}")
+        logger.warning("%s; they count as wrong", told)

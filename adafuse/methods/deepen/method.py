@@ -1,0 +1,141 @@
+"""What a model says as a distribution over the anchors, and what all models say on average."""
+
+import logging
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from adafuse.decoding.example import Example
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, check_number, told
+from adafuse.decoding.token_round import TRACED, Choice, Strand, fuse_tokens, main_entry
+from adafuse.engine.program import Program, gather
+
+if TYPE_CHECKING:
+    import torch
+
+    from adafuse.models.language_model import LanguageModel
+    from adafuse.models.placement import Place
+
+
+def likeliest(
+    vector: "torch.Tensor", count: int, without: Sequence[int] = ()
+) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """Return the `count` likeliest ids, in ascending order, and their log-probabilities.
+
+    Ties go to the lower id; the ids `without` are passed over.
+    """
+    if without:
+        vector = vector.clone()
+        vector[list(without)] = -math.inf
+        count = min(count, len(vector) - len(without))
+    ids = vector.sort(descending=True, stable=True).indices[:count].sort().values
+    return ids, vector[ids]
+
+
+def expected(logits: "torch.Tensor", rows: "torch.Tensor") -> "torch.Tensor":
+    """Return r = p R for p = softmax(logits) over the ids of the rows: float64 [anchors]."""
+    return logits.double().softmax(dim=-1).to(rows.device) @ rows
+
+
+def mean(r: Sequence["torch.Tensor"], weights: Sequence[float]) -> "torch.Tensor":
+    """Return q = sum_m w_m r_m, the weights adding up to 1, where the first of r is."""
+    total = math.fsum(weights)
+    q = r[0] * (weights[0] / total)
+    for weight, each in zip(weights[1:], r[1:], strict=True):
+        q = q + each.to(q.device) * (weight / total)
+    return q
+
+
+logger = logging.getLogger(__name__)
+
+_NO_RATE = 1e-6
+
+
+class DeepenOptions(MethodOptions):
+    """Those of the published code, whose default learning rate, 0, leaves the main model alone."""
+
+    main: Annotated[ModelNumber, told("number of the model that writes")] = 0
+    learning_rate: Annotated[
+        Annotated[float, Field(ge=0, le=100)],
+        told("how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"),
+    ] = 0.15
+    steps: Annotated[Positive, told("steps of the search for its new logits")] = 5
+    temperature_factor: Annotated[
+        Annotated[float, Field(gt=0, le=10_000)],
+        told("factor of a token's similarities to the anchors before their softmax"),
+    ] = 100.0
+    weight_decay: Annotated[Annotated[float, Field(ge=0, le=1)], told("that of AdamW")] = 0.01
+    top: Annotated[
+        Positive,
+        told("how many of each model's likeliest tokens take part; the published code has all"),
+    ] = 512
+    reduction: Annotated[
+        Literal["mean", "sum"],
+        told("of the loss over the anchors; the published code takes the mean"),
+    ] = "mean"
+
+
+class Deepen(Method[DeepenOptions]):
+    """The main model writes; its logits are moved until it says what all models say on average.
+
+    The learning rate is a cap: 5 steps of AdamW move a logit by about 4.4963 of it, so a lead of
+    the main model above about twice that (1.35 nats for 0.15) stands whatever the others say.
+
+    Anchors are the tokens that all models have, compared and sorted by bytes; `RelativeRows` says
+    what they take in memory. The candidates of the trace are tokens of the main model with what the
+    search makes of them; `main_entry` says what the NLLs of the models are.
+    """
+
+    name = "deepen"
+    Options = DeepenOptions
+
+    def check_models(self, count: int) -> None:
+        """Refuse a main model that is not there."""
+        super().check_models(count)
+        check_number("method deepen: main", self.options.main, count)
+
+    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
+        """Find the anchors, and the ids that can neither be written nor end a text."""
+        # These import torch, which listing the methods should not wait for.
+        from adafuse.methods.deepen.relative import InverseSearch, relative_rows
+
+        self._unspeakable = [_unspeakable(model) for model in models]
+        o = self.options
+        self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
+        self._alone = len(models) == 1 or o.learning_rate <= _NO_RATE
+        if not self._alone:
+            self._rows = relative_rows(models, o.temperature_factor)
+            cap = 2 * self._search.reach
+            logger.info("deepen cannot overturn a lead of the main model above %.2f nats", cap)
+
+    def decode(self, example: Example) -> Program[None]:
+        """Decode token by token of the main model."""
+        return fuse_tokens(example, partial(self._choose, example.weights))
+
+    def _choose(self, weights: Sequence[float], strands: Sequence[Strand]) -> Program[Choice]:
+        nodes = yield from gather(strand.known() for strand in strands)
+        main, known = self.options.main, [node.next for node in nodes if node.next is not None]
+        models = [strand.sequence.model for strand in strands]
+        heads = [
+            likeliest(each.vector, self.options.top, without)
+            for each, without in zip(known, self._unspeakable, strict=True)
+        ]
+        ids, x = heads[main]
+        if not self._alone and known[main].greedy not in models[main].stop_ids:
+            rows = [make(head[0]) for make, head in zip(self._rows, heads, strict=True)]
+            r = [expected(head[1], each) for head, each in zip(heads, rows, strict=True)]
+            q = mean(r, weights)
+            x, _ = self._search(x, rows[main], q)
+        best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
+        fused = (-x.log_softmax(dim=-1)).tolist()
+        entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
+        return Choice(entries, ((),) * len(strands))
+
+
+def _unspeakable(model: "LanguageModel") -> list[int]:
+    surfaces = enumerate(model.surfaces.of)
+    return [index for index, each in surfaces if not each and index not in model.stop_ids]

@@ -1,0 +1,185 @@
+"""The files of a model: which hold weights, how large they are, and a digest of them."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import struct
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from adafuse.errors import UserError
+
+SAFE = "*.safetensors"
+PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin")
+"""Names by which transformers finds pickled weights; other files of that format are no weights."""
+
+REFUSED = (
+    "has no safetensors weights, and pickled ones can hold code; if you trust who made them, set"
+    " allow_pickle for this model"
+)
+
+
+def safe_files(folder: Path) -> list[Path]:
+    """Return the safetensors files of a model folder."""
+    return sorted(folder.glob(SAFE))
+
+
+def pickled_files(folder: Path) -> list[Path]:
+    """Return the pickled weights of a model folder."""
+    return sorted(file for pattern in PICKLED for file in folder.glob(pattern))
+
+
+def check_pickled(path: str, *, allowed: bool) -> None:
+    """Refuse a folder that holds weights in pickle format only, unless that is allowed.
+
+    Raises:
+        UserError: there are no safetensors among its files.
+    """
+    folder = Path(path)
+    if not allowed and pickled_files(folder) and not safe_files(folder):
+        raise UserError(f"model {path!r} {REFUSED}")
+
+
+_ITEM = {"float32": 4, "bfloat16": 2, "float16": 2}
+_QUANTIZED = {"int8": 1.0, "int4": 4.5 / 8}  # NF4 has a float32 for each 64 weights
+_STORED = 2  # bytes of a pickled weight, of which only the files' size is known
+_LAYER = re.compile(r"(^|\.)\d+\.")
+_LONGEST_HEADER = 100_000_000  # that of the safetensors format
+
+
+@cache
+def weight_bytes(
+    path: str, revision: str | None, dtype: str, quantization: str | None = None
+) -> int | None:
+    """Return the bytes of a model's weights in a dtype.
+
+    With `quantization`, a weight of a linear layer takes 1 byte in int8, and 4 bits and its share
+    of a scale in int4, 0.5625 bytes. Linear layers are the matrices within numbered layers, so
+    embeddings and the head over the vocabulary keep the dtype, and so do a mixture's experts, which
+    bitsandbytes leaves as they are. Weights of fewer bits, as quantized models store them, count as
+    their files are; pickled ones as if each had 16 bits there.
+
+    Args:
+        path: folder or hub id; one of the hub is looked up in the cache of this machine.
+        revision: of a hub model.
+        dtype: what the weights are loaded as.
+        quantization: int8, int4 or nothing.
+
+    Returns:
+        None if the weights are not here, or cannot be read.
+    """
+    folder = Path(path) if Path(path).is_dir() else cached_folder(path, revision)
+    return None if folder is None else _folder_bytes(folder, dtype, quantization)
+
+
+def item_bytes(dtype: str, quantization: str | None) -> float:
+    """Return the bytes of one weight of a linear layer."""
+    return _ITEM[dtype] if quantization is None else _QUANTIZED[quantization]
+
+
+def cached_folder(path: str, revision: str | None) -> Path | None:
+    """Return where a hub model lies in the cache of this machine, if it does."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(path, "config.json", revision=revision)
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _folder_bytes(folder: Path, dtype: str, quantization: str | None) -> int | None:
+    files = safe_files(folder)
+    if not files:
+        stored = sum(file.stat().st_size for file in pickled_files(folder))
+        return stored // _STORED * _ITEM[dtype] or None
+    total = 0.0
+    for file in files:
+        if (header := _header(file)) is None:
+            return None
+        total += sum(_tensor_bytes(*each, dtype, quantization) for each in header.items())
+    return math.ceil(total)
+
+
+def _tensor_bytes(name: str, tensor: dict[str, Any], dtype: str, quantization: str | None) -> float:
+    if name == "__metadata__":
+        return 0
+    if tensor["dtype"] not in ("F32", "F16", "BF16"):
+        start, end = tensor["data_offsets"]
+        return int(end - start)
+    linear = len(tensor["shape"]) == 2 and _LAYER.search(name) and ".experts." not in name
+    weights: int = math.prod(tensor["shape"])
+    return weights * item_bytes(dtype, quantization if linear else None)
+
+
+def _header(file: Path) -> dict[str, Any] | None:
+    """Return what a safetensors file says of its tensors; None for anything else."""
+    try:
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            header = json.loads(opened.read(min(length, _LONGEST_HEADER)))
+    except (OSError, ValueError, struct.error):
+        return None
+    return header if isinstance(header, dict) else None
+
+
+_WHOLE = 64 << 20
+_EDGE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """A hub id with its revision, or the content of a folder; `path` only names it for people."""
+
+    path: str
+    revision: str | None
+    content: str | None
+
+    def key(self) -> list[str | None]:
+        """Return what makes two identities the same: a folder may move."""
+        return [self.content] if self.content else [self.path, self.revision]
+
+
+def model_identity(path: str, revision: str | None) -> ModelIdentity:
+    """Identify a model; the folder is read once per process."""
+    content = _folder_digest(path) if Path(path).is_dir() else None
+    return ModelIdentity(path, revision, content)
+
+
+@cache
+def _folder_digest(folder: str) -> str:
+    total = hashlib.sha256()
+    for path in _files(Path(folder)):
+        name = path.relative_to(folder).as_posix()
+        total.update(f"{name}\0{file_digest(path)}\n".encode())
+    return total.hexdigest()[:32]
+
+
+def _files(folder: Path) -> list[Path]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        p for p in paths if not any(q.startswith(".") for q in p.relative_to(folder).parts)
+    )
+
+
+def file_digest(path: Path) -> str:
+    """Return a digest of a file: of all bytes up to 64 MiB, above that of its size and both ends.
+
+    Weights of many gigabytes must not be read before every plan; a fine-tuned copy differs in
+    its ends as well.
+    """
+    size = path.stat().st_size
+    digest = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        if size <= _WHOLE:
+            digest.update(file.read())
+        else:
+            digest.update(file.read(_EDGE))
+            file.seek(-_EDGE, os.SEEK_END)
+            digest.update(file.read())
+    return digest.hexdigest()

@@ -1,1 +1,0 @@
-"""Relative representations of tokens: what models without common ids are compared by."""

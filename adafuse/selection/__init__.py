@@ -1,1 +1,0 @@
-"""Runs that decode nothing: they choose between what other runs wrote, by scores."""

@@ -1,0 +1,119 @@
+"""How a tokenizer reads a span that another model wrote, as text or as bytes."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from adafuse.models.language_model import LanguageModel
+
+REMEMBERED = 1 << 16
+"""So many spans at most are not encoded again."""
+
+
+class SpanEncoder:
+    """Encodes spans as they would continue a text, each once while it is remembered.
+
+    The span is encoded behind an anchor that it cannot merge with: "a" before whitespace, else a
+    newline; the ids behind the anchor's own are the span's.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
+        self._tokenizer = tokenizer
+        self._name = name
+        self._remembered = lru_cache(REMEMBERED)(self._encode_behind_anchor)
+
+    def __call__(self, span: str) -> tuple[int, ...]:
+        """Return the ids of `span`.
+
+        Raises:
+            ValueError: the tokenizer merges the anchor with the span.
+        """
+        return self._remembered(span) if span else ()
+
+    def _encode_behind_anchor(self, span: str) -> tuple[int, ...]:
+        before = "a" if span[0].isspace() else "\n"
+        anchor_ids = self._encode(before)
+        ids = self._encode(before + span)
+        if ids[: len(anchor_ids)] != anchor_ids:
+            raise ValueError(
+                f"the tokenizer of {self._name} merges the span {span!r} with the text before it"
+                f" ({before!r} is {anchor_ids}, together they start with {ids[:4]})"
+            )
+        return tuple(ids[len(anchor_ids) :])
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def encode_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
+    """Return ids of `model` whose surfaces join to `data`, as they would continue a text.
+
+    Whole characters are encoded as text; the bytes of unfinished or odd ones, and characters that
+    the tokenizer would change (to a composed form, a space or a special token), one by one.
+
+    Raises:
+        ValueError: the tokenizer merges `data` with what is before, or lacks a token for a byte.
+    """
+    ids: list[int] = []
+    while data:
+        try:
+            end, place = len(data), len(data)
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            place, end = error.start, error.end
+            text = data[:place].decode()
+        ids += (*_encode_text(model, text), *_single_bytes(model, data[place:end]))
+        data = data[end:]
+    return tuple(ids)
+
+
+def _encode_text(model: "LanguageModel", text: str) -> tuple[int, ...]:
+    """Encode text; a character at which it does not come back is written by itself."""
+    ids: list[int] = []
+    while text:
+        own = model.encode_span(text)
+        count, agreed = _agreement([model.surfaces.of[index] for index in own], text.encode())
+        ids += own[:count]
+        text = text.encode()[agreed:].decode()
+        if text:
+            ids += _encode_character(model, text[0])
+            text = text[1:]
+    return tuple(ids)
+
+
+def _agreement(surfaces: list[bytes | None], data: bytes) -> tuple[int, int]:
+    """Return how many tokens, and bytes, join to whole characters that `data` begins with."""
+    place, agreed = 0, (0, 0)
+    for count, surface in enumerate(surfaces, 1):
+        if not surface or not data.startswith(surface, place):
+            break
+        place += len(surface)
+        if place == len(data) or data[place] & 0b1100_0000 != 0b1000_0000:
+            agreed = count, place
+    return agreed
+
+
+def _encode_character(model: "LanguageModel", character: str) -> tuple[int, ...]:
+    ids = model.encode_span(character)
+    exact = b"".join(model.surfaces.of[index] or b"" for index in ids) == character.encode()
+    return ids if exact else _single_bytes(model, character.encode())
+
+
+def _single_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
+    single = model.surfaces.bytes
+    if odd := [byte for byte in data if byte not in single]:
+        raise ValueError(f"the tokenizer of {model.name} has no token for byte {odd[0]:#04x}")
+    return tuple(single[byte] for byte in data)
+
+
+def first_token(model: "LanguageModel", surface: bytes) -> int | None:
+    """Return the token with these bytes, else the first of those that spell them, if any."""
+    own = model.surfaces.ids.get(surface)
+    if own is not None or not surface:
+        return own
+    try:
+        return encode_bytes(model, surface)[0]
+    except ValueError:  # it merges with what is before it, or a byte has no token
+        return None

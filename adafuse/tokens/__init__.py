@@ -1,1 +1,0 @@
-"""Comparing the vocabularies of several models token by token."""

@@ -1,1 +1,0 @@
-"""Traces: Parquet tables of decoding results that say how they came about."""

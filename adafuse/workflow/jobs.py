@@ -1,0 +1,225 @@
+"""A decode job: its digest, and what it asks a cluster for."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from adafuse.config.config import Config
+from adafuse.config.runs import ClusterConfig, JobSize
+from adafuse.methods import METHODS, resolve
+from adafuse.models.files import ModelIdentity, item_bytes, model_identity, weight_bytes
+from adafuse.models.spec import AUTO, DeviceName
+from adafuse.version import ENGINE_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeJob:
+    """Everything that decoding a shard needs to know besides its rows.
+
+    `options` are complete: defaults filled in. `chat`, `devices` and what else is said of models
+    have one entry per model. `checkpoints` are the models that options name, under the options'
+    names, as far as the method uses them.
+    """
+
+    benchmark: str
+    run: str
+    models: tuple[ModelIdentity, ...]
+    chat: tuple[bool, ...]
+    devices: tuple[str, ...]
+    quantization: tuple[str | None, ...]
+    trust_remote_code: tuple[bool, ...]
+    allow_pickle: tuple[bool, ...]
+    weights: tuple[float, ...] | None
+    method: str
+    options: dict[str, Any]
+    checkpoints: dict[str, ModelIdentity]
+    stop: tuple[str, ...]
+    max_new_tokens: int
+    max_rounds: int | None
+    engine: str
+    batch_size: int | Literal["auto"]
+    dtype: str
+
+    def digest(self, rows_digest: str, answers: Sequence[str] = ()) -> str:
+        """Return the identity of this job's result on the rows with that `shard_digest`.
+
+        `answers` are the digests of the jobs that it starts from.
+
+        Devices are left out: moving a job to another GPU does not make its result another one. So
+        is what may be read: weights in another format are other files, which a model's key tells.
+        """
+        parts = asdict(self)
+        del parts["devices"], parts["allow_pickle"]
+        parts["models"] = [model.key() for model in self.models]
+        del parts["checkpoints"]
+        parts["options"] = self._deciding_options()
+        parts["rows"] = rows_digest
+        parts["answers"] = list(answers)
+        parts["engine_version"] = ENGINE_VERSION
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+    def _deciding_options(self) -> dict[str, Any]:
+        named = {name for name in self.options if f"{name}_revision" in self.options}
+        unused = named - self.checkpoints.keys()
+        left_out = unused | {f"{name}_revision" for name in unused}
+        kept = {name: value for name, value in self.options.items() if name not in left_out}
+        return kept | {name: model.key() for name, model in self.checkpoints.items()}
+
+
+def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
+    """Put together what a configuration says of a benchmark and a run."""
+    task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
+    models = [config.models[name] for name in spec.models]
+    method = resolve(spec.method, spec.options)
+    options = method.options.model_dump(mode="json")
+    return DecodeJob(
+        benchmark=benchmark,
+        run=run,
+        models=tuple(model_identity(model.path, model.revision) for model in models),
+        chat=tuple(model.chat for model in models),
+        devices=tuple(model.device or settings.device for model in models),
+        quantization=tuple(model.quantization for model in models),
+        trust_remote_code=tuple(model.trust_remote_code for model in models),
+        allow_pickle=tuple(model.allow_pickle for model in models),
+        weights=spec.weights,
+        method=spec.method,
+        options=options,
+        checkpoints={
+            name: model_identity(options[name], options[f"{name}_revision"])
+            for name in method.checkpoints
+        },
+        stop=task.stop,
+        max_new_tokens=task.max_new_tokens,
+        max_rounds=spec.max_rounds,
+        engine=settings.engine,
+        batch_size=config.batch_size(benchmark),
+        dtype=settings.dtype,
+    )
+
+
+ASSUMED_PARAMETERS = 8e9
+"""Parameters of a model that is not on this machine, so that nothing is known of its size."""
+
+MB = 1_000_000
+BASE_MB = 6000
+"""Memory of a job besides weights: Python, torch and its CUDA libraries."""
+
+WEIGHT_MARGIN = 1.5
+"""Memory in terms of the weights that are in it at a time."""
+
+START_MINUTES = 20
+"""Time of a job besides reading weights and decoding."""
+
+READ_BYTES = 200e6
+"""Weights that are read per second from a busy shared file system."""
+
+DECODE_BYTES = {"gpu": 1e12, "cpu": 1e10}
+"""Weights that pass through a processor per second; each token needs all of them once."""
+
+DECODE_MARGIN = 10
+"""Forwards per token that is kept, by a method with many candidates and models that disagree."""
+
+BATCH = 8
+"""Examples that are decoded at a time without each taking longer; more gain less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """GPUs, megabytes of memory and minutes that the first attempt of a job asks for."""
+
+    gpu: int
+    mem_mb: int
+    runtime: int
+
+    def memory(self, attempt: int, limits: ClusterConfig) -> int:
+        """Return the megabytes for an attempt, counted from 1."""
+        return _limited(self.mem_mb * attempt, limits.max_mem_mb)
+
+    def minutes(self, attempt: int, limits: ClusterConfig) -> int:
+        """Return the minutes for an attempt, counted from 1."""
+        return _limited(self.runtime * attempt, limits.max_runtime)
+
+
+def _limited(value: int, limit: int | None) -> int:
+    return value if limit is None else min(value, limit)
+
+
+def request(
+    job: DecodeJob, rows: int, *, gpu: int, cluster: ClusterConfig, own: JobSize
+) -> Request:
+    """Return what a job asks for.
+
+    Args:
+        job: what is decoded with.
+        rows: how many rows.
+        gpu: the most GPUs that a job may have.
+        cluster: sizes for all jobs, instead of estimates.
+        own: sizes for the jobs of this run, instead of those.
+    """
+    cards = gpus(job, gpu) if own.gpu is None else own.gpu
+    held = [model_bytes(model, job.dtype, how) for model, how in loaded(job)]
+    # Quantized weights are read whole, and are not faster.
+    read = [model_bytes(model, job.dtype) for model, _ in loaded(job)]
+    memory, minutes = memory_mb(held, cards), runtime(job, read, rows, cards)
+    return Request(
+        cards,
+        own.mem_mb or cluster.mem_mb or memory,
+        own.runtime or cluster.runtime or minutes,
+    )
+
+
+def largest(requests: Iterable[Request]) -> Request:
+    """Return a request that is enough for each of some jobs."""
+    every = list(requests)
+    return Request(*(max(getattr(each, name) for each in every) for name in Request.__slots__))
+
+
+def loaded(job: DecodeJob) -> list[tuple[ModelIdentity, str | None]]:
+    """Return the models that a job loads, and how each is quantized."""
+    uses = METHODS[job.method].uses_models
+    models = zip(job.models, job.quantization, strict=True) if uses else ()
+    return [*models, *((checkpoint, None) for checkpoint in job.checkpoints.values())]
+
+
+def gpus(job: DecodeJob, most: int) -> int:
+    """Return how many GPUs a job can use, up to `most`.
+
+    A model on `auto` takes one, `balanced` and `sequential` take what there is, and `cuda:1`, alone
+    or in a list, is there only if there are two; the configuration is refused if `most` is less.
+    """
+    places = job.devices if METHODS[job.method].uses_models else job.devices[:1]
+    names = [DeviceName.parse(place) for place in places]
+    if any(name.strategy is not None and not name.devices for name in names):
+        return most
+    in_turn = sum(name.kind == AUTO for name in names)
+    return min(most, max(1, in_turn, *(name.gpus for name in names)))
+
+
+def model_bytes(model: ModelIdentity, dtype: str, quantization: str | None = None) -> float:
+    """Return the bytes of a model's weights, or a guess."""
+    known = weight_bytes(model.path, model.revision, dtype, quantization)
+    return known if known is not None else ASSUMED_PARAMETERS * item_bytes(dtype, quantization)
+
+
+def memory_mb(weights: Sequence[float], cards: int) -> int:
+    """Return the memory of a job in megabytes.
+
+    Weights pass through it to the GPU one model after the other; without one they stay.
+    """
+    held = max(weights, default=0) if cards else sum(weights)
+    return _up(BASE_MB + WEIGHT_MARGIN * held / MB, 1000)
+
+
+def runtime(job: DecodeJob, weights: Sequence[float], rows: int, cards: int) -> int:
+    """Return the time of a job in minutes."""
+    token = DECODE_MARGIN * sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
+    batch = BATCH if job.batch_size == "auto" else min(job.batch_size, BATCH)
+    seconds = sum(weights) / READ_BYTES + rows * job.max_new_tokens * token / batch
+    return _up(START_MINUTES + seconds / 60, 10)
+
+
+def _up(value: float, step: int) -> int:
+    return math.ceil(value / step) * step

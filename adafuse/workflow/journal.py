@@ -1,0 +1,199 @@
+"""The journal of an interrupted job, and the lock that keeps it to one writer."""
+
+import json
+import logging
+import os
+import socket
+import time
+from collections.abc import Container, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import FileLock, SoftFileLock, Timeout
+
+from adafuse.errors import UserError
+from adafuse.files import write_bytes
+
+WAIT = 10.0
+"""Seconds that a job waits for one before it, which was stopped a moment ago and is about to go."""
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Hold the lock of `path`; nothing is left of it afterwards.
+
+    Raises:
+        UserError: another process holds it.
+        OSError: the folder cannot be written.
+    """
+    lock = FileLock(_beside(path))
+    try:
+        lock.acquire(timeout=WAIT)
+    except Timeout:
+        raise UserError(
+            f"{str(path)!r} is being written by {_told(path)}; wait for that job or stop it, then"
+            f" run again (if it is gone, delete {str(_beside(path))!r})"
+        ) from None
+    try:
+        if not isinstance(lock, SoftFileLock):  # which signs its marker itself, in the same form
+            _sign(_beside(path))
+        yield
+    finally:
+        # Deleted while it is held: whoever waits for it sees that, and begins again.
+        with suppress(OSError):
+            _beside(path).unlink()
+        lock.release()
+
+
+def writer(path: Path) -> str | None:
+    """Return which process is writing `path`, for people; None if nobody is."""
+    if not _beside(path).is_file():
+        return None
+    lock = FileLock(_beside(path))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return _told(path)
+    except OSError:  # a folder that cannot be written has no writer
+        return None
+    lock.release()
+    return None
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _sign(path: Path) -> None:
+    with suppress(OSError):  # a full disk: the lock holds without a name in it
+        path.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
+
+
+def _told(path: Path) -> str:
+    try:
+        process, host = _beside(path).read_text().split()[:2]
+    except (OSError, ValueError):
+        return "another process"
+    return f"process {process} on {host}"
+
+
+logger = logging.getLogger(__name__)
+
+Values = dict[str, Any]
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+
+SYNC_SECONDS = 1.0
+"""A machine that goes down loses what was decoded in so many seconds; a process loses nothing."""
+
+
+def journal_path(out: Path) -> Path:
+    """Return where the journal of a job stands: beside what the job writes."""
+    return out.with_suffix(".journal")
+
+
+class Journal:
+    """Finished rows by id, appended to a file as they come; only rows of `key` are its own.
+
+    `wanted` are the ids of the job. As a context it is locked, and drops a torn last line and lines
+    of other keys; without that it can be read while a job writes it.
+    """
+
+    def __init__(self, path: Path, key: str, wanted: Iterable[str]) -> None:
+        self.path = path
+        self._key = key
+        self._wanted = frozenset(wanted)
+        self._held = ExitStack()
+        self._file = -1
+        self._synced = 0.0
+        self.rows: dict[str, Values] = {}
+        self._read()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as held:
+            with self._told():
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                held.enter_context(only_writer(self.path))
+                self._clean(*self._read())
+                self._file = os.open(self.path, _APPEND, 0o666)
+                held.callback(os.close, self._file)
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._held, self._told():
+            os.fsync(self._file)
+
+    def append(self, identifier: str, row: Values) -> None:
+        """Add a finished example; it survives the end of this process from here on.
+
+        Raises:
+            UserError: the disk is full, or cannot be written; the rows before are kept.
+        """
+        line = self._line(identifier, row)
+        with self._told():
+            rest = memoryview(line)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            if time.monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._file)
+                self._synced = time.monotonic()
+        self.rows[identifier] = row
+
+    def forget(self, identifiers: Container[str]) -> None:
+        """Drop some rows, which are then to be decoded again."""
+        self.rows = {name: row for name, row in self.rows.items() if name not in identifiers}
+        write_bytes(self.path, b"".join(self._line(*item) for item in self.rows.items()))
+        with self._told():  # the name stands for another file now
+            renewed = os.open(self.path, _APPEND)
+            os.dup2(renewed, self._file)
+            os.close(renewed)
+
+    def _read(self) -> tuple[bytes, bytes]:
+        """Take over the rows of the file; return all of its bytes, and those of the rows."""
+        content = self.path.read_bytes() if self.path.is_file() else b""
+        entries = [(line, _parsed(line)) for line in content.split(b"\n")[:-1]]
+        own = [(line, value) for line, value in entries if value and value["key"] == self._key]
+        known = {value["id"]: (line, value) for line, value in own if value["id"] in self._wanted}
+        self.rows = {name: value["row"] for name, (_, value) in known.items()}
+        return content, b"".join(line + b"\n" for line, _ in known.values())
+
+    def _clean(self, content: bytes, own: bytes) -> None:
+        """Make the file hold the rows and nothing else; it is whole at every moment."""
+        if content == own:
+            return
+        dropped = content.count(b"\n") - len(self.rows)
+        torn = not content.endswith(b"\n")
+        logger.warning(
+            "%s: dropping %d rows of another configuration or shard%s",
+            self.path, dropped, " and a torn line" if torn else "",
+        )  # fmt: skip
+        if content.startswith(own):  # needs no room on a disk that may be full
+            os.truncate(self.path, len(own))
+        else:
+            write_bytes(self.path, own)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"journal {str(self.path)!r} cannot be written ({error.strerror}); make room or"
+                f" give a results folder that can, and run again: its {len(self.rows)} rows are"
+                " kept"
+            ) from None
+
+    def _line(self, identifier: str, row: Values) -> bytes:
+        return json.dumps({"key": self._key, "id": identifier, "row": row}).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> Values | None:
+    """Return an entry; None for a line that a crash of the machine left in pieces."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    whole = isinstance(value, dict) and {"key", "id", "row"} <= value.keys()
+    return value if whole and isinstance(value["id"], str) else None

@@ -1,0 +1,189 @@
+"""How far a results folder is: what is done, under way, wrong, or of another configuration."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Literal
+
+from adafuse.errors import UserError
+from adafuse.workflow.journal import Journal, journal_path, writer
+from adafuse.workflow.plan import Plan
+
+_LONG_AGO = 1.0
+"""Seconds since 1970; 0 is what some file systems say of times that they do not know."""
+
+
+def date_outdated(plan: Plan) -> None:
+    """Date the shard traces that are not the plan's to 1970.
+
+    One that was dated so and is the plan's again gets the time of now.
+    """
+    for path, digest in _expected(plan):
+        if not path.is_file():
+            continue
+        dated = path.stat().st_mtime == _LONG_AGO
+        if stored_digest(path) != digest:
+            os.utime(path, (_LONG_AGO, _LONG_AGO))
+        elif dated:
+            os.utime(path)
+
+
+def stored_digest(path: Path) -> str | None:
+    """Return the digest of the job that wrote a trace; None if the file is torn or foreign."""
+    from adafuse.workflow.traces import (
+        read_metadata,  # pyarrow, which an empty folder need not wait for
+    )
+
+    try:
+        digest = read_metadata(path).get("digest")
+    except UserError:
+        return None
+    return None if digest is None else str(digest)
+
+
+def _expected(plan: Plan) -> Iterator[tuple[Path, str]]:
+    for benchmark in plan.benchmarks:
+        for run in plan.decoded_runs:
+            folder = Path(plan.config.results, "traces", benchmark, run)
+            if folder.is_dir():
+                for shard, digest in enumerate(plan.digests(benchmark, run)):
+                    yield folder / f"{shard}.parquet", digest
+
+
+Cell = tuple[str, str]
+"""A benchmark and a run."""
+
+
+def all_cells(plan: Plan) -> list[Cell]:
+    """Return everything that can be decoded, in the order of the configuration."""
+    return list(product(plan.benchmarks, plan.decoded_runs))
+
+
+def wanted_cells(plan: Plan) -> list[Cell]:
+    """Return what plain `snakemake` decodes, in the order of the configuration.
+
+    That is the main table, the experiments if they are targets, and what these start from or
+    choose by.
+    """
+    found: set[Cell] = set()
+    waiting = list(_asked(plan))
+    while waiting:
+        cell = waiting.pop()
+        if cell not in found:
+            found.add(cell)
+            waiting += _needed(plan, *cell)
+    return [cell for cell in all_cells(plan) if cell in found]
+
+
+def _asked(plan: Plan) -> Iterator[Cell]:
+    yield from product(plan.main_benchmarks, plan.main_runs)
+    if "experiments" in plan.config.targets:
+        for experiment in plan.config.experiments.values():
+            yield from product(experiment.benchmarks, experiment.runs)
+
+
+def _needed(plan: Plan, benchmark: str, run: str) -> list[Cell]:
+    if run in plan.chosen_runs:
+        choices = plan.ballot(benchmark, run)
+        return [*product([benchmark], choices.candidates), *choices.evidence]
+    return [(benchmark, each) for each in plan.answer_runs(run)]
+
+
+State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
+
+_ERROR = re.compile(r"error: |\S+ \S+ ERROR |[A-Za-z_.]*(Error|Exception|Interrupt)\b|Aborted")
+_TAIL = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One decode job, and how many of its `of` rows there are.
+
+    `stale` has a trace of another configuration; `running` and `stopped` have a journal, with and
+    without a process that writes it. `detail` is the process or the error, `log` where that stands.
+    """
+
+    benchmark: str
+    run: str
+    shard: int
+    state: State
+    rows: int
+    of: int
+    detail: str | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStep:
+    """Another step than decoding whose log ends with an error."""
+
+    error: str
+    log: str
+
+
+def shard_statuses(plan: Plan, cells: Iterable[Cell]) -> list[ShardStatus]:
+    """Return the state of every decode job of some benchmarks and runs, in their order."""
+    return [
+        _status(plan, benchmark, run, shard)
+        for benchmark, run in cells
+        for shard in plan.shards(benchmark)
+    ]
+
+
+def failed_steps(plan: Plan) -> list[FailedStep]:
+    """Return the other steps that failed, by their logs."""
+    logs = Path(plan.config.results, "logs")
+    paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
+    found = ((path, last_error(path)) for path in paths)
+    return [FailedStep(error, str(path)) for path, error in found if error is not None]
+
+
+def last_error(log: Path) -> str | None:
+    """Return the last line of a log if it tells an error."""
+    if not log.is_file():
+        return None
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+    last = next(filter(None, reversed(lines)), "")
+    return last if _ERROR.match(last) else None
+
+
+def _status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
+    ids = [row.id for row in plan.prepared(benchmark).shard(shard)]
+    out = Path(plan.config.results, "traces", benchmark, run, f"{shard}.parquet")
+    log = Path(plan.config.results, "logs", "decode", benchmark, run, f"{shard}.log")
+    digest = plan.digest(benchmark, run, shard)
+    journal = Journal(journal_path(out), digest, ids)
+    state, detail = _state(out, digest, journal, log)
+    rows = len(ids) if state == "done" else len(journal.rows)
+    told = str(log) if state == "failed" else None
+    return ShardStatus(benchmark, run, shard, state, rows, len(ids), detail, told)
+
+
+def _state(out: Path, digest: str, journal: Journal, log: Path) -> tuple[State, str | None]:
+    stored = stored_digest(out) if out.is_file() else None
+    if stored == digest:
+        return "done", None
+    if process := writer(journal.path):
+        return "running", process
+    if out.is_file():
+        return "stale", "of another configuration" if stored else "torn or foreign"
+    if error := last_error(log):
+        return "failed", error
+    return ("stopped" if journal.rows else "waiting"), None
+
+
+def by_run(statuses: list[ShardStatus]) -> Iterator[list[ShardStatus]]:
+    """Group the shards of each benchmark and run, which stand together."""
+    group: list[ShardStatus] = []
+    for each in statuses:
+        if group and (group[0].benchmark, group[0].run) != (each.benchmark, each.run):
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group

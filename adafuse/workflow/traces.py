@@ -1,0 +1,169 @@
+"""Traces: Parquet files of one row per example, whose metadata says how they came about."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from adafuse.errors import UserError
+from adafuse.files import atomic_path
+from adafuse.records import Candidate, Result, Round
+
+METADATA_KEY = b"adafuse"
+
+
+def write_table(
+    path: Path,
+    columns: Sequence[pa.Field],
+    rows: Sequence[dict[str, Any]],
+    metadata: dict[str, Any],
+) -> None:
+    """Write rows atomically: a temporary file, fsync, rename.
+
+    Args:
+        path: the file to write; its folder is made.
+        columns: names and types; every row has a value for each.
+        rows: one dict a row.
+        metadata: JSON-ready; `read_metadata` returns it.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    write_arrow(path, pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns))), metadata)
+
+
+def write_arrow(path: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
+    """Write an Arrow table as `write_table` does."""
+    described = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata)})
+    with atomic_path(path) as temporary:
+        pq.write_table(described, temporary, compression="zstd")
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of a file, or only some of their columns.
+
+    Raises:
+        UserError: no readable Parquet file, or a column that it does not have.
+    """
+    rows: list[dict[str, Any]] = read_arrow(path, columns).to_pylist()
+    return rows
+
+
+def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a file as an Arrow table; see `read_rows`."""
+    file = _open(path)
+    missing = [name for name in columns or () if name not in file.schema_arrow.names]
+    if missing:
+        raise UserError(f"{str(path)!r} has no column {missing[0]!r}; give a file of adafuse")
+    return file.read(columns=list(columns) if columns is not None else None)
+
+
+def column_names(path: Path) -> list[str]:
+    """Return the columns of a file; see `read_rows`."""
+    names: list[str] = _open(path).schema_arrow.names
+    return names
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return what `write_table` was given as metadata.
+
+    Raises:
+        UserError: no readable Parquet file, or one that adafuse did not write.
+    """
+    stored = _open(path).schema_arrow.metadata or {}
+    if METADATA_KEY not in stored:
+        raise UserError(f"{str(path)!r} was not written by adafuse; give a file that was")
+    metadata: dict[str, Any] = json.loads(stored[METADATA_KEY])
+    return metadata
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except FileNotFoundError:
+        raise UserError(f"file {str(path)!r} does not exist; check its path") from None
+    except (OSError, pa.ArrowException) as error:
+        if path.suffix != ".parquet":
+            raise UserError(
+                f"{str(path)!r} is no trace; give a .parquet file of `adafuse generate --out`, or"
+                " traces/BENCHMARK/RUN.parquet of a results folder"
+            ) from None
+        reason = str(error).split("\n")[0].rstrip(".")
+        raise UserError(
+            f"{str(path)!r} is no readable Parquet file ({reason}); delete it and make it again"
+        ) from None
+
+
+_CANDIDATE = pa.struct(
+    [
+        pa.field("text", pa.string()),
+        pa.field("ends", pa.bool_()),
+        pa.field("nll", pa.list_(pa.float64())),
+        pa.field("fused", pa.float64()),
+        pa.field("proposers", pa.list_(pa.int32())),
+    ]
+)
+_ROUND = pa.struct(
+    [
+        pa.field("candidates", pa.list_(_CANDIDATE)),
+        pa.field("selected", pa.int32()),
+        pa.field("words", pa.int32()),
+        pa.field("margins", pa.list_(pa.list_(pa.float64()))),
+    ]
+)
+RESULT_FIELDS = [
+    pa.field("text", pa.string()),
+    pa.field("stop_reason", pa.string()),
+    pa.field("error", pa.string()),
+    pa.field("traceback", pa.string()),
+    pa.field("seconds", pa.float64()),
+    pa.field("tokens", pa.list_(pa.int32())),
+    pa.field("prompt_tokens", pa.list_(pa.int32())),
+    pa.field("forwards", pa.list_(pa.int32())),
+    pa.field("rounds", pa.list_(_ROUND)),
+]
+"""Columns that every trace has for its result, whatever identifies the row."""
+
+
+def result_columns(result: Result) -> dict[str, Any]:
+    """Turn a result into plain JSON-ready values under the names of `RESULT_FIELDS`."""
+    values = asdict(result)
+    return {field.name: values[field.name] for field in RESULT_FIELDS}
+
+
+def result_from(row: dict[str, Any]) -> Result:
+    """Rebuild the result from a row read back from JSON or Parquet."""
+    return Result(
+        text=row["text"],
+        stop_reason=row["stop_reason"],
+        rounds=tuple(_round(value) for value in row["rounds"]),
+        tokens=tuple(row["tokens"]),
+        prompt_tokens=tuple(row["prompt_tokens"]),
+        forwards=tuple(row["forwards"]),
+        seconds=row["seconds"],
+        error=row["error"],
+        traceback=row["traceback"],
+    )
+
+
+def _round(row: dict[str, Any]) -> Round:
+    return Round(
+        candidates=tuple(_candidate(value) for value in row["candidates"]),
+        selected=row["selected"],
+        words=row["words"],
+        margins=tuple(tuple(values) for values in row["margins"]),
+    )
+
+
+def _candidate(row: dict[str, Any]) -> Candidate:
+    return Candidate(
+        text=row["text"],
+        ends=row["ends"],
+        proposers=tuple(row["proposers"]),
+        nll=tuple(row["nll"]),
+        fused=row["fused"],
+    )
