@@ -9,13 +9,14 @@ from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
 from adafuse.decoding.limits import Settings
 from adafuse.decoding.options import parse
-from adafuse.decoding.run import Asked, Run
+from adafuse.decoding.run import PromptSet, Run, result_of
+from adafuse.engine.scheduler import Finished
 from adafuse.errors import UserError
 from adafuse.methods import resolve
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.loading import load_models
 from adafuse.models.placement import Place, sources
-from adafuse.records import Answer, Chat, Likelihood, Prompt, Result, task_of
+from adafuse.records import Answer, Chat, Likelihood, Prompt, Result, question_of
 
 
 class TextStream(Iterator[str]):
@@ -128,7 +129,7 @@ class Ensemble:
         batch_size: int | Literal["auto"] = 8,
         engine: str = "tree",
         answers: Sequence[Sequence[Answer]] | None = None,
-        tasks: Sequence[str] | None = None,
+        questions: Sequence[str] | None = None,
         **method_options: Any,
     ) -> Iterator[tuple[int, Result]]:
         """Continue prompts, yielding (index, result) as they end.
@@ -145,8 +146,9 @@ class Ensemble:
             engine: "tree", or "reference" to check it.
             answers: what each model wrote on its own, per prompt, for a method that starts from
                 that; it is decoded where it is not given.
-            tasks: the prompts without worked examples, for a method that reads finished answers;
-                the prompts themselves by default, of a conversation what the user said last.
+            questions: the prompts without few-shot examples, for a method that reads finished
+                answers; the prompts themselves by default, of a conversation what the user said
+                last.
 
         Raises:
             UserError: an unknown or impossible setting. What goes wrong in one example ends that
@@ -163,7 +165,13 @@ class Ensemble:
         }
         run = self._run(method, method_options, given)
         known = answers if run.method.reads_answers else None
-        return run.stream(Asked(prompts, tasks or [*map(task_of, prompts)], known))
+        given_prompts = PromptSet(prompts, questions or [*map(question_of, prompts)], known)
+        events = run.events(given_prompts)
+        return (
+            (event.example.index, result_of(event))
+            for event in events
+            if isinstance(event, Finished)
+        )
 
     def loglikelihoods(
         self,
@@ -185,7 +193,7 @@ class Ensemble:
             UserError: an impossible setting. What goes wrong in one of them is its `error`.
         """
         settings = {"batch_size": batch_size, "engine": engine}
-        return likelihoods(self.models, self.weights, self._place(), asked, settings)
+        return likelihoods(self.models, asked, settings)
 
     def stream_text(
         self,
@@ -196,7 +204,7 @@ class Ensemble:
         max_rounds: int | None = None,
         stop: Sequence[str] = (),
         engine: str = "tree",
-        task: str | None = None,
+        question: str | None = None,
         **method_options: Any,
     ) -> TextStream:
         """Continue one prompt and yield its text while it is decoded, span by span.
@@ -215,7 +223,7 @@ class Ensemble:
             "engine": engine,
         }
         return TextStream(
-            self._run(method, method_options, given).text(prompt, task or task_of(prompt))
+            self._run(method, method_options, given).text(prompt, question or question_of(prompt))
         )
 
     def _run(self, method: str, options: Mapping[str, Any], given: Mapping[str, Any]) -> Run:

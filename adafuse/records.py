@@ -42,7 +42,7 @@ class Chat:
             )
 
     @property
-    def task(self) -> str:
+    def question(self) -> str:
         """What the user said last."""
         said = [turn.content for turn in self.turns if turn.role == "user"]
         return said[-1] if said else ""
@@ -52,9 +52,9 @@ Prompt = str | Chat
 """What models continue: a text, or a conversation."""
 
 
-def task_of(prompt: Prompt) -> str:
+def question_of(prompt: Prompt) -> str:
     """Return a prompt as one text, for what reads no conversations."""
-    return prompt.task if isinstance(prompt, Chat) else prompt
+    return prompt.question if isinstance(prompt, Chat) else prompt
 
 
 def letters(prompt: Prompt) -> int:

@@ -1,83 +1,151 @@
-"""The candidates of a round: the union of what the models propose, scored by all of them."""
+"""The candidates of a round: what the models propose, read and scored by all of them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from adafuse.decoding.fusion import SpanScore
-from adafuse.decoding.words import Span
+from adafuse import records
 from adafuse.engine.node import ContextFullError, Node, TokenSequence
 from adafuse.engine.program import Program, evaluated
 
 
-@dataclass(slots=True)
-class Entry:
-    """One candidate: its text, whether it ends, and the last node it has in each model's tree.
+@dataclass(eq=False, slots=True)
+class Candidate:
+    """A span that may be committed next.
 
-    `proposers` are the numbers of the models that wrote it; `nodes` starts with theirs, as far as
-    they keep the ids that they wrote.
+    A model writes it word by word (`words` of them, END included) from the root of its tree; in
+    `nodes` is the last node of the span in the tree of each model that has read it. `proposers` are
+    the numbers of the models that wrote it. Once scored, `nll[k]` is NLL_k(s) in nats per token
+    over `tokens[k]` = T ids, END counted as one (eq. 4), and `fused` is F(s) (eq. 5).
     """
 
-    text: str
-    ends: bool
+    text: str = ""
+    ends: bool = False
+    words: int = 0
+    nodes: dict[TokenSequence, Node] = field(default_factory=dict)
     proposers: list[int] = field(default_factory=list)
-    nodes: dict[int, Node] = field(default_factory=dict)
+    nll: tuple[float, ...] = ()
+    tokens: tuple[int, ...] = ()
+    fused: float = math.inf
+
+    @property
+    def node(self) -> Node:
+        """The last node in the tree of the model that wrote the span."""
+        return next(iter(self.nodes.values()))
+
+    @property
+    def length(self) -> int:
+        """A length that is the same for all tokenizers: words, at least 1, plus one for END."""
+        return max(1, len(self.text.split())) + self.ends
+
+    @property
+    def finite(self) -> bool:
+        """Whether every model gives the span a finite NLL."""
+        return all(map(math.isfinite, self.nll))
+
+    def logprob(self, number: int) -> float:
+        """log p_k(s) of the whole span under model `number`."""
+        return -self.tokens[number] * self.nll[number]
+
+    def score(self, sequences: Iterable[TokenSequence]) -> None:
+        """Take NLL_k(s) (eq. 4) from the tree of each model; it is infinite where T is 0."""
+        logprobs = [self._logprobs(self.nodes[sequence]) for sequence in sequences]
+        self.tokens = tuple(map(len, logprobs))
+        self.nll = tuple(-math.fsum(each) / len(each) if each else math.inf for each in logprobs)
+
+    def record(self) -> records.Candidate:
+        """Return what the trace keeps."""
+        proposers = tuple(self.proposers)
+        return records.Candidate(self.text, self.ends, proposers, self.nll, self.fused)
+
+    def _logprobs(self, node: Node) -> list[float]:
+        logprobs = [step.logprob for step in node.path()]
+        if self.ends:
+            assert node.next is not None
+            logprobs.append(node.next.log_end)
+        known = [value for value in logprobs if value is not None]
+        assert len(known) == len(logprobs), "a candidate was scored before it was read"
+        return known
 
 
-def pool(proposals: Iterable[Iterable[Span]]) -> list[Entry]:
-    """Unite the proposals of all models, keyed by (text, ends), in order of model, then branch."""
-    entries: dict[tuple[str, bool], Entry] = {}
-    for number, spans in enumerate(proposals):
-        for span in spans:
-            entry = entries.setdefault((span.text, span.ends), Entry(span.text, span.ends))
-            if number not in entry.nodes:
-                entry.proposers.append(number)
-                entry.nodes[number] = span.node
-    return list(entries.values())
+class Pool:
+    """The candidates of a round: the union of what all models propose, keyed by text and END.
 
-
-def reading(sequence: TokenSequence, texts: Iterable[str]) -> list[Node]:
-    """Return the nodes that let a model read `texts` under its root, the root among them.
-
-    A text that its tokenizer or context has no room for is left out: whether that is an error is
-    known when the text turns out to be a candidate that the model did not write itself.
+    They are in order of the model that proposed them first, then of its branches. `margins[k]` are
+    the start-of-word margins that model k read while it proposed.
     """
-    nodes = [sequence.root]
-    for text in texts:
-        with suppress(ContextFullError, ValueError):
-            nodes += sequence.root.chain(sequence.model.encode_span(text))
-    return list(dict.fromkeys(nodes))
 
+    def __init__(self, sequences: Sequence[TokenSequence]) -> None:
+        self.candidates: list[Candidate] = []
+        self.margins: dict[int, tuple[float, ...]] = {}
+        self._sequences = sequences
 
-def grow_foreign(entries: Sequence[Entry], sequences: Sequence[TokenSequence]) -> Program[None]:
-    """Grow every candidate in the tree of every model that has no node for it, in one request.
+    def read_by(self, sequence: TokenSequence) -> Program[None]:
+        """Have a model read the candidates so far before it writes its own (agreement first).
 
-    Where a model is asked anyway, tips of its own candidates that were never run go along: if one
-    of them is committed, the next round's first distribution is there already.
-    """
-    request: list[Node] = []
-    for number, sequence in enumerate(sequences):
-        foreign = [entry for entry in entries if number not in entry.nodes]
-        if foreign:
-            own = (entry.nodes[number] for entry in entries if number in entry.nodes)
-            request.extend((sequence.root, *own))
-        for entry in foreign:
-            chain = sequence.root.chain(sequence.model.encode_span(entry.text))
-            entry.nodes[number] = chain[-1] if chain else sequence.root
-            request.extend(chain)
-    yield from evaluated(dict.fromkeys(request))
+        Scoring needs that forward anyway; the model spends forwards of its own only from the first
+        disagreement on. A text that its tokenizer or context has no room for is left out: whether
+        that is an error is known when the model turns out not to write the text itself.
+        """
+        nodes = [sequence.root]
+        for candidate in self.candidates:
+            with suppress(ContextFullError, ValueError):
+                nodes += sequence.root.chain(sequence.model.encode_span(candidate.text))
+        yield from evaluated(dict.fromkeys(nodes))
 
+    def add(
+        self, number: int, written: Iterable[Candidate], margins: tuple[float, ...] = ()
+    ) -> None:
+        """Add what model `number` proposes; equal texts of several models are one candidate."""
+        self.margins[number] = margins
+        pooled = {(candidate.text, candidate.ends): candidate for candidate in self.candidates}
+        for own in written:
+            candidate = pooled.setdefault((own.text, own.ends), own)
+            if number not in candidate.proposers:
+                candidate.proposers.append(number)
+                candidate.nodes.update(own.nodes)
+        self.candidates = list(pooled.values())
 
-def span_score(entry: Entry, number: int) -> SpanScore:
-    """Return NLL_k(s) (eq. 4) over T ids, END counted as one; infinite if T is 0."""
-    node = entry.nodes[number]
-    logprobs = [step.logprob for step in node.path()]
-    if entry.ends:
-        assert node.next is not None
-        logprobs.append(node.next.log_end)
-    known = [value for value in logprobs if value is not None]
-    assert len(known) == len(logprobs), "a candidate was scored before it was grown"
-    if not known:
-        return SpanScore(math.inf, 0)
-    return SpanScore(-math.fsum(known) / len(known), len(known))
+    def keep(self, wanted: Callable[[Candidate], bool]) -> None:
+        """Drop all candidates but those that are wanted."""
+        self.candidates = list(filter(wanted, self.candidates))
+
+    def has_room_for(self, candidate: Candidate) -> bool:
+        """Whether every model that has yet to read the candidate has a context for it."""
+        return all(
+            sequence.root.depth + len(sequence.model.encode_span(candidate.text))
+            < sequence.engine.context
+            for sequence in self._sequences
+            if sequence not in candidate.nodes
+        )
+
+    def score(self) -> Program[None]:
+        """Have every model read the candidates that it has no node for, and score all (eq. 4).
+
+        All of it is one request. Where a model is asked anyway, ends of its own candidates that
+        were never run go along: if one of them is committed, the next round's first distribution is
+        there already. A pool of one candidate that every model wrote needs no forward.
+        """
+        request: list[Node] = []
+        for sequence in self._sequences:
+            foreign = [each for each in self.candidates if sequence not in each.nodes]
+            if foreign:
+                own = (c.nodes[sequence] for c in self.candidates if sequence in c.nodes)
+                request.extend((sequence.root, *own))
+            for candidate in foreign:
+                chain = sequence.root.chain(sequence.model.encode_span(candidate.text))
+                candidate.nodes[sequence] = chain[-1] if chain else sequence.root
+                request.extend(chain)
+        yield from evaluated(dict.fromkeys(request))
+        for candidate in self.candidates:
+            candidate.score(self._sequences)
+
+    def record(self, selected: Candidate | None) -> records.Round:
+        """Return the round as the trace keeps it; `selected` is the winner, if there is one."""
+        return records.Round(
+            tuple(candidate.record() for candidate in self.candidates),
+            None if selected is None else self.candidates.index(selected),
+            0 if selected is None else len(selected.text.split()),
+            tuple(self.margins.get(number, ()) for number in range(len(self._sequences))),
+        )

@@ -2,118 +2,81 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
+from pydantic import AfterValidator
+
+from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.options import MethodOptions, WordTokens, told
 from adafuse.errors import UserError
 
+FusionRule = Callable[[Candidate, Sequence[float]], float]
+"""Takes a scored candidate and the weights w_k of the models."""
 
-@dataclass(frozen=True, slots=True)
-class SpanScore:
-    """What one model says of a candidate: NLL_k(s) in nats per token over `tokens` = T ids."""
+PoolFusion = Callable[[Sequence[Candidate], Sequence[float]], list[float]]
+"""Takes all candidates of a round, with finite NLLs, and the weights; gives F(s) of each."""
 
-    nll: float
-    tokens: int
-
-    @property
-    def logprob(self) -> float:
-        """log p_k(s), the log-probability of the whole candidate."""
-        return -self.tokens * self.nll
+FUSION_RULES: dict[str, FusionRule] = {}
+"""What users name as `fusion`."""
 
 
-def joined(scores: Sequence[SpanScore]) -> SpanScore:
-    """What a model says of consecutive spans together."""
-    tokens = sum(score.tokens for score in scores)
-    return SpanScore(-math.fsum(score.logprob for score in scores) / tokens, tokens)
+def fusion_rule(rule: FusionRule) -> FusionRule:
+    """Add a fusion rule under the name of its function; usable as a decorator.
 
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A candidate as a fusion rule sees it: what each model says of it, and who wrote it.
-
-    `words` is its length in words (see `length_in_words`), `proposers` the numbers of the models
-    that wrote it.
+    Raises:
+        UserError: another rule has that name.
     """
-
-    scores: tuple[SpanScore, ...]
-    words: int
-    proposers: tuple[int, ...]
-
-
-FusionFunction = Callable[[Sequence[SpanScore], Sequence[float], int], float]
-"""Takes the scores and weights of the models and the length in words (ends counted as one)."""
-
-PoolFusion = Callable[[Sequence[Scored], Sequence[float]], list[float]]
-"""Takes all candidates of a round and the weights of the models; gives F(s) of each candidate."""
+    if FUSION_RULES.setdefault(rule.__name__, rule) is not rule:
+        raise UserError(f"there are two fusion rules {rule.__name__!r}; rename one of them")
+    return rule
 
 
-def each(fuse: FusionFunction) -> PoolFusion:
+def each(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
 
-    def fuse_all(pool: Sequence[Scored], weights: Sequence[float]) -> list[float]:
-        return [fuse(candidate.scores, weights, candidate.words) for candidate in pool]
+    def fuse_all(pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
+        return [rule(candidate, weights) for candidate in pool]
 
     return fuse_all
 
 
-def mean_nll(scores: Sequence[SpanScore], weights: Sequence[float], words: int) -> float:
+@fusion_rule
+def mean_nll(candidate: Candidate, weights: Sequence[float]) -> float:
     """Weighted mean of NLL_k(s) (eq. 5): a product of experts."""
-    total = math.fsum(w * score.nll for w, score in zip(weights, scores, strict=True))
+    total = math.fsum(w * nll for w, nll in zip(weights, candidate.nll, strict=True))
     return total / math.fsum(weights)
 
 
-def mixture(scores: Sequence[SpanScore], weights: Sequence[float], words: int) -> float:
+@fusion_rule
+def mixture(candidate: Candidate, weights: Sequence[float]) -> float:
     """Negative log of the weighted mean of p_k(s), per word: a linear opinion pool."""
-    terms = [
-        math.log(weight) + score.logprob
-        for weight, score in zip(weights, scores, strict=True)
-        if weight > 0
-    ]
+    terms = [math.log(w) + candidate.logprob(k) for k, w in enumerate(weights) if w > 0]
     largest = max(terms)
     log_sum = largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
-    return (math.log(math.fsum(weights)) - log_sum) / words
+    return (math.log(math.fsum(weights)) - log_sum) / candidate.length
 
 
-def most_confident(scores: Sequence[SpanScore], weights: Sequence[float], words: int) -> float:
-    """The smallest NLL_k(s): trusts the surer model, whatever the weights."""
-    return min(score.nll for score in scores)
+@fusion_rule
+def most_confident(candidate: Candidate, weights: Sequence[float]) -> float:
+    """The smallest NLL_k(s): trusts the surest model, whatever the weights."""
+    return min(candidate.nll)
 
 
-FUSIONS: dict[str, FusionFunction] = {
-    "mean_nll": mean_nll,
-    "mixture": mixture,
-    "most_confident": most_confident,
-}
+def mean_perplexity(candidate: Candidate, weights: Sequence[float]) -> float:
+    """Weighted arithmetic mean of the perplexities exp(NLL_k(s)) (arXiv 2407.19807)."""
+    return _mean(list(zip(_perplexities(candidate), weights, strict=True)))
 
 
-def length_in_words(text: str, ends: bool) -> int:
-    """Return a length that is the same for all tokenizers: words, at least 1, plus one for END."""
-    return max(1, len(text.split())) + ends
-
-
-_LARGEST_EXPONENT = 700.0
-"""exp of more than 709 is no float; so large a perplexity loses anyway."""
-
-
-def perplexity(score: SpanScore) -> float:
-    """exp of the mean negative log-probability per token."""
-    return math.exp(min(score.nll, _LARGEST_EXPONENT))
-
-
-def mean_perplexity(scores: Sequence[SpanScore], weights: Sequence[float], words: int) -> float:
-    """Weighted arithmetic mean of the perplexities (arXiv 2407.19807)."""
-    return _mean([(perplexity(score), w) for score, w in zip(scores, weights, strict=True)])
-
-
-def filtered_perplexity(ratio: float) -> FusionFunction:
+def filtered_perplexity(ratio: float) -> FusionRule:
     """Return the mean perplexity without unfaithful scores.
 
     Where the largest perplexity is more than `ratio` times the smallest, both are dropped with
     their weights; if none is left, only the largest is. Models of weight 0 have no say in it.
     """
 
-    def fuse(scores: Sequence[SpanScore], weights: Sequence[float], words: int) -> float:
-        pairs = zip(scores, weights, strict=True)
-        known = sorted((perplexity(score), weight) for score, weight in pairs if weight > 0)
+    def fuse(candidate: Candidate, weights: Sequence[float]) -> float:
+        pairs = zip(_perplexities(candidate), weights, strict=True)
+        known = sorted(pair for pair in pairs if pair[1] > 0)
         if known[-1][0] > ratio * known[0][0]:
             known = known[1:-1] or known[:-1]
         return _mean(known)
@@ -121,9 +84,44 @@ def filtered_perplexity(ratio: float) -> FusionFunction:
     return fuse
 
 
+_LARGEST_EXPONENT = 700.0
+"""exp of more than 709 is no float; so large a perplexity loses anyway."""
+
+
+def _perplexities(candidate: Candidate) -> list[float]:
+    return [math.exp(min(nll, _LARGEST_EXPONENT)) for nll in candidate.nll]
+
+
 def _mean(weighted: Sequence[tuple[float, float]]) -> float:
     total = math.fsum(value * weight for value, weight in weighted)
     return total / math.fsum(weight for _, weight in weighted)
+
+
+def _known_rule(name: str) -> str:
+    if name not in FUSION_RULES:
+        *others, last = map(repr, FUSION_RULES)
+        raise ValueError(f"must be {', '.join(others)} or {last}")
+    return name
+
+
+class FusionOptions(MethodOptions):
+    """What every method that fuses words shares."""
+
+    fusion: Annotated[
+        str,
+        AfterValidator(_known_rule),
+        told(
+            "how the models' scores of a span become one, F(s): the mean of their NLLs (the"
+            " paper's, `mean_nll`), the NLL of their mixture (`mixture`), or the lowest of their"
+            " NLLs (`most_confident`)"
+        ),
+    ] = "mean_nll"
+    max_word_tokens: WordTokens = 16
+
+    @property
+    def rule(self) -> PoolFusion:
+        """The fusion rule, for all candidates of a round."""
+        return each(FUSION_RULES[self.fusion])
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

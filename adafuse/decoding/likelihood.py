@@ -1,19 +1,18 @@
-"""How likely the models find given continuations: a run that reads and writes nothing."""
+"""How likely the models find given continuations: their token trees, read without rounds."""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.limits import Settings
-from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, parse
-from adafuse.decoding.run import LONG_PROMPTS, Asked, Run
+from adafuse.decoding.options import parse
+from adafuse.decoding.run import LONG_PROMPTS, Runner
 from adafuse.engine.node import ContextFullError, Node, TokenSequence
 from adafuse.engine.program import Program, evaluated, gather
+from adafuse.engine.scheduler import Finished
 from adafuse.errors import ExampleError
 from adafuse.models.language_model import LanguageModel
-from adafuse.models.placement import Place
 from adafuse.records import Likelihood, Prompt
 from adafuse.tokenization.prompts import ids_if_any
 
@@ -21,34 +20,23 @@ _Read = tuple[float, int, bool]
 """What one model says of a text: its log-probability, its ids, and whether all are greedy."""
 
 
-class Reading(Method[MethodOptions]):
-    """Reads all texts that stand behind a prompt, one after the other in its token trees."""
+@dataclass(eq=False)
+class Continuations:
+    """All texts that follow one prompt, each with the places where it was asked for."""
 
-    name = "loglikelihood"
-    Options = MethodOptions
-
-    def __init__(self, texts: Mapping[Prompt, Sequence[str]]) -> None:
-        super().__init__(MethodOptions())
-        self._texts = texts
-        self.found: dict[tuple[Prompt, str], Likelihood] = {}
-
-    def decode(self, example: Example) -> Program[None]:
-        """Find the likelihoods of the texts behind the prompt of `example`."""
-        for text in self._texts[example.prompt]:
-            read = yield from gather(_read(sequence, text) for sequence in example.sequences)
-            logprobs, tokens, greedy = zip(*read, strict=True)
-            self.found[example.prompt, text] = Likelihood(logprobs, tokens, greedy)
-        example.finish("", "length")
+    index: int
+    prompt: Prompt
+    texts: Mapping[str, Sequence[int]]
+    sequences: list[TokenSequence] = field(default_factory=list)
+    found: dict[str, Likelihood] = field(default_factory=dict)
 
 
 def likelihoods(
     models: tuple[LanguageModel, ...],
-    weights: tuple[float, ...],
-    place: Place,
     asked: Sequence[tuple[Prompt, str]],
     settings: Mapping[str, Any],
 ) -> Iterator[tuple[int, Likelihood]]:
-    """Read all texts behind their prompts; see `Ensemble.loglikelihoods`.
+    """Read all texts after their prompts; see `Ensemble.loglikelihoods`.
 
     Raises:
         UserError: an impossible setting, at the call and not with the first likelihood.
@@ -56,21 +44,29 @@ def likelihoods(
     grouped: dict[Prompt, dict[str, list[int]]] = {}
     for index, (prompt, text) in enumerate(asked):
         grouped.setdefault(prompt, {}).setdefault(text, []).append(index)
-    reading = Reading({prompt: list(texts) for prompt, texts in grouped.items()})
     longest = max(_longest(model, {text for _, text in asked}) for model in models)
     chosen = parse(Settings, {**settings, "max_new_tokens": longest}, "loglikelihood")
-    run = Run(models, weights, place, reading, chosen)
     prompts = list(grouped)
-    results = run.stream(Asked(prompts, [""] * len(prompts)))
+    events = Runner(models, chosen, 2, read).events(
+        prompts, lambda number: Continuations(number, prompts[number], grouped[prompts[number]])
+    )
 
     def found() -> Iterator[tuple[int, Likelihood]]:
-        for number, result in results:
-            for text, indices in grouped[prompts[number]].items():
-                read = reading.found.pop((prompts[number], text), None)
-                likelihood = read or _failed(len(models), result.error)
-                yield from ((index, likelihood) for index in indices)
+        for event in events:
+            if isinstance(event, Finished):
+                for text, indices in event.example.texts.items():
+                    likelihood = event.example.found.get(text) or _failed(len(models), event.error)
+                    yield from ((index, likelihood) for index in indices)
 
     return found()
+
+
+def read(continuations: Continuations) -> Program[None]:
+    """Read one text after the other in the trees of all models."""
+    for text in continuations.texts:
+        read_by = yield from gather(_read(each, text) for each in continuations.sequences)
+        logprobs, tokens, greedy = zip(*read_by, strict=True)
+        continuations.found[text] = Likelihood(logprobs, tokens, greedy)
 
 
 def _longest(model: LanguageModel, texts: Collection[str]) -> int:
@@ -101,7 +97,7 @@ def _chain(sequence: TokenSequence, text: str) -> list[Node]:
     except ContextFullError:
         model = sequence.model
         raise ExampleError(
-            f"the prompt and {text[:40]!r} behind it are longer than the context of {model.name},"
+            f"the prompt and {text[:40]!r} after it are longer than the context of {model.name},"
             f" {sequence.engine.context} tokens; shorten the prompt"
         ) from None
 

@@ -19,7 +19,6 @@ def told(meaning: str, when: str = "") -> Any:
     return Field(description=meaning, json_schema_extra={CHANGE_WHEN: when} if when else None)
 
 
-FusionRule = Literal["mean_nll", "mixture", "most_confident"]
 Positive = Annotated[int, Field(ge=1)]
 ModelNumber = Annotated[int, Field(ge=0)]
 WordTokens = Annotated[Positive, told("the most tokens of a word, for text without spaces")]
@@ -39,19 +38,6 @@ class MethodOptions(BaseModel):
     """Base of all options; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class FusionOptions(MethodOptions):
-    """What every method that fuses words shares."""
-
-    fusion: Annotated[
-        FusionRule,
-        told(
-            "how the models' scores of a span become one, F(s): the mean of their NLLs (the"
-            " paper's), the NLL of their mixture, or the lowest of their NLLs"
-        ),
-    ] = "mean_nll"
-    max_word_tokens: WordTokens = 16
 
 
 def check_number(option: str, number: int, count: int) -> None:

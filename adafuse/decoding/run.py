@@ -1,24 +1,17 @@
 """Decoding many prompts with one method: what is checked first, and how many at a time."""
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from adafuse.decoding.example import Example
-from adafuse.decoding.limits import Limits, Settings
+from adafuse.decoding.limits import Settings
 from adafuse.decoding.method import Method
+from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Engine, Program
 from adafuse.engine.reference import engine_for
-from adafuse.engine.scheduler import (
-    Failure,
-    Outcome,
-    Scheduler,
-    TooManyRowsError,
-    memory_told,
-    release,
-)
+from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, release
 from adafuse.errors import UserError
 from adafuse.models.capacity import demands, rows_that_fit, slots
 from adafuse.models.language_model import LanguageModel
@@ -32,33 +25,133 @@ LONG_PROMPTS = 8
 """The longest of so many prompts, by letters, is taken for the longest in tokens."""
 
 
+class Prompted(Protocol):
+    """What a `Runner` runs a program on: number `index` of its prompts, open in every model."""
+
+    index: int
+    prompt: Prompt
+    sequences: list[TokenSequence]
+
+
+PromptedT = TypeVar("PromptedT", bound=Prompted)
+
+
+@dataclass(frozen=True)
+class Runner(Generic[PromptedT]):
+    """Runs a program on many prompts: as many at a time as the settings and the memory allow.
+
+    `top` is how many of the likeliest next ids the program reads.
+    """
+
+    models: tuple[LanguageModel, ...]
+    settings: Settings
+    top: int
+    program: Callable[[PromptedT], Program[None]]
+
+    def events(
+        self, prompts: Sequence[Prompt], start: Callable[[int], PromptedT]
+    ) -> Iterator[Event[PromptedT]]:
+        """Run all prompts; what cannot run is refused at the call.
+
+        Where memory runs out, those that are left start again, half as many at a time; once.
+
+        Args:
+            prompts: all of them.
+            start: returns what a program runs on, by number of its prompt.
+        """
+        if any(isinstance(prompt, Chat) for prompt in prompts):
+            for model in self.models:
+                check_chat(model.tokenizer, model.name)
+        return self._halving(prompts, start, self._rows(prompts))
+
+    def _halving(
+        self, prompts: Sequence[Prompt], start: Callable[[int], PromptedT], rows: int
+    ) -> Iterator[Event[PromptedT]]:
+        left = dict.fromkeys(range(len(prompts)))
+        try:
+            for event in Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows)):
+                if isinstance(event, Finished):
+                    del left[event.example.index]
+                yield event
+            return
+        except TooManyRowsError as error:
+            if rows == 1:
+                raise
+            rows //= 2
+            logger.warning("%s; going on with %d at a time", str(error), rows)
+        release()  # of the engines: nothing refers to them after the exception
+        yield from Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows))
+
+    def _source(
+        self,
+        prompts: Sequence[Prompt],
+        start: Callable[[int], PromptedT],
+        indices: dict[int, None],
+        rows: int,
+    ) -> Iterator[tuple[PromptedT, Program[None]]]:
+        engines = self._engines(prompts, rows)
+        for index in list(indices):
+            example = start(index)
+            yield example, self._opened(example, engines)
+
+    def _opened(self, example: PromptedT, engines: list[Engine]) -> Program[None]:
+        try:
+            for engine in engines:
+                example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
+            yield from self.program(example)
+        finally:
+            for sequence in example.sequences:
+                sequence.engine.close(sequence)
+
+    def _rows(self, prompts: Sequence[Prompt]) -> int:
+        """Return how many examples are decoded at a time."""
+        if self.settings.batch_size != "auto":
+            return self.settings.batch_size
+        needs = [
+            demand
+            for model in self.models
+            for demand in demands(model, _longest(model, prompts) + self.settings.max_new_tokens)
+        ]
+        rows = rows_that_fit(needs, len(prompts))
+        logger.info("%d examples at a time", rows)
+        return rows
+
+    def _engines(self, prompts: Sequence[Prompt], rows: int) -> list[Engine]:
+        new = self.settings.max_new_tokens
+        most = [slots(model, _longest(model, prompts) + new) for model in self.models]
+        engines = [
+            engine_for(model, self.settings.engine, top=self.top, rows=rows, slots=count)
+            for model, count in zip(self.models, most, strict=True)
+        ]
+        for engine in engines:
+            prefix = shared_prefix(engine.model, prompts)
+            if 0 < len(prefix) < engine.context:
+                engine.share(prefix)
+        return engines
+
+
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Prompts, the same without worked examples, and the models' own answers where known."""
+class PromptSet:
+    """Prompts, the questions in them (without few-shot examples), and answers where known."""
 
     prompts: Sequence[Prompt]
-    tasks: Sequence[str]
+    questions: Sequence[str]
     answers: Sequence[Sequence[Answer]] | None = None
 
     def check(self, models: int) -> None:
-        """Refuse tasks and answers that do not belong to the prompts.
+        """Refuse questions and answers that do not belong to the prompts.
 
         Raises:
             UserError: another number of them.
         """
-        for given, what in ((self.tasks, "tasks"), (self.answers, "lists of answers")):
+        for given, what in ((self.questions, "questions"), (self.answers, "lists of answers")):
             if given is not None and len(given) != len(self.prompts):
                 raise UserError(
                     f"{len(given)} {what} for {len(self.prompts)} prompts; give one each"
                 )
-        for each in self.answers or ():
-            if len(each) != models:
-                raise UserError(f"{len(each)} answers of {models} models; give one per model")
-
-    def example(self, index: int, weights: Sequence[float], limits: Limits) -> Example:
-        """Return one prompt as an example that nothing was decoded of."""
-        answers = None if self.answers is None else tuple(self.answers[index])
-        return Example(weights, limits, self.prompts[index], self.tasks[index], answers)
+        for answers in self.answers or ():
+            if len(answers) != models:
+                raise UserError(f"{len(answers)} answers of {models} models; give one per model")
 
 
 @dataclass(frozen=True)
@@ -74,114 +167,56 @@ class Run:
     method: Method[Any]
     settings: Settings
 
-    def stream(self, asked: Asked) -> Iterator[tuple[int, Result]]:
-        """Decode all prompts; what cannot run is refused before the first one.
+    def events(self, given: PromptSet) -> Iterator[Event[Example]]:
+        """Decode all prompts; what cannot run is refused at the call."""
+        given.check(len(self.weights))
+        self.method.check_models(len(self.weights))
+        runner = Runner(self.models, self.settings, self.method.top, self.method.decode)
+        self.method.prepare(self.models, self.place)
 
-        Where memory runs out, the prompts that are left are decoded half as many at a time; once.
-        """
-        self._prepare(asked)
-        return self._halving(asked, self._rows(asked.prompts))
+        def start(index: int) -> Example:
+            answers = None if given.answers is None else tuple(given.answers[index])
+            prompt, question = given.prompts[index], given.questions[index]
+            return Example(self.weights, self.settings, prompt, question, answers, index)
 
-    def text(self, prompt: Prompt, task: str) -> Generator[str | Result]:
+        return runner.events(given.prompts, start)
+
+    def text(self, prompt: Prompt, question: str) -> Generator[str | Result]:
         """Decode one prompt; yield its text as it is committed, and at last its result.
 
         What a stop string may still cut is held back; all of it, where the method may replace it.
         """
-        asked = Asked([prompt], [task])
-        self._prepare(asked)
-        return self._spans(asked)
+        return self._spans(self.events(PromptSet([prompt], [question])))
 
-    def _prepare(self, asked: Asked) -> None:
-        asked.check(len(self.weights))
-        self.method.check_models(len(self.weights))
-        if any(isinstance(prompt, Chat) for prompt in asked.prompts):
-            for model in self.models:
-                check_chat(model.tokenizer, model.name)
-        self.method.prepare(self.models, self.place)
-
-    def _spans(self, asked: Asked) -> Generator[str | Result]:
-        alive: dict[int, Example] = {}
-        shown = ""
-        for outcome in self._turns(asked, [0], 1, alive):
-            if outcome is not None:
-                result = _result(alive[0], outcome)
-                assert result.text.startswith(shown), "the method is one that replaces_text"
-                yield result.text[len(shown) :]
+    def _spans(self, events: Iterator[Event[Example]]) -> Generator[str | Result]:
+        given = ""
+        for event in events:
+            if isinstance(event, Finished):
+                result = result_of(event)
+                assert result.text.startswith(given), "the method is one that replaces_text"
+                yield result.text[len(given) :]
                 yield result
             elif not self.method.replaces_text:
-                before, shown = shown, alive[0].settled
-                yield shown[len(before) :]
+                before, given = given, event.example.settled
+                yield given[len(before) :]
 
-    def _halving(self, asked: Asked, rows: int) -> Iterator[tuple[int, Result]]:
-        left = dict.fromkeys(range(len(asked.prompts)))
-        try:
-            for index, result in self._outcomes(asked, list(left), rows):
-                del left[index]
-                yield index, result
-            return
-        except TooManyRowsError as error:
-            if rows == 1:
-                raise
-            logger.warning("%s; going on with %d at a time", str(error), rows // 2)
-        release()  # of the engines: nothing refers to them behind the exception
-        yield from self._outcomes(asked, list(left), rows // 2)
 
-    def _rows(self, prompts: Sequence[Prompt]) -> int:
-        """Return how many examples are decoded at a time."""
-        if self.settings.batch_size != "auto":
-            return self.settings.batch_size
-        needs = [
-            each
-            for model in self.models
-            for each in demands(model, _longest(model, prompts) + self.settings.max_new_tokens)
-        ]
-        rows = rows_that_fit(needs, len(prompts))
-        logger.info("%d examples at a time", rows)
-        return rows
-
-    def _outcomes(
-        self, asked: Asked, indices: Sequence[int], rows: int
-    ) -> Iterator[tuple[int, Result]]:
-        alive: dict[int, Example] = {}
-        for outcome in self._turns(asked, indices, rows, alive):
-            if outcome is not None:
-                yield outcome.index, _result(alive.pop(outcome.index), outcome)
-
-    def _turns(
-        self, asked: Asked, indices: Sequence[int], rows: int, alive: dict[int, Example]
-    ) -> Iterator[Outcome[None] | None]:
-        """Decode prompts as `Scheduler.run` does; `alive` gets the example of each."""
-
-        def program(index: int) -> Program[None]:
-            alive[index] = asked.example(index, self.weights, self.settings)
-            return self._decode(alive[index], engines)
-
-        jobs = ((index, partial(program, index)) for index in indices)
-        with memory_told(rows):
-            engines = self._engines(asked.prompts, rows)
-            yield from Scheduler[None](rows).run(jobs)
-
-    def _engines(self, prompts: Sequence[Prompt], rows: int) -> list[Engine]:
-        name, top, new = self.settings.engine, self.method.top, self.settings.max_new_tokens
-        most = [slots(model, _longest(model, prompts) + new) for model in self.models]
-        engines = [
-            engine_for(model, name, top=top, rows=rows, slots=count)
-            for model, count in zip(self.models, most, strict=True)
-        ]
-        for engine in engines:
-            prefix = shared_prefix(engine.model, prompts)
-            if 0 < len(prefix) < engine.context:
-                engine.share(prefix)
-        return engines
-
-    def _decode(self, example: Example, engines: list[Engine]) -> Program[None]:
-        try:
-            for engine in engines:
-                example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
-            yield from self.method.decode(example)
-        finally:
-            for sequence in example.sequences:
-                sequence.engine.close(sequence)
+def result_of(event: Finished[Example]) -> Result:
+    """Return what the decoding of an example came to."""
+    example = event.example
+    # Models after the one that refused the prompt have no sequence: they count nothing.
+    unopened = (0,) * (len(example.weights) - len(example.sequences))
+    return Result(
+        text=example.text,
+        stop_reason="error" if event.error is not None else example.reason or "error",
+        rounds=tuple(example.rounds),
+        tokens=tuple(sequence.generated for sequence in example.sequences) + unopened,
+        prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
+        forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
+        seconds=event.seconds + sum(answer.seconds for answer in example.answers or ()),
+        error=event.error,
+        traceback=event.traceback,
+    )
 
 
 def _longest(model: LanguageModel, prompts: Sequence[Prompt]) -> int:
@@ -200,21 +235,3 @@ def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:
             f" {engine.context}; shorten the prompt"
         )
     return ids
-
-
-def _result(example: Example, outcome: Outcome[None]) -> Result:
-    failure = outcome.value
-    failed = isinstance(failure, Failure)
-    # Models behind the one that refused the prompt have no sequence: they count nothing.
-    unopened = (0,) * (len(example.weights) - len(example.sequences))
-    return Result(
-        text=example.text,
-        stop_reason="error" if failed else example.reason or "error",
-        rounds=tuple(example.rounds),
-        tokens=tuple(sequence.generated for sequence in example.sequences) + unopened,
-        prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
-        forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
-        seconds=outcome.seconds + sum(answer.seconds for answer in example.answers or ()),
-        error=failure.error if isinstance(failure, Failure) else None,
-        traceback=failure.traceback if isinstance(failure, Failure) else None,
-    )

@@ -20,7 +20,7 @@ LONGEST_CHAIN = 64
 """Text without spaces is committed after this many ids, whatever could still be merged."""
 
 
-class Strand:
+class PendingText:
     """A model's view of the text so far: committed ids, then a chain in the tree for the rest.
 
     The rest, `pending`, begins at the last place where a word began, so it is re-encoded whenever
@@ -135,7 +135,7 @@ def entry_of(key: bytes, proposers: Iterable[int], p: Iterable[float], fused: fl
     return Entry(key, not key, tuple(proposers), nll, negative_log(fused))
 
 
-Choose = Callable[[Sequence[Strand]], Program[Choice]]
+Choose = Callable[[Sequence[PendingText]], Program[Choice]]
 
 
 def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> Program[None]:
@@ -146,40 +146,41 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     Args:
         example: what is decoded.
         choose: returns the entries of a round.
-        keeps_own: models keep the ids that they would have written themselves; see `Strand`.
+        keeps_own: models keep the ids that they would have written themselves; see `PendingText`.
     """
-    strands = [Strand(sequence, keeps_own=keeps_own) for sequence in example.sequences]
+    texts = [PendingText(sequence, keeps_own=keeps_own) for sequence in example.sequences]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while example.reason is None:
-            choice = yield from choose(strands)
+            choice = yield from choose(texts)
             if not choice.entries or not math.isfinite(choice.entries[0].fused):
-                raise ExampleError(_no_finite(strands))
+                raise ExampleError(_no_finite(texts))
             chosen = choice.entries[0]
             assert chosen.ends or chosen.surface, "an entry without bytes would be chosen forever"
             if not chosen.ends:
-                for strand in strands:
-                    strand.extend(chosen.surface)
+                for pending in texts:
+                    pending.extend(chosen.surface)
             text = decoder.decode(chosen.surface, final=chosen.ends)
             example.rounds.append(_round(choice, _begun_words(example.text, text)))
-            longest = max(strand.generated for strand in strands)
-            example.append(text, chosen.ends, longest)
+            longest = max(pending.generated for pending in texts)
+            example.text += text
+            example.check_stop(ended=chosen.ends, tokens=longest)
     except ContextFullError:
         example.reason = "length"
-    for strand in strands:
-        strand.finish()
+    for pending in texts:
+        pending.finish()
 
 
-def distributions(strands: Iterable[Strand]) -> Program[list[NextToken]]:
+def distributions(texts: Iterable[PendingText]) -> Program[list[NextToken]]:
     """Return each model's distribution behind the text; the models are asked side by side."""
-    nodes = yield from gather(strand.known() for strand in strands)
+    nodes = yield from gather(pending.known() for pending in texts)
     known = [node.next for node in nodes if node.next is not None]
     assert len(known) == len(nodes)
     return known
 
 
-def _no_finite(strands: Iterable[Strand]) -> str:
-    ends = [(strand.sequence.model.name, strand.node.next) for strand in strands]
+def _no_finite(texts: Iterable[PendingText]) -> str:
+    ends = [(pending.sequence.model.name, pending.node.next) for pending in texts]
     odd = [name for name, after in ends if after and not math.isfinite(after.logprobs[0])]
     return f"no next token has a probability under {' and '.join(odd) or 'all models together'}"
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.limits import StopStrings
-from adafuse.engine.node import Node, TokenSequence
+from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program, evaluated
 from adafuse.tokenization.added_text import LONGEST_CONTEXT, UNFINISHED
 
@@ -39,19 +40,6 @@ class WordRules:
         return finished and addition[:1].isspace()
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Text that a model wrote from the root of its tree down to `node`.
-
-    `ends` says that the model ended its text there; `words` counts the words, END included.
-    """
-
-    node: Node
-    text: str = ""
-    ends: bool = False
-    words: int = 0
-
-
 Enough = Callable[[str, Sequence[int]], bool]
 """Whether a part of a word, its text and its ids, is all that is wanted."""
 
@@ -61,9 +49,14 @@ def never(text: str, ids: Sequence[int]) -> bool:
     return False
 
 
+def unwritten(sequence: TokenSequence) -> Candidate:
+    """Return the empty span at the root of a model's tree."""
+    return Candidate(nodes={sequence: sequence.root})
+
+
 def add_word(
-    span: Span, rules: WordRules, first: tuple[int, ...] = (), enough: Enough = never
-) -> Program[Span]:
+    span: Candidate, rules: WordRules, first: tuple[int, ...] = (), enough: Enough = never
+) -> Program[Candidate]:
     """Extend `span` by one word: the ids `first`, then greedily until the word ends, or `enough`.
 
     A next token that ends the text ends the word before it; at the start of the word it is the
@@ -85,12 +78,13 @@ def add_word(
         tokens.append(token)
         if rules.complete(text, len(tokens)) or enough(text, tokens):
             break
-    return Span(node, span.text + text, ends=not tokens, words=span.words + 1)
+    nodes = {node.sequence: node}
+    return Candidate(span.text + text, ends=not tokens, words=span.words + 1, nodes=nodes)
 
 
-def greedy_words(sequence: TokenSequence, rules: WordRules, words: int) -> Program[Span]:
+def greedy_words(sequence: TokenSequence, rules: WordRules, words: int) -> Program[Candidate]:
     """Write up to `words` greedy words; END or a stop string in the text is the last of them."""
-    span = Span(sequence.root)
+    span = unwritten(sequence)
     while span.words < words:
         span = yield from add_word(span, rules)
         if span.ends or rules.stops.within(span.text):

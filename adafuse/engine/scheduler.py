@@ -1,10 +1,10 @@
-"""Memory that runs out while examples are decoded."""
+"""Advances many examples at once: one forward per model over all rows that asked for something."""
 
 import gc
 import logging
 import time
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +14,141 @@ import torch
 
 from adafuse.engine.program import Evaluator, Program, Request, Starter
 from adafuse.errors import UserError
+
+logger = logging.getLogger(__name__)
+ExampleT = TypeVar("ExampleT")
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced(Generic[ExampleT]):
+    """An event: `example` went on, and waits for its next request."""
+
+    example: ExampleT
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[ExampleT]):
+    """An event: `example` ended `seconds` after its admission.
+
+    Where it raised, `error` is a sentence and `traceback` where it came from.
+    """
+
+    example: ExampleT
+    seconds: float
+    error: str | None = None
+    traceback: str | None = None
+
+
+Event = Advanced[ExampleT] | Finished[ExampleT]
+
+
+@dataclass(slots=True)
+class _Live(Generic[ExampleT]):
+    example: ExampleT
+    program: Program[None]
+    started: float
+    waiting: Sequence[Request] = field(default_factory=list)
+
+
+class Scheduler(Generic[ExampleT]):
+    """Keeps up to `batch_size` examples alive; a finished one is replaced from the source.
+
+    Examples need not be in step: in each turn every device runs the engine that most examples wait
+    for, with whatever nodes they ask for, so that forwards are few and full. All devices are
+    started before one is waited for, so that they overlap.
+    """
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+        self._live: list[_Live[ExampleT]] = []
+        self._events: deque[Event[ExampleT]] = deque()
+
+    def run(self, source: Iterator[tuple[ExampleT, Program[None]]]) -> Iterator[Event[ExampleT]]:
+        """Run the programs of all examples, and yield what happens to them, in any order.
+
+        The source is asked for more whenever there is room; it may grow until it is exhausted.
+
+        Raises:
+            TooManyRowsError: memory ran out.
+        """
+        with _out_of_memory_named(self._batch_size):
+            while self._admit(source):
+                yield from self._happened()
+                done = self._evaluate()
+                for live in list(self._live):
+                    live.waiting = [each for each in live.waiting if each.engine not in done]
+                    if not live.waiting:
+                        self._advance(live)
+                yield from self._happened()
+            yield from self._happened()
+
+    def _happened(self) -> Iterator[Event[ExampleT]]:
+        while self._events:
+            yield self._events.popleft()
+
+    def _admit(self, source: Iterator[tuple[ExampleT, Program[None]]]) -> bool:
+        """Fill up from the source; return whether there is anything to do."""
+        while len(self._live) < self._batch_size:
+            job = next(source, None)
+            if job is None:
+                break
+            live = _Live(*job, time.perf_counter())
+            self._live.append(live)
+            self._advance(live)
+        return bool(self._live)
+
+    def _evaluate(self) -> set[Evaluator]:
+        """Fill in what some engines are asked for; return these engines."""
+        wanted: dict[Evaluator, list[Request]] = {}
+        waiting: Counter[Evaluator] = Counter()
+        for live in self._live:
+            waiting.update(dict.fromkeys(request.engine for request in live.waiting).keys())
+            for request in live.waiting:
+                wanted.setdefault(request.engine, []).append(request)
+        chosen = _one_per_device(waiting)
+        started = [(each, _start(each, wanted[each])) for each in chosen]
+        for engine, finish in started:
+            if finish is None:
+                engine.evaluate(wanted[engine])
+            else:
+                finish()
+        return set(chosen)
+
+    def _advance(self, live: _Live[ExampleT]) -> None:
+        """Resume one example up to its next request or its end."""
+        error: str | None = None
+        trace: str | None = None
+        try:
+            live.waiting = next(live.program)
+            self._events.append(Advanced(live.example))
+            return
+        except StopIteration:
+            pass
+        except Exception as raised:  # the border of an example: the others go on
+            if out_of_memory(raised):  # in which the others have a part
+                raise
+            error, trace = str(raised) or type(raised).__name__, traceback.format_exc()
+            logger.warning("an example failed: %s", error)
+        self._live.remove(live)
+        seconds = time.perf_counter() - live.started
+        self._events.append(Finished(live.example, seconds, error, trace))
+
+
+def _one_per_device(waiting: "Counter[Evaluator]") -> list[Evaluator]:
+    """Return the engine of each device that most examples wait for, ties to the earlier one.
+
+    Evaluators without a device of theirs are all chosen.
+    """
+    chosen: dict[Hashable, Evaluator] = {}
+    for engine, examples in waiting.items():
+        place = engine.device if isinstance(engine, Starter) else id(engine)
+        if examples > waiting[chosen.setdefault(place, engine)]:
+            chosen[place] = engine
+    return list(chosen.values())
+
+
+def _start(engine: Evaluator, requests: list[Request]) -> Callable[[], None] | None:
+    return engine.start(requests) if isinstance(engine, Starter) else None
 
 
 class TooManyRowsError(UserError):
@@ -28,7 +163,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def memory_told(rows: int) -> Iterator[None]:
+def _out_of_memory_named(rows: int) -> Iterator[None]:
     """Turn running out of memory into a sentence that says what to change.
 
     Args:
@@ -58,126 +193,3 @@ def _too_much(rows: int, error: str) -> str:
         f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size, set"
         " it to auto, or give the models other or more devices, or a smaller dtype"
     )
-
-
-T = TypeVar("T")
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An example that raised: a sentence and where it came from."""
-
-    error: str
-    traceback: str
-
-
-@dataclass(slots=True)
-class _Live(Generic[T]):
-    index: int
-    program: Program[T]
-    started: float
-    waiting: Sequence[Request] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """What example `index` came to, and the seconds from its admission to its end."""
-
-    index: int
-    value: T | Failure
-    seconds: float
-
-
-class Scheduler(Generic[T]):
-    """Keeps up to `batch_size` examples alive; a finished one is replaced from the queue.
-
-    Examples need not be in step: in each turn every device runs the engine that most examples wait
-    for, with whatever nodes they ask for, so that forwards are few and full. All devices are
-    started before one is waited for, so that they overlap.
-    """
-
-    def __init__(self, batch_size: int) -> None:
-        self._batch_size = batch_size
-        self._live: list[_Live[T]] = []
-
-    def run(
-        self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]
-    ) -> Iterator[Outcome[T] | None]:
-        """Run all jobs, yielding outcomes as examples end, in any order, and None before each turn.
-
-        Who follows an example while it is decoded looks at it then.
-        """
-        while True:
-            yield from self._refill(jobs)
-            if not self._live:
-                return
-            yield None
-            done = self._evaluate()
-            for live in list(self._live):
-                live.waiting = [each for each in live.waiting if each.engine not in done]
-                if not live.waiting:
-                    yield from self._advance(live)
-
-    def _refill(self, jobs: Iterator[tuple[int, Callable[[], Program[T]]]]) -> Iterator[Outcome[T]]:
-        while len(self._live) < self._batch_size:
-            job = next(jobs, None)
-            if job is None:
-                return
-            live = _Live(job[0], job[1](), time.perf_counter())
-            self._live.append(live)
-            yield from self._advance(live)
-
-    def _evaluate(self) -> set[Evaluator]:
-        """Fill in what some engines are asked for; return these engines."""
-        wanted: dict[Evaluator, list[Request]] = {}
-        waiting: Counter[Evaluator] = Counter()
-        for live in self._live:
-            waiting.update(dict.fromkeys(request.engine for request in live.waiting).keys())
-            for request in live.waiting:
-                wanted.setdefault(request.engine, []).append(request)
-        chosen = _one_per_device(waiting)
-        started = [(each, _start(each, wanted[each])) for each in chosen]
-        for engine, finish in started:
-            if finish is None:
-                engine.evaluate(wanted[engine])
-            else:
-                finish()
-        return set(chosen)
-
-    def _advance(self, live: _Live[T]) -> Iterator[Outcome[T]]:
-        """Resume one example up to its next request; yield its outcome if there is none."""
-        value: T | Failure
-        try:
-            live.waiting = next(live.program)
-            return
-        except StopIteration as done:
-            value = done.value
-        except Exception as error:  # the border of an example: the others go on
-            if out_of_memory(error):  # in which the others have a part
-                raise
-            logger.warning("example %d failed: %s", live.index, _sentence(error))
-            value = Failure(_sentence(error), traceback.format_exc())
-        self._live.remove(live)
-        yield Outcome(live.index, value, time.perf_counter() - live.started)
-
-
-def _one_per_device(waiting: "Counter[Evaluator]") -> list[Evaluator]:
-    """Return the engine of each device that most examples wait for, ties to the earlier one.
-
-    Evaluators without a device of theirs are all chosen.
-    """
-    chosen: dict[Hashable, Evaluator] = {}
-    for engine, examples in waiting.items():
-        place = engine.device if isinstance(engine, Starter) else id(engine)
-        if examples > waiting[chosen.setdefault(place, engine)]:
-            chosen[place] = engine
-    return list(chosen.values())
-
-
-def _start(engine: Evaluator, requests: list[Request]) -> Callable[[], None] | None:
-    return engine.start(requests) if isinstance(engine, Starter) else None
-
-
-def _sentence(error: Exception) -> str:
-    return str(error) or type(error).__name__

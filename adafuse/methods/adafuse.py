@@ -5,11 +5,11 @@ from typing import Annotated
 from pydantic import Field
 
 from adafuse.decoding.example import Example
-from adafuse.decoding.fusion import FUSIONS, each
+from adafuse.decoding.fusion import FusionOptions
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import FusionOptions, Positive, told
+from adafuse.decoding.options import Positive, told
 from adafuse.decoding.round import Proposal, fuse_rounds
-from adafuse.decoding.words import Span, WordRules, add_word
+from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program, evaluated, gather
 
@@ -53,10 +53,10 @@ class AdaFuse(Method[AdaFuseOptions]):
         def propose(sequence: Sequence) -> Program[Proposal]:
             return self._propose(sequence, rules)
 
-        return fuse_rounds(example, propose, each(FUSIONS[self.options.fusion]))
+        return fuse_rounds(example, propose, self.options.rule)
 
     def _propose(self, sequence: Sequence, rules: WordRules) -> Program[Proposal]:
-        span = Span(sequence.root)
+        span = unwritten(sequence)
         margins: list[float] = []
         while True:
             yield from evaluated([span.node])
@@ -65,7 +65,7 @@ class AdaFuse(Method[AdaFuseOptions]):
             if not margins[-1] >= self.options.tau:
                 first_tokens = span.node.next.ids[: self.options.branching]
                 branches = yield from gather(add_word(span, rules, (z,)) for z in first_tokens)
-                return Proposal(branches, tuple(margins))
+                return branches, tuple(margins)
             span = yield from add_word(span, rules)
             if span.ends or rules.stops.within(span.text) or span.words == self.options.max_words:
-                return Proposal([span], tuple(margins))
+                return [span], tuple(margins)

@@ -5,11 +5,11 @@ from itertools import islice
 from typing import Annotated
 
 from adafuse.decoding.example import Example
-from adafuse.decoding.fusion import FUSIONS, each
+from adafuse.decoding.fusion import FusionOptions
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import FusionOptions, Positive, told
+from adafuse.decoding.options import Positive, told
 from adafuse.decoding.round import Proposal, fuse_rounds
-from adafuse.decoding.words import Span, WordRules, add_word
+from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import Node
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program, evaluated, gather
@@ -52,11 +52,11 @@ class BeamScaling(Method[BeamScalingOptions]):
 
         def propose(sequence: Sequence) -> Program[Proposal]:
             beams = yield from self._search(sequence)
-            root = Span(sequence.root)
-            spans = yield from gather(add_word(root, rules, beam.ids) for beam in beams)
-            return Proposal(spans)
+            start = unwritten(sequence)
+            spans = yield from gather(add_word(start, rules, beam.ids) for beam in beams)
+            return spans, ()
 
-        return fuse_rounds(example, propose, each(FUSIONS[self.options.fusion]))
+        return fuse_rounds(example, propose, self.options.rule)
 
     def _search(self, sequence: Sequence) -> Program[list[Beam]]:
         """Keep the `width` likeliest hypotheses; equal ones in order of parent, then id."""

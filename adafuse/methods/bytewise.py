@@ -14,7 +14,14 @@ from pydantic import Field
 from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, told
-from adafuse.decoding.token_round import TRACED, Choice, Entry, Strand, fuse_tokens, negative_log
+from adafuse.decoding.token_round import (
+    TRACED,
+    Choice,
+    Entry,
+    PendingText,
+    fuse_tokens,
+    negative_log,
+)
 from adafuse.engine.node import Node
 from adafuse.engine.program import Program, evaluated, gather
 from adafuse.tokenization.token_bytes import Surfaces
@@ -103,12 +110,12 @@ class Covers:
 
     This is the "fast mode" of the authors' code: tokens that the tokenizer would not have written
     behind T_p are not masked. The ids of an unfinished character are those of its bytes. Behind
-    the last beginning of a word that `Strand` commits, covers start anew: those with a token across
+    the last beginning of a word that `PendingText` commits, covers start anew: those with a token across
     it are dropped.
     """
 
-    def __init__(self, strand: Strand, vocabulary: SortedVocabulary, prune: float) -> None:
-        self._strand = strand
+    def __init__(self, pending: PendingText, vocabulary: SortedVocabulary, prune: float) -> None:
+        self._text = pending
         self._vocabulary = vocabulary
         self._prune = prune
         self._root: Node | None = None
@@ -123,23 +130,23 @@ class Covers:
         Raises:
             ValueError: the model gives nothing a probability.
         """
-        root = self._strand.sequence.root
+        root = self._text.sequence.root
         if root is not self._root:
             self._root, self._size, self._covers = root, 0, {}
             yield from self._add(root, 0.0)
-        while self._size < len(self._strand.pending):
+        while self._size < len(self._text.pending):
             self._size += 1
             yield from self._reach()
         masses = self._masses()
         total = masses.sum()
         if not total > 0:
-            name = self._strand.sequence.model.name
+            name = self._text.sequence.model.name
             raise ValueError(f"{name} gives no byte a probability behind the text")
         return np.asarray(masses / total)
 
     def _reach(self) -> Program[None]:
         """Take in one more byte: T_p of all of x becomes a cover if it is likely enough."""
-        node = self._strand.encoded(self._strand.pending[: self._size])
+        node = self._text.encoded(self._text.pending[: self._size])
         across = float(self._masses().sum())
         logprob = yield from self._logprob(node, self._prune * across)
         mass = math.exp(logprob)
@@ -162,7 +169,7 @@ class Covers:
         return before + float(node.parent.next.vector[node.token])
 
     def _add(self, node: Node, logprob: float) -> Program[None]:
-        yield from evaluated([self._strand.sequence.root, *node.path()])
+        yield from evaluated([self._text.sequence.root, *node.path()])
         assert node.next is not None
         vector = node.next.vector
         logprobs = vector.cpu().numpy()[self._vocabulary.order]
@@ -174,7 +181,7 @@ class Covers:
         masses = np.zeros(END + 1)
         for cover in self._covers.values():
             p = math.exp(cover.logprob)
-            following = self._vocabulary.following(self._strand.pending[cover.start : self._size])
+            following = self._vocabulary.following(self._text.pending[cover.start : self._size])
             masses[following.bytes] += p * following.sums(cover.tokens)
             if cover.start == self._size:
                 masses[END] += p * cover.end
@@ -216,15 +223,15 @@ class Bytewise(Method[BytewiseOptions]):
         """Decode byte by byte."""
         covers: list[Covers] = []
 
-        def choose(strands: Sequence[Strand]) -> Program[Choice]:
+        def choose(texts: Sequence[PendingText]) -> Program[Choice]:
             if not covers:
-                pairs = zip(strands, self._vocabularies, strict=True)
+                pairs = zip(texts, self._vocabularies, strict=True)
                 covers.extend(Covers(*pair, self.options.prune) for pair in pairs)
             p = yield from gather(each.probabilities() for each in covers)
             mean = np.average(p, axis=0, weights=example.weights)
             best = np.argsort(-mean, kind="stable")[:TRACED].tolist()
             entries = [_entry(symbol, mean, p) for symbol in best if mean[symbol] > 0]
-            return Choice(entries, ((),) * len(strands))
+            return Choice(entries, ((),) * len(texts))
 
         return fuse_tokens(example, choose, keeps_own=False)
 

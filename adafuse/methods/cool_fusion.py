@@ -1,105 +1,21 @@
-"""The shortest text segment of Cool-Fusion (arXiv 2407.19807, section 3)."""
+"""`cool_fusion`: text segments chosen by mean perplexity (arXiv 2407.19807)."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from adafuse.decoding.answers import fits, written_alone
-from adafuse.decoding.candidates import grow_foreign, pool, span_score
-from adafuse.decoding.example import Example, best
-from adafuse.decoding.fusion import (
-    FusionFunction,
-    SpanScore,
-    each,
-    joined,
-    length_in_words,
-    mean_perplexity,
-)
+from adafuse.decoding.answers import WrittenAnswer, greedy_answers
+from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.decoding.example import Example
+from adafuse.decoding.fusion import FusionRule, each, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, WordTokens, told
 from adafuse.decoding.round import Proposal, fuse_rounds
-from adafuse.decoding.words import Span, WordRules, add_word, greedy_words
+from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program
-from adafuse.records import Candidate, Round, StopReason
+from adafuse.records import Round
 from adafuse.tokenization.added_text import UNFINISHED
-
-
-def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Span]:
-    """Write the fewest greedy ids whose text is decodable: encoding it again gives these ids.
-
-    The text has whole characters and something besides whitespace. A word is the longest segment,
-    whatever its ids; END alone is a segment.
-    """
-
-    def decodable(text: str, ids: Sequence[int]) -> bool:
-        if not text.strip() or text.endswith(UNFINISHED):
-            return False
-        return sequence.model.encode_span(text) == tuple(ids)
-
-    return add_word(Span(sequence.root), rules, enough=decodable)
-
-
-@dataclass(frozen=True, slots=True)
-class RankedAnswer:
-    """A whole answer, cut at stop strings, why it ends, who wrote it, and each model's score."""
-
-    text: str
-    reason: StopReason
-    proposers: tuple[int, ...]
-    scores: tuple[SpanScore, ...]
-
-
-def solo_answers(example: Example) -> Program[list[RankedAnswer]]:
-    """Have the models write their own answers under their roots, and each other's be scored there.
-
-    An answer is scored as it was written, the stop string at its end included, as the spans of the
-    fused answer are. One that is too long for some model's context is left out.
-    """
-    solos = yield from written_alone(example)
-    spans = ([solo.span] if solo.reason != "error" else [] for solo in solos)
-    entries = [entry for entry in pool(spans) if fits(entry, example.sequences)]
-    yield from grow_foreign(entries, example.sequences)
-    return [
-        RankedAnswer(
-            example.stops.cut(entry.text),
-            solos[entry.proposers[0]].reason,
-            tuple(entry.proposers),
-            tuple(span_score(entry, number) for number in range(len(solos))),
-        )
-        for entry in entries
-    ]
-
-
-def rank_with(solo: Sequence[RankedAnswer], example: Example, fuse: FusionFunction) -> None:
-    """Replace the text of a decoded example by an own answer of a smaller F(s).
-
-    The ranking is one more round of the trace, the fused answer first, which wins ties; its NLL is
-    that of all committed spans together, its proposers are the models that wrote the same alone.
-    The round commits no words if the fused answer stands. The ids that the models hold stay those
-    of the fused answer.
-    """
-    if example.reason is None or not example.committed:
-        return
-    scores = tuple(joined(column) for column in zip(*example.committed, strict=True))
-    same = [answer for answer in solo if answer.text == example.text]
-    others = [answer for answer in solo if answer.text != example.text]
-    writers = tuple(number for answer in same for number in answer.proposers)
-    answers = [RankedAnswer(example.text, example.reason, writers, scores), *others]
-    candidates = tuple(_candidate(answer, example.weights, fuse) for answer in answers)
-    selected = best(candidates)
-    words = len(answers[selected].text.split()) if selected else 0
-    margins = ((),) * len(example.sequences)
-    example.rounds.append(Round(candidates, selected, words, margins))
-    if selected:
-        example.text, example.reason = answers[selected].text, answers[selected].reason
-
-
-def _candidate(answer: RankedAnswer, weights: Sequence[float], fuse: FusionFunction) -> Candidate:
-    ends = answer.reason == "eos"
-    fused = fuse(answer.scores, weights, length_in_words(answer.text, ends))
-    nll = tuple(score.nll for score in answer.scores)
-    return Candidate(answer.text, ends, answer.proposers, nll, fused)
 
 
 class CoolFusionOptions(MethodOptions):
@@ -133,16 +49,85 @@ class CoolFusion(Method[CoolFusionOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Decode one segment a round; at the end of Cool+R the best whole answer wins."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
-        solo = (yield from solo_answers(example)) if self.options.rerank else []
+        own = (yield from scored_answers(example)) if self.options.rerank else []
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
-            return Proposal([(yield from self._segment(sequence, rules))])
+            return [(yield from self._segment(sequence, rules))], ()
 
         yield from fuse_rounds(example, propose, each(mean_perplexity))
         if self.options.rerank:
-            rank_with(solo, example, mean_perplexity)
+            rank_with(own, example, mean_perplexity)
 
-    def _segment(self, sequence: TokenSequence, rules: WordRules) -> Program[Span]:
+    def _segment(self, sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
         if self.options.segments == "shortest":
             return shortest_segment(sequence, rules)
         return greedy_words(sequence, rules, 1)
+
+
+def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
+    """Write the fewest greedy ids whose text is decodable: encoding it again gives these ids.
+
+    The text has whole characters and something besides whitespace. A word is the longest segment,
+    whatever its ids; END alone is a segment (section 3 of the paper).
+    """
+
+    def decodable(text: str, ids: Sequence[int]) -> bool:
+        if not text.strip() or text.endswith(UNFINISHED):
+            return False
+        return sequence.model.encode_span(text) == tuple(ids)
+
+    return add_word(unwritten(sequence), rules, enough=decodable)
+
+
+def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
+    """Have the models write their own answers from their roots, and score each other's there.
+
+    An answer is scored as it was written, the stop string at its end included, as the spans of the
+    fused answer are, and cut then. One that is too long for some model's context is left out.
+    """
+    answers = yield from greedy_answers(example)
+    pool = Pool(example.sequences)
+    for number, (candidate, reason) in enumerate(answers):
+        if reason != "error":
+            pool.add(number, [candidate])
+    pool.keep(pool.has_room_for)
+    yield from pool.score()
+    for candidate in pool.candidates:
+        candidate.text = example.stops.cut(candidate.text)
+    return [(each, answers[each.proposers[0]][1]) for each in pool.candidates]
+
+
+def rank_with(own: Sequence[WrittenAnswer], example: Example, rule: FusionRule) -> None:
+    """Replace the text of a decoded example by an own answer of a smaller F(s) (Cool+R).
+
+    The ranking is one more round of the trace, the fused answer first, which wins ties; its NLL is
+    that of all committed spans together, its proposers are the models that wrote the same answer on
+    their own. The round commits no words if the fused answer stands. The ids that the models hold
+    stay those of the fused answer.
+    """
+    if example.reason is None or not example.committed:
+        return
+    fused = joined(example.committed)
+    fused.text, fused.ends = example.text, example.reason == "eos"
+    same = (candidate for candidate, _ in own if candidate.text == fused.text)
+    fused.proposers = [number for candidate in same for number in candidate.proposers]
+    answers = [(fused, example.reason), *(answer for answer in own if answer[0].text != fused.text)]
+    for candidate, _ in answers:
+        candidate.fused = rule(candidate, example.weights)
+    finite = [answer for answer in answers if answer[0].finite]
+    best, reason = min(finite, key=lambda answer: answer[0].fused, default=(None, None))
+    candidates = tuple(candidate.record() for candidate, _ in answers)
+    selected = None if best is None else [each for each, _ in answers].index(best)
+    words = len(best.text.split()) if best is not None and selected else 0
+    example.rounds.append(Round(candidates, selected, words, ((),) * len(example.sequences)))
+    if best is not None and selected:
+        example.text, example.reason = best.text, reason
+
+
+def joined(spans: Sequence[Candidate]) -> Candidate:
+    """Return consecutive spans as one candidate, by what each model says of all of them."""
+    models = range(len(spans[0].nll))
+    tokens = tuple(sum(span.tokens[k] for span in spans) for k in models)
+    logprobs = (math.fsum(span.logprob(k) for span in spans) for k in models)
+    nll = tuple(-logprob / count for logprob, count in zip(logprobs, tokens, strict=True))
+    return Candidate(nll=nll, tokens=tokens)

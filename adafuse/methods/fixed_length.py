@@ -3,9 +3,9 @@
 from typing import Annotated
 
 from adafuse.decoding.example import Example
-from adafuse.decoding.fusion import FUSIONS, each
+from adafuse.decoding.fusion import FusionOptions
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import FusionOptions, Positive, told
+from adafuse.decoding.options import Positive, told
 from adafuse.decoding.round import Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
 from adafuse.engine.node import TokenSequence as Sequence
@@ -32,6 +32,6 @@ class FixedLength(Method[FixedLengthOptions]):
         rules = WordRules(example.stops, self.options.max_word_tokens)
 
         def propose(sequence: Sequence) -> Program[Proposal]:
-            return Proposal([(yield from greedy_words(sequence, rules, self.options.words))])
+            return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
-        return fuse_rounds(example, propose, each(FUSIONS[self.options.fusion]))
+        return fuse_rounds(example, propose, self.options.rule)

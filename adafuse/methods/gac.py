@@ -10,7 +10,14 @@ from pydantic import Field
 from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, ModelNumber, check_number, told
-from adafuse.decoding.token_round import TRACED, Choice, Entry, Strand, distributions, fuse_tokens
+from adafuse.decoding.token_round import (
+    TRACED,
+    Choice,
+    Entry,
+    PendingText,
+    distributions,
+    fuse_tokens,
+)
 from adafuse.decoding.token_round import entry_of as entry
 from adafuse.engine.program import Program
 from adafuse.tokenization.token_bytes import TokenKeys, written
@@ -61,27 +68,27 @@ class Gac(Method[GacOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Decode one token of the joint vocabulary a round."""
 
-        def choose(strands: Sequence[Strand]) -> Program[Choice]:
-            return self._choose(strands, example.weights)
+        def choose(texts: Sequence[PendingText]) -> Program[Choice]:
+            return self._choose(texts, example.weights)
 
         return fuse_tokens(example, choose)
 
-    def _choose(self, strands: Sequence[Strand], weights: Sequence[float]) -> Program[Choice]:
-        known = yield from self._asked(strands)
+    def _choose(self, texts: Sequence[PendingText], weights: Sequence[float]) -> Program[Choice]:
+        known = yield from self._asked(texts)
         shares = weights if len(known) == len(weights) else [1.0] * len(weights)
-        if self._first_keys is None or any(strand.generated for strand in strands):
+        if self._first_keys is None or any(pending.generated for pending in texts):
             return _choice(self._joint, known, shares)
         choice = _choice(self._first_joint, known, shares)
         return replace(choice, entries=[self._spelt(choice.entries[0], known), *choice.entries[1:]])
 
-    def _asked(self, strands: Sequence[Strand]) -> Program[dict[int, "NextToken"]]:
+    def _asked(self, texts: Sequence[PendingText]) -> Program[dict[int, "NextToken"]]:
         """Return the distribution of the gate alone where it is sure enough, else of all models."""
         if self.options.threshold is not None:
             gate = self.options.gate
-            (after,) = yield from distributions([strands[gate]])
+            (after,) = yield from distributions([texts[gate]])
             if math.exp(after.logprobs[0]) > self.options.threshold:
                 return {gate: after}
-        return dict(enumerate((yield from distributions(strands))))
+        return dict(enumerate((yield from distributions(texts))))
 
     def _spelt(self, chosen: Entry, known: Mapping[int, "NextToken"]) -> Entry:
         assert self._first_keys is not None

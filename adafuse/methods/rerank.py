@@ -2,15 +2,15 @@
 
 from typing import Annotated, Literal
 
-from adafuse.decoding.answers import answer_entries, fits, own_answers
-from adafuse.decoding.candidates import grow_foreign
+from adafuse.decoding.answers import own_answers, without_errors
+from adafuse.decoding.candidates import Candidate, Pool
 from adafuse.decoding.example import Example
-from adafuse.decoding.fusion import FusionFunction, each, mean_nll, mean_perplexity
+from adafuse.decoding.fusion import FusionRule, each, mean_nll, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, told
 from adafuse.engine.program import Program
 
-SCORES: dict[str, FusionFunction] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
+SCORES: dict[str, FusionRule] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
 
 
 class RerankOptions(MethodOptions):
@@ -36,14 +36,14 @@ class Rerank(Method[RerankOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Take the best of the answers, with its stop reason."""
         answers = yield from own_answers(example)
-        pool = answer_entries(answers)
-        scorable = [e for e in pool if (e.text or e.ends) and fits(e, example.sequences)]
-        winner = pool[0]
-        if scorable:
-            yield from grow_foreign(scorable, example.sequences)
-            margins = ((),) * len(example.sequences)
-            selected = example.judge(scorable, each(SCORES[self.options.score]), margins)
-            winner = scorable[selected]
-            example.take(winner)
-        answer = answers[winner.proposers[0]]
+        pool = Pool(example.sequences)
+        for number, answer in without_errors(answers):
+            pool.add(number, [Candidate(answer.text, answer.stop_reason == "eos")])
+        best = pool.candidates[0]
+        pool.keep(lambda each: bool(each.text or each.ends) and pool.has_room_for(each))
+        if pool.candidates:
+            yield from pool.score()
+            best = example.select(pool, each(SCORES[self.options.score]))
+            example.commit(best)
+        answer = answers[best.proposers[0]]
         example.text, example.reason = answer.text, answer.stop_reason

@@ -7,7 +7,7 @@ from adafuse.decoding.fusion import each, mean_nll
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Proposal, fuse_rounds
-from adafuse.decoding.words import Span, WordRules, add_word
+from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program
 
@@ -25,7 +25,7 @@ class SingleOptions(MethodOptions):
 
 
 class Single(Method[SingleOptions]):
-    """One model alone, which takes the likeliest token each time.
+    """A single model, which takes the likeliest token each time.
 
     A round of the trace is one word. Unlike a fused word, a word is cut at `max_new_tokens`, as
     greedy decoding is.
@@ -41,7 +41,6 @@ class Single(Method[SingleOptions]):
         def propose(sequence: Sequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             rules = WordRules(example.stops, self.options.max_word_tokens, hard_limit=left)
-            span = yield from add_word(Span(sequence.root), rules)
-            return Proposal([span])
+            return [(yield from add_word(unwritten(sequence), rules))], ()
 
         return fuse_rounds(example, propose, each(mean_nll))

@@ -1,4 +1,4 @@
-"""Choosing the next token: greedily, or sampled so that the same prompt gives the same text."""
+"""`specfuse`: every model drafts, all models verify all drafts (arXiv 2412.07380, SpecEM)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.example import Example
-from adafuse.decoding.fusion import Scored, SpanScore
 from adafuse.decoding.limits import StopStrings
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Proposal, fuse_rounds
-from adafuse.decoding.words import UTF8_BYTES, Span
+from adafuse.decoding.words import UTF8_BYTES, unwritten
 from adafuse.engine.node import NextToken, TokenSequence
 from adafuse.engine.program import Program, evaluated
 from adafuse.tokenization.added_text import LONGEST_CONTEXT, UNFINISHED
@@ -50,70 +50,24 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
     return pick
 
 
-def draft(
-    sequence: TokenSequence, window: int, left: int, stops: StopStrings, pick: Pick
-) -> Program[Span]:
-    """Write `window` tokens, fewer where END is picked or the text holds a stop string.
-
-    Only at `window` tokens a word can be unfinished: the draft is cut back to its last complete
-    one, or stays if there is none. A character in the making is finished first. Where no more than
-    `left` tokens may be written in all, and that is less, the text is cut there, as `single` is.
-    """
-    model = sequence.model
-    anchor = model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
-    steps = [Span(sequence.root)]
-    tokens: list[int] = []
-    last = steps[0]
-    while not (stops.within(last.text) or _is_full(last.text, len(tokens), min(window, left))):
-        yield from evaluated([last.node])
-        assert last.node.next is not None
-        token = pick(last.node.next)
-        if token in model.stop_ids:
-            return Span(last.node, last.text, ends=True)
-        tokens.append(token)
-        last = Span(last.node.child(token), anchor.added(tokens))
-        steps.append(last)
-    if last.node.logprob is None:  # a sampled token need not be among the likeliest ids
-        yield from evaluated([last.node])
-    whole = stops.within(last.text) or left < window
-    return last if whole else last_complete_word(steps)
-
-
-def last_complete_word(steps: Sequence[Span]) -> Span:
-    """Return the longest of the growing `steps` behind which a word ends, or the last if none is.
-
-    A word ends before and behind whitespace.
-    """
-    text = steps[-1].text
-    for step in reversed(steps):
-        if step.text.strip() and not step.text.endswith(UNFINISHED):
-            following = text[len(step.text) :]
-            if step.text[-1].isspace() or following[:1].isspace():
-                return step
-    return steps[-1]
-
-
-def _is_full(text: str, tokens: int, window: int) -> bool:
-    return tokens >= window + (UTF8_BYTES - 1 if text.endswith(UNFINISHED) else 0)
-
-
 Votes = Sequence[Sequence[float]]
+"""votes[j][i] is what verifier j (a model) gives candidate i (a draft)."""
 
 
-def softmax_vote(scores: Sequence[SpanScore]) -> list[float]:
+def softmax_vote(nll: Sequence[float]) -> list[float]:
     """Return one verifier's softmax over the candidates of their mean log-probabilities."""
-    best = min(score.nll for score in scores)
-    terms = [math.exp(best - score.nll) for score in scores]
+    best = min(nll)
+    terms = [math.exp(best - own) for own in nll]
     total = math.fsum(terms)
     return [term / total for term in terms]
 
 
-def logprob_vote(scores: Sequence[SpanScore]) -> list[float]:
+def logprob_vote(nll: Sequence[float]) -> list[float]:
     """Return one verifier's mean log-probabilities of the candidates."""
-    return [-score.nll for score in scores]
+    return [-own for own in nll]
 
 
-VOTES: dict[str, Callable[[Sequence[SpanScore]], list[float]]] = {
+VOTES: dict[str, Callable[[Sequence[float]], list[float]]] = {
     "softmax": softmax_vote,
     "mean_nll": logprob_vote,
 }
@@ -163,14 +117,14 @@ class Ballot:
     `number` counts the rounds.
     """
 
-    vote: Callable[[Sequence[SpanScore]], list[float]]
+    vote: Callable[[Sequence[float]], list[float]]
     rate: float | None
     weights: Sequence[float]
     number: int = 0
 
-    def __call__(self, pool: Sequence[Scored], weights: Sequence[float]) -> list[float]:
+    def __call__(self, pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
         """Let all verifiers vote; with Hedge the votes count with the weights they lead to."""
-        votes = [self.vote([s.scores[j] for s in pool]) for j in range(len(weights))]
+        votes = [self.vote([candidate.nll[j] for candidate in pool]) for j in range(len(weights))]
         self.number += 1
         if self.rate is not None:
             drafts = [_for_drafts(row, pool, len(weights)) for row in votes]
@@ -178,7 +132,7 @@ class Ballot:
         return [-total for total in totals(votes, self.weights)]
 
 
-def _for_drafts(row: Sequence[float], pool: Sequence[Scored], models: int) -> list[float]:
+def _for_drafts(row: Sequence[float], pool: Sequence[Candidate], models: int) -> list[float]:
     """Give every model the vote for the candidate that it wrote; -inf if that is out."""
     written = {model: vote for vote, s in zip(row, pool, strict=True) for model in s.proposers}
     return [written.get(model, -math.inf) for model in range(models)]
@@ -230,8 +184,7 @@ class SpecFuse(Method[SpecFuseOptions]):
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             pick = picks[sequence]
-            span = yield from draft(sequence, options.window, left, example.stops, pick)
-            return Proposal([span])
+            return [(yield from draft(sequence, options.window, left, example.stops, pick))], ()
 
         return fuse_rounds(example, propose, ballot)
 
@@ -240,3 +193,50 @@ class SpecFuse(Method[SpecFuseOptions]):
             return greedy
         random = generator(self.options.seed, number, sequence)
         return nucleus(self.options.temperature, self.options.top_p, random)
+
+
+def draft(
+    sequence: TokenSequence, window: int, left: int, stops: StopStrings, pick: Pick
+) -> Program[Candidate]:
+    """Write `window` tokens, fewer where END is picked or the text holds a stop string.
+
+    Only at `window` tokens a word can be unfinished: the draft is cut back to its last complete
+    one, or stays if there is none. A character in the making is finished first. Where no more than
+    `left` tokens may be written in all, and that is less, the text is cut there, as `single` is.
+    """
+    model = sequence.model
+    anchor = model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
+    steps = [unwritten(sequence)]
+    tokens: list[int] = []
+    last = steps[0]
+    while not (stops.within(last.text) or _is_full(last.text, len(tokens), min(window, left))):
+        yield from evaluated([last.node])
+        assert last.node.next is not None
+        token = pick(last.node.next)
+        if token in model.stop_ids:
+            return Candidate(last.text, ends=True, nodes=last.nodes)
+        tokens.append(token)
+        last = Candidate(anchor.added(tokens), nodes={sequence: last.node.child(token)})
+        steps.append(last)
+    if last.node.logprob is None:  # a sampled token need not be among the likeliest ids
+        yield from evaluated([last.node])
+    whole = stops.within(last.text) or left < window
+    return last if whole else last_complete_word(steps)
+
+
+def last_complete_word(steps: Sequence[Candidate]) -> Candidate:
+    """Return the longest of the growing `steps` after which a word ends, or the last if none is.
+
+    A word ends before and after whitespace.
+    """
+    text = steps[-1].text
+    for step in reversed(steps):
+        if step.text.strip() and not step.text.endswith(UNFINISHED):
+            following = text[len(step.text) :]
+            if step.text[-1].isspace() or following[:1].isspace():
+                return step
+    return steps[-1]
+
+
+def _is_full(text: str, tokens: int, window: int) -> bool:
+    return tokens >= window + (UTF8_BYTES - 1 if text.endswith(UNFINISHED) else 0)

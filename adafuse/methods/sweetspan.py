@@ -46,6 +46,6 @@ class SweetSpan(Method[SweetSpanOptions]):
         fuse = mean_perplexity if ratio is None else filtered_perplexity(ratio)
 
         def propose(sequence: Sequence) -> Program[Proposal]:
-            return Proposal([(yield from greedy_words(sequence, rules, self.options.words))])
+            return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
         return fuse_rounds(example, propose, each(fuse))

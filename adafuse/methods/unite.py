@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, check_number, told
-from adafuse.decoding.token_round import Choice, Entry, Strand, distributions, entry_of, fuse_tokens
+from adafuse.decoding.token_round import (
+    Choice,
+    Entry,
+    PendingText,
+    distributions,
+    entry_of,
+    fuse_tokens,
+)
 from adafuse.engine.program import Program
 from adafuse.tokenization.foreign_spans import first_token
 from adafuse.tokenization.token_bytes import END, TokenKeys, written
@@ -173,14 +180,14 @@ class Unite(Method[UniteOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Decode one token of the union a round."""
 
-        def choose(strands: Sequence[Strand]) -> Program[Choice]:
-            return self._choose(strands, example.weights)
+        def choose(texts: Sequence[PendingText]) -> Program[Choice]:
+            return self._choose(texts, example.weights)
 
         return fuse_tokens(example, choose)
 
-    def _choose(self, strands: Sequence[Strand], weights: Sequence[float]) -> Program[Choice]:
-        known = yield from distributions(strands)
-        begun = any(strand.generated for strand in strands)
+    def _choose(self, texts: Sequence[PendingText], weights: Sequence[float]) -> Program[Choice]:
+        known = yield from distributions(texts)
+        begun = any(pending.generated for pending in texts)
         keys = self._keys if begun or self._first_keys is None else self._first_keys
         top_k = [
             [own.of[z] for z in after.ids[: self.options.top_k]]
@@ -188,8 +195,8 @@ class Unite(Method[UniteOptions]):
         ]
         entries = union(top_k[number] for number in self._order)
         rows = [
-            self._probabilities(entries, strand, own, after)
-            for strand, own, after in zip(strands, keys, known, strict=True)
+            self._probabilities(entries, pending, own, after)
+            for pending, own, after in zip(texts, keys, known, strict=True)
         ]
         fused = average(rows, weights)
         found = [
@@ -201,20 +208,20 @@ class Unite(Method[UniteOptions]):
             surface = written(found[0].surface, keys, [after.vector for after in known])
             found[0] = replace(found[0], surface=surface)
         if self.options.commit == "first_token":
-            found[0] = self._begun(found[0], strands)
+            found[0] = self._begun(found[0], texts)
         return Choice(found, tuple((after.margin,) for after in known))
 
     def _probabilities(
-        self, entries: Sequence[bytes], strand: Strand, keys: TokenKeys, after: "NextToken"
+        self, entries: Sequence[bytes], pending: PendingText, keys: TokenKeys, after: "NextToken"
     ) -> list[float]:
         """p_k of each entry: by its ids, or by its first token where the vocabulary lacks it."""
-        places = readings(entries, keys.ids, partial(first_token, strand.sequence.model))
+        places = readings(entries, keys.ids, partial(first_token, pending.sequence.model))
         values = logits(entries, places, after.vector, self.options.duplicates)
         return probabilities(values, self.options.normalise)
 
-    def _begun(self, chosen: Entry, strands: Sequence[Strand]) -> Entry:
+    def _begun(self, chosen: Entry, texts: Sequence[PendingText]) -> Entry:
         primary = self.options.primary
-        model = strands[primary].sequence.model
+        model = texts[primary].sequence.model
         token = first_token(model, chosen.surface)
         surface = None if token is None else model.surfaces.of[token]
         return replace(chosen, surface=surface) if surface else chosen

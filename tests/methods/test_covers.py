@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.decoding.token_round import Strand
+from adafuse.decoding.token_round import PendingText
 from adafuse.methods.bytewise import END, Covers, SortedVocabulary
 from tests.support.scripted import START, ScriptedEngine, ScriptedModel, run
 
@@ -67,7 +67,7 @@ def enumerated(model, tokens, text):
 @given(canonical_models(), st.text("abc", max_size=5))
 def test_next_byte_probabilities_are_those_of_all_encodings_together(made, text):
     model, tokens = made
-    strand = Strand(ScriptedEngine(model).open([START]))
+    strand = PendingText(ScriptedEngine(model).open([START]))
     covers = Covers(strand, SortedVocabulary(model.surfaces), 0.0)
     for size in range(len(text) + 1):
         masses = enumerated(model, tokens, text[:size])
@@ -83,7 +83,7 @@ def test_next_byte_probabilities_are_those_of_all_encodings_together(made, text)
 
 
 def covers_of(model, prune=1e-6):
-    strand = Strand(ScriptedEngine(model).open([START]))
+    strand = PendingText(ScriptedEngine(model).open([START]))
     return strand, Covers(strand, SortedVocabulary(model.surfaces), prune)
 
 

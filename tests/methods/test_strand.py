@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from adafuse.decoding.token_round import LONGEST_CHAIN, Strand
+from adafuse.decoding.token_round import LONGEST_CHAIN, PendingText
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
 from tests.text.test_added import NAMES
@@ -33,7 +33,7 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map
 
 
 def new_strand(model):
-    return Strand(ReferenceEngine(model, top=2).open(list(PROMPT)))
+    return PendingText(ReferenceEngine(model, top=2).open(list(PROMPT)))
 
 
 def written(strand):

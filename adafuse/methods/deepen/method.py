@@ -11,7 +11,7 @@ from pydantic import Field
 from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, check_number, told
-from adafuse.decoding.token_round import TRACED, Choice, Strand, fuse_tokens, main_entry
+from adafuse.decoding.token_round import TRACED, Choice, PendingText, fuse_tokens, main_entry
 from adafuse.engine.program import Program, gather
 
 if TYPE_CHECKING:
@@ -116,10 +116,10 @@ class Deepen(Method[DeepenOptions]):
         """Decode token by token of the main model."""
         return fuse_tokens(example, partial(self._choose, example.weights))
 
-    def _choose(self, weights: Sequence[float], strands: Sequence[Strand]) -> Program[Choice]:
-        nodes = yield from gather(strand.known() for strand in strands)
+    def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
+        nodes = yield from gather(pending.known() for pending in texts)
         main, known = self.options.main, [node.next for node in nodes if node.next is not None]
-        models = [strand.sequence.model for strand in strands]
+        models = [pending.sequence.model for pending in texts]
         heads = [
             likeliest(each.vector, self.options.top, without)
             for each, without in zip(known, self._unspeakable, strict=True)
@@ -133,7 +133,7 @@ class Deepen(Method[DeepenOptions]):
         best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
         fused = (-x.log_softmax(dim=-1)).tolist()
         entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
-        return Choice(entries, ((),) * len(strands))
+        return Choice(entries, ((),) * len(texts))
 
 
 def _unspeakable(model: "LanguageModel") -> list[int]:

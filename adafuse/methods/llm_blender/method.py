@@ -134,7 +134,7 @@ class LlmBlender(Method[LlmBlenderOptions]):
         """Rank the answers of the models, and fuse the `top_k` best."""
         answers = _distinct((yield from own_answers(example)))
         texts = [answer.text.strip() for answer, _ in answers]
-        ranking = RankRequest(self._ranker, example.task, tuple(texts))
+        ranking = RankRequest(self._ranker, example.question, tuple(texts))
         yield [ranking]
         assert ranking.matrix is not None
         rank_scores = scores(ranking.matrix)
@@ -149,7 +149,7 @@ class LlmBlender(Method[LlmBlenderOptions]):
             yield from self._fuse(example, [texts[index] for index in order[: self.options.top_k]])
 
     def _fuse(self, example: Example, best: Sequence[str]) -> Program[None]:
-        fusing = FuseRequest(self._fuser, self.options.instruction, example.task, tuple(best))
+        fusing = FuseRequest(self._fuser, self.options.instruction, example.question, tuple(best))
         yield [fusing]
         assert fusing.text is not None
         example.finish(fusing.text, "eos" if fusing.ended else "length")
