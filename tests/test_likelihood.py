@@ -86,7 +86,7 @@ def test_a_text_that_does_not_fit_is_impossible_and_says_why_and_the_others_are_
     assert fits.error is None
     assert long.logprobs == (-math.inf, -math.inf)
     assert not any(long.greedy)
-    assert "behind it are longer than the context of" in long.error
+    assert "after it are longer than the context of" in long.error
 
 
 def test_rows_at_a_time_make_no_difference(pair):

@@ -1,6 +1,6 @@
 from types import SimpleNamespace
 
-from adafuse.engine.scheduler import Failure, Scheduler
+from adafuse.engine.scheduler import Advanced, Finished, Scheduler
 
 
 class RecordingEngine:
@@ -19,37 +19,30 @@ def program(engine, name, turns, fails=False):
         yield [SimpleNamespace(name=f"{name}{turn}", engine=engine)]
     if fails:
         raise RuntimeError(f"{name} broke")
-    return name
 
 
 def run(engine, batch_size, *jobs):
-    """Run jobs (name, turns, fails) and return their outcomes in the order they ended."""
-    queue = ((index, lambda job=job: program(engine, *job)) for index, job in enumerate(jobs))
-    return [outcome for outcome in Scheduler(batch_size).run(queue) if outcome is not None]
+    """Run jobs (name, turns, fails) and return how they finished, in that order."""
+    source = ((job[0], program(engine, *job)) for job in jobs)
+    return [event for event in Scheduler(batch_size).run(source) if isinstance(event, Finished)]
 
 
 def test_rows_share_forwards_and_finished_ones_are_replaced():
     engine = RecordingEngine()
     outcomes = run(engine, 2, ("a", 1), ("b", 3), ("c", 2))
     assert engine.requests == [["a0", "b0"], ["b1", "c0"], ["b2", "c1"]]
-    assert [(outcome.index, outcome.value) for outcome in outcomes] == [
-        (0, "a"),
-        (1, "b"),
-        (2, "c"),
-    ]
+    assert [outcome.example for outcome in outcomes] == ["a", "b", "c"]
 
 
 def test_an_example_that_raises_ends_alone_and_keeps_its_traceback():
     outcomes = run(RecordingEngine(), 2, ("a", 1, True), ("b", 2))
-    failure = outcomes[0].value
-    assert isinstance(failure, Failure)
-    assert failure.error == "a broke"
-    assert "RuntimeError" in failure.traceback
-    assert outcomes[1].value == "b"
+    assert (outcomes[0].example, outcomes[0].error) == ("a", "a broke")
+    assert "RuntimeError" in outcomes[0].traceback
+    assert (outcomes[1].example, outcomes[1].error) == ("b", None)
 
 
 def test_examples_without_requests_end_at_once():
-    assert [o.value for o in run(RecordingEngine(), 1, ("a", 0), ("b", 0))] == ["a", "b"]
+    assert [o.example for o in run(RecordingEngine(), 1, ("a", 0), ("b", 0))] == ["a", "b"]
 
 
 class Card(RecordingEngine):
@@ -72,8 +65,8 @@ def visiting(*engines, name):
 
 def visits(batch_size, **routes):
     """Run programs by name, each with the engines it asks in turn."""
-    jobs = [(n, lambda n=n, r=r: visiting(*r, name=n)) for n, r in routes.items()]
-    list(Scheduler(batch_size).run(iter(jobs)))
+    source = ((name, visiting(*route, name=name)) for name, route in routes.items())
+    list(Scheduler(batch_size).run(source))
 
 
 def test_on_one_device_the_model_that_most_examples_wait_for_goes_first():
@@ -96,9 +89,8 @@ def test_requests_to_two_models_at_once_are_waited_for_both():
 
     def program():
         yield [SimpleNamespace(name="x", engine=one), SimpleNamespace(name="y", engine=two)]
-        return "done"
 
-    *turns, outcome = Scheduler(1).run(iter([(0, program)]))
+    *turns, last = Scheduler(1).run(iter([("it", program())]))
     assert log == [["x"], ["y"]]
-    assert turns == [None, None]
-    assert outcome.value == "done"
+    assert turns == [Advanced("it")]
+    assert (last.example, last.error) == ("it", None)

@@ -87,5 +87,5 @@ def test_all_devices_are_started_before_one_is_waited_for():
     def program():
         yield devices
 
-    list(Scheduler(1).run(iter([(0, program)])))
+    list(Scheduler(1).run(iter([(0, program())])))
     assert log == ["start one", "start two", "finish one", "finish two"]

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from adafuse.decoding.answers import answer_entries, own_answers
+from adafuse.decoding.answers import own_answers
 from adafuse.decoding.example import Example
 from adafuse.decoding.limits import Limits
 from adafuse.engine.reference import engine_for
-from adafuse.engine.scheduler import Scheduler
+from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.ensemble import Ensemble
 from adafuse.methods.rerank import Rerank, RerankOptions
 from adafuse.records import Answer
@@ -31,16 +31,17 @@ def run(ensemble, decode, prompts=PROMPTS, answers=None, **limits):
     examples = [Example(ensemble.weights, Limits(**limits), p, answers=answers) for p in prompts]
     engines = [engine_for(m, "tree", top=2, rows=len(prompts)) for m in ensemble.models]
 
+    returned = {}
+
     def program(example):
         for engine in engines:
             example.sequences.append(engine.open(engine.model.prompt_ids(example.prompt)))
-        return decode(example)
+        returned[example] = yield from decode(example)
 
-    jobs = ((i, lambda example=example: program(example)) for i, example in enumerate(examples))
-    outcomes = {
-        outcome.index: outcome.value for outcome in Scheduler(len(prompts)).run(jobs) if outcome
-    }
-    return [(example, outcomes[index]) for index, example in enumerate(examples)]
+    source = ((example, program(example)) for example in examples)
+    ended = [e for e in Scheduler(len(prompts)).run(source) if isinstance(e, Finished)]
+    errors = {event.example: event.error for event in ended}
+    return [(example, errors[example] or returned[example]) for example in examples]
 
 
 def singles(ensemble, prompts=PROMPTS, **limits):
@@ -80,11 +81,12 @@ def test_given_answers_are_taken_and_equal_ones_are_one_candidate(pair):
     given = (Answer(" Paris", "eos"), Answer(" Paris", "eos"))
     [(_, answers)] = run(pair, own_answers, PROMPTS[:1], given)
     assert answers == list(given)
-    [entry] = answer_entries(answers)
-    assert (entry.text, entry.ends, entry.proposers) == (" Paris", True, [0, 1])
-    broken = [Answer("", "error"), Answer(" Paris", "length")]
-    [entry] = answer_entries(broken)
-    assert (entry.text, entry.ends, entry.proposers) == (" Paris", False, [1])
+    example = rerank(pair, given)
+    [(candidate,)] = [one.candidates for one in example.rounds]
+    assert (candidate.text, candidate.ends, candidate.proposers) == (" Paris", True, (0, 1))
+    example = rerank(pair, (Answer("", "error"), Answer(" Paris", "length")))
+    [(candidate,)] = [one.candidates for one in example.rounds]
+    assert (candidate.text, candidate.ends, candidate.proposers) == (" Paris", False, (1,))
 
 
 def rerank(ensemble, answers, score="mean_nll"):
@@ -124,7 +126,7 @@ def test_errors_are_out_and_nothing_but_errors_is_one():
     failed = Answer("", "error")
     assert rerank(ensemble, (failed, Answer(" yes", "eos"))).text == " yes"
     [(_, failure)] = run(ensemble, Rerank(RerankOptions()).decode, PROMPTS[:1], (failed, failed))
-    assert failure.error == "the own answers of all models are errors"
+    assert failure == "the own answers of all models are errors"
 
 
 def test_an_answer_without_tokens_wins_only_alone(pair):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from adafuse.decoding.fusion import SpanScore, mean_perplexity
+from adafuse.decoding.fusion import mean_perplexity
 from adafuse.decoding.limits import StopStrings
 from adafuse.decoding.words import WordRules
 from adafuse.engine.reference import engine_for
@@ -11,6 +11,7 @@ from adafuse.methods.cool_fusion import shortest_segment
 from tests.conftest import toy_path
 from tests.methods.test_answers import singles
 from tests.methods.test_engines_agree import PROMPTS
+from tests.support.candidates import candidate
 
 LIMITS = {"max_new_tokens": 24, "stop": ["\n"]}
 
@@ -100,8 +101,8 @@ def test_an_own_answer_that_is_the_fused_one_is_no_rival_and_is_scored_as_one_sp
         (fused,), (own,) = result.rounds[-1].candidates, alone.rounds[-1].candidates
         assert fused.proposers == own.proposers == (0, 1)
         assert fused.nll == pytest.approx(own.nll, abs=1e-4)
-        scores = [SpanScore(nll, 1) for nll in fused.nll]
-        assert fused.fused == pytest.approx(mean_perplexity(scores, (1, 1), 1))
+        scores = candidate(*((nll, 1) for nll in fused.nll))
+        assert fused.fused == pytest.approx(mean_perplexity(scores, (1, 1)))
 
 
 def test_ranking_changes_no_round_before_it(pair):

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.decoding.fusion import Scored, SpanScore
 from adafuse.methods.specfuse import Ballot, hedge, logprob_vote, reward, softmax_vote, totals
+from tests.support.candidates import candidate
 
 RAW = [(17, 26, 22), (25, 18, 19), (21, 18, 19)]
 # The softmax of logarithms divides by the sum, as the published normalisation does.
-ROWS = [[SpanScore(-math.log(value), 1) for value in row] for row in RAW]
+ROWS = [[-math.log(value) for value in row] for row in RAW]
 VOTES = [softmax_vote(row) for row in ROWS]
 
 
@@ -46,7 +46,10 @@ def test_hedge_turns_the_choice_in_the_second_round():
 
 def test_a_ballot_keeps_the_weights_from_round_to_round():
     columns = zip(*ROWS, strict=True)
-    pool = [Scored(tuple(column), 1, (model,)) for model, column in enumerate(columns)]
+    pool = [
+        candidate(*((nll, 1) for nll in column), proposers=[model])
+        for model, column in enumerate(columns)
+    ]
     ballot = Ballot(softmax_vote, 0.5, (1, 1, 1))
     for _, expected in HEDGED:
         assert rounded(-value for value in ballot(pool, (1, 1, 1))) == expected
@@ -55,20 +58,22 @@ def test_a_ballot_keeps_the_weights_from_round_to_round():
 
 
 def test_models_of_one_draft_share_its_votes():
-    scores = [(SpanScore(1.0, 2), SpanScore(2.0, 2), SpanScore(3.0, 2)), (SpanScore(0.5, 1),) * 3]
     ballot = Ballot(logprob_vote, 2.0, (1.0, 1.0, 1.0))
-    shared = [Scored(scores[0], 1, (0, 2)), Scored(scores[1], 1, (1,))]
+    shared = [
+        candidate((1.0, 2), (2.0, 2), (3.0, 2), proposers=[0, 2]),
+        candidate(*[(0.5, 1)] * 3, proposers=[1]),
+    ]
     assert len(ballot(shared, (1.0, 1.0, 1.0))) == 2
     assert ballot.weights[1] > ballot.weights[0] == ballot.weights[2]
 
 
 def test_a_model_whose_draft_is_out_loses_weight():
     ballot = Ballot(logprob_vote, 1.0, (1.0, 1.0))
-    ballot([Scored((SpanScore(5.0, 1),) * 2, 1, (0,))], (1.0, 1.0))
+    ballot([candidate((5.0, 1), (5.0, 1), proposers=[0])], (1.0, 1.0))
     # Of two models the one comparison of each is won by default.
     assert ballot.weights == pytest.approx([0.5, 0.5])
     ballot = Ballot(logprob_vote, 1.0, (1.0,) * 3)
-    two = [Scored((SpanScore(5.0, 1),) * 3, 1, (number,)) for number in (0, 1)]
+    two = [candidate(*[(5.0, 1)] * 3, proposers=[number]) for number in (0, 1)]
     ballot(two, (1.0,) * 3)
     assert ballot.weights[2] < ballot.weights[0] == ballot.weights[1]
 
@@ -82,9 +87,9 @@ def test_hedge_of_one_model_changes_nothing():
     st.floats(-500, 500),
 )
 def test_a_softmax_vote_sums_to_one_whatever_the_scale(nlls, shift):
-    votes = softmax_vote([SpanScore(nll, 1) for nll in nlls])
+    votes = softmax_vote(nlls)
     assert math.fsum(votes) == pytest.approx(1)
-    shifted = softmax_vote([SpanScore(nll + shift, 1) for nll in nlls])
+    shifted = softmax_vote([nll + shift for nll in nlls])
     assert shifted == pytest.approx(votes, abs=1e-9)
 
 

@@ -4,10 +4,10 @@ import inspect
 from importlib import import_module
 from pkgutil import iter_modules
 
-import adafuse.config
 import pytest
 from pydantic import ValidationError
 
+import adafuse.config
 from adafuse.config.benchmarks import SampleConfig
 from adafuse.config.config import Config
 from adafuse.config.fields import Section
