@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from adafuse.decoding.candidates import Candidate
-from adafuse.decoding.example import Example
+from adafuse.decoding.round import Example
 from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import ContextFullError, Node, TokenSequence
 from adafuse.engine.program import Program, gather

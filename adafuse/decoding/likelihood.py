@@ -104,7 +104,7 @@ def _chain(sequence: TokenSequence, text: str) -> list[Node]:
 
 def _step(parent: Node, node: Node) -> tuple[float, bool]:
     assert parent.next is not None
-    logprob = float(parent.next.vector[node.token]) if node.logprob is None else node.logprob
+    logprob = float(parent.next.logprobs[node.token]) if node.logprob is None else node.logprob
     return logprob, parent.next.greedy == node.token
 
 

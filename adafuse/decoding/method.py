@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from adafuse.decoding.example import Example
-from adafuse.decoding.options import MethodOptions
+from adafuse.decoding.options import IS_MODEL_NUMBER, MethodOptions
+from adafuse.decoding.round import Example
 from adafuse.engine.program import Program
 from adafuse.errors import UserError
 
@@ -71,7 +71,7 @@ class Method(ABC, Generic[OptionsT]):
         """
 
     def check_models(self, count: int) -> None:
-        """Refuse a number of models that the method cannot run.
+        """Refuse a number of models that the method cannot run, and options that number others.
 
         Raises:
             UserError: too few or too many models.
@@ -81,3 +81,10 @@ class Method(ABC, Generic[OptionsT]):
             wanted = f"exactly {fewest}" if most == fewest else f"at least {fewest}"
             noun = "model" if fewest == 1 else "models"
             raise UserError(f"method {self.name} needs {wanted} {noun}, not {count}")
+        for option, info in self.Options.model_fields.items():
+            number = getattr(self.options, option)
+            if IS_MODEL_NUMBER in info.metadata and number >= count:
+                raise UserError(
+                    f"method {self.name}: {option} is {number}, but the models are numbered from 0"
+                    f" to {count - 1}; name one of these"
+                )

@@ -20,7 +20,9 @@ def told(meaning: str, when: str = "") -> Any:
 
 
 Positive = Annotated[int, Field(ge=1)]
-ModelNumber = Annotated[int, Field(ge=0)]
+IS_MODEL_NUMBER = "number of a model"
+ModelNumber = Annotated[int, Field(ge=0), IS_MODEL_NUMBER]
+"""Counted from 0; `Method.check_models` refuses one that the ensemble does not have."""
 WordTokens = Annotated[Positive, told("the most tokens of a word, for text without spaces")]
 
 
@@ -38,19 +40,6 @@ class MethodOptions(BaseModel):
     """Base of all options; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-def check_number(option: str, number: int, count: int) -> None:
-    """Refuse the number of a model that an ensemble of `count` models does not have.
-
-    Raises:
-        UserError: `number` is too large.
-    """
-    if number >= count:
-        raise UserError(
-            f"{option} is {number}, but the models are numbered from 0 to {count - 1}; name one of"
-            " these"
-        )
 
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)

@@ -1,12 +1,101 @@
-"""Algorithm 1 (arXiv 2601.06022): the loop that every method with candidates shares."""
+"""Algorithm 1 (arXiv 2601.06022): the state of one example, and the loop that decodes it."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from adafuse.decoding.candidates import Candidate, Pool
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import PoolFusion
+from adafuse.decoding.limits import Limits, StopStrings
 from adafuse.engine.node import ContextFullError, TokenSequence
 from adafuse.engine.program import Program
+from adafuse.errors import ExampleError
+from adafuse.records import Answer, Prompt, Round, StopReason
+
+
+@dataclass(eq=False)
+class Example:
+    """Y as `text`, each model's ids as a sequence, and the rounds so far.
+
+    `reason` is None while decoding goes on; `weights` are w_k, one per sequence. `question` is the
+    prompt without few-shot examples, `answers` what each model wrote on its own, where that is
+    known already. `committed` are the candidates that Y consists of, without their nodes.
+    """
+
+    weights: Sequence[float]
+    limits: Limits
+    prompt: Prompt = ""
+    question: str = ""
+    answers: tuple[Answer, ...] | None = None
+    index: int = 0
+    sequences: list[TokenSequence] = field(default_factory=list)
+    text: str = ""
+    rounds: list[Round] = field(default_factory=list)
+    committed: list[Candidate] = field(default_factory=list)
+    reason: StopReason | None = None
+
+    @property
+    def stops(self) -> StopStrings:
+        """The stop strings of the task."""
+        return StopStrings(self.limits.stop)
+
+    @property
+    def settled(self) -> str:
+        """The part of Y that no stop string can cut any more."""
+        return self.stops.settled(self.text) if self.reason is None else self.text
+
+    def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
+        """Return the candidate with the smallest F(s) (eq. 6), and record the round.
+
+        Ties go to the earlier candidate; one without a finite NLL under every model is out.
+
+        Raises:
+            ExampleError: all are.
+        """
+        finite = [candidate for candidate in pool.candidates if candidate.finite]
+        scores = fuse(finite, self.weights) if finite else []
+        for candidate, fused in zip(finite, scores, strict=True):
+            candidate.fused = fused
+        best = min(finite, key=lambda candidate: candidate.fused, default=None)
+        self.rounds.append(pool.record(best))
+        if best is None:
+            raise ExampleError(self._no_finite(pool))
+        return best
+
+    def commit(self, candidate: Candidate) -> None:
+        """Append a span to Y (eq. 7), and its ids to every model's prefix."""
+        self.text += candidate.text
+        for sequence in self.sequences:
+            sequence.engine.commit(candidate.nodes[sequence])
+        candidate.nodes.clear()
+        self.committed.append(candidate)
+
+    def check_stop(self, *, ended: bool, tokens: int | None = None) -> None:
+        """Find out whether decoding stops here, and cut Y at a stop string.
+
+        Args:
+            ended: END was chosen.
+            tokens: the most generated ids that some model holds, if not all are committed.
+        """
+        if tokens is None:
+            tokens = max(sequence.generated for sequence in self.sequences)
+        rounds = len(self.rounds)
+        self.reason = self.limits.stop_reason(self.text, ended=ended, tokens=tokens, rounds=rounds)
+        self.text = self.stops.cut(self.text)
+
+    def finish(self, text: str, reason: StopReason) -> None:
+        """Make `text` all of Y, cut before the first stop string, and end decoding."""
+        self.text = self.stops.cut(text)
+        self.reason = reason if self.text == text else "stop"
+
+    def _no_finite(self, pool: Pool) -> str:
+        names = [
+            sequence.model.name
+            for number, sequence in enumerate(self.sequences)
+            if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
+        ]
+        return f"no candidate has a finite NLL under {' and '.join(names)}"
+
 
 Proposal = tuple[Iterable[Candidate], tuple[float, ...]]
 """What one model proposes in a round, and the start-of-word margins that it read for that."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.limits import Settings
 from adafuse.decoding.method import Method
+from adafuse.decoding.round import Example
 from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Engine, Program
 from adafuse.engine.reference import engine_for

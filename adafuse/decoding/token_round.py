@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adafuse.decoding.example import Example
+from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, TokenSequence
 from adafuse.engine.program import Program, gather
 from adafuse.errors import ExampleError
@@ -181,7 +181,7 @@ def distributions(texts: Iterable[PendingText]) -> Program[list[NextToken]]:
 
 def _no_finite(texts: Iterable[PendingText]) -> str:
     ends = [(pending.sequence.model.name, pending.node.next) for pending in texts]
-    odd = [name for name, after in ends if after and not math.isfinite(after.logprobs[0])]
+    odd = [name for name, after in ends if after and not math.isfinite(after.top_logprobs[0])]
     return f"no next token has a probability under {' and '.join(odd) or 'all models together'}"
 
 
@@ -223,7 +223,7 @@ def main_entry(
     nll, proposers = [], []
     for number, (model, next_token) in enumerate(zip(models, known, strict=True)):
         ids = [token] if number == main else _counterparts(model, surface, ends)
-        nll.append(-float(next_token.vector[ids].logsumexp(dim=-1)))
+        nll.append(-float(next_token.logprobs[ids].logsumexp(dim=-1)))
         if number == main or next_token.greedy in ids:
             proposers.append(number)
     return Entry(surface, ends, tuple(proposers), tuple(nll), fused)

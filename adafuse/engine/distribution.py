@@ -97,4 +97,4 @@ def _needs_logprob(node: Node) -> bool:
 
 def _under_known_parent(node: Node) -> torch.Tensor:
     assert node.parent is not None and node.parent.next is not None, "asked for before its parent"
-    return node.parent.next.vector[node.token]
+    return node.parent.next.logprobs[node.token]

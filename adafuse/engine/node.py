@@ -1,7 +1,7 @@
 """The token tree: a committed text per model and example, and the tokens tried after it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
@@ -19,26 +19,26 @@ class ContextFullError(Exception):
 class NextToken:
     """A model's distribution over the next token, reduced to what decoding reads.
 
-    `ids` are the likeliest ids, highest first, ties to the lower id, and `logprobs` theirs;
+    `top_ids` are the likeliest ids, highest first, ties to the lower id, `top_logprobs` theirs;
     `margin` is p(1) - p(2); `log_end` is log p(END). All from a float32 softmax over the ids below
-    len(tokenizer). `vector` holds all log-probabilities, shape [vocabulary], on the device; it is
+    len(tokenizer). `logprobs` holds all log-probabilities, shape [vocabulary], on the device; it is
     empty once the node was released.
     """
 
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    top_ids: tuple[int, ...]
+    top_logprobs: tuple[float, ...]
     margin: float
     log_end: float
-    vector: "torch.Tensor"
+    logprobs: "torch.Tensor"
 
-    def with_vector(self, vector: "torch.Tensor") -> "NextToken":
+    def with_logprobs(self, logprobs: "torch.Tensor") -> "NextToken":
         """Return the same over another copy of the log-probabilities."""
-        return NextToken(self.ids, self.logprobs, self.margin, self.log_end, vector)
+        return replace(self, logprobs=logprobs)
 
     @property
     def greedy(self) -> int:
         """The likeliest id."""
-        return self.ids[0]
+        return self.top_ids[0]
 
 
 class Node:
@@ -64,12 +64,12 @@ class Node:
     def release(self) -> None:
         """Give up the row of log-probabilities; a child that needs it has the token run again."""
         if self.next is not None and not self.released:
-            self.next = self.next.with_vector(self.next.vector.new_empty(0))
+            self.next = self.next.with_logprobs(self.next.logprobs.new_empty(0))
 
     @property
     def released(self) -> bool:
         """Whether the row of log-probabilities was given up."""
-        return self.next is not None and not len(self.next.vector)
+        return self.next is not None and not len(self.next.logprobs)
 
     @property
     def engine(self) -> "Engine":
@@ -86,8 +86,8 @@ class Node:
             if self.depth + 1 >= self.sequence.engine.context:
                 raise ContextFullError(self.sequence.model.name)
             node = Node(self.sequence, self, token)
-            if self.next is not None and token in self.next.ids:
-                node.logprob = self.next.logprobs[self.next.ids.index(token)]
+            if self.next is not None and token in self.next.top_ids:
+                node.logprob = self.next.top_logprobs[self.next.top_ids.index(token)]
             self.children[token] = node
         return self.children[token]
 
@@ -168,7 +168,7 @@ class TokenSequence:
         node.parent = None
         node.children = {}
         if node.next is not None:  # a copy, or the vectors of the whole forward would live on
-            node.next = node.next.with_vector(node.next.vector.clone())
+            node.next = node.next.with_logprobs(node.next.logprobs.clone())
         self.root = node
         return path
 

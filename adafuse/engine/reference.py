@@ -120,10 +120,10 @@ def _probe(engine: Engine) -> torch.Tensor:
     engine.evaluate([sequence.root])
     other, branch = sequence.root.chain((first, third)), sequence.root.chain((second, first))
     engine.evaluate([*other, *branch])
-    vectors = [node.next.vector for node in (other[-1], branch[-1]) if node.next]
+    vectors = [node.next.logprobs for node in (other[-1], branch[-1]) if node.next]
     engine.commit(branch[-1])
     last = sequence.root.chain((third, second))
     engine.evaluate(last)
-    vectors += [node.next.vector for node in last[-1:] if node.next]
+    vectors += [node.next.logprobs for node in last[-1:] if node.next]
     engine.close(sequence)
     return torch.stack(vectors)

@@ -4,11 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import FusionOptions
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import Positive, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program, evaluated, gather
@@ -63,7 +62,7 @@ class AdaFuse(Method[AdaFuseOptions]):
             assert span.node.next is not None
             margins.append(span.node.next.margin)
             if not margins[-1] >= self.options.tau:
-                first_tokens = span.node.next.ids[: self.options.branching]
+                first_tokens = span.node.next.top_ids[: self.options.branching]
                 branches = yield from gather(add_word(span, rules, (z,)) for z in first_tokens)
                 return branches, tuple(margins)
             span = yield from add_word(span, rules)

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import FusionOptions
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import Positive, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import Node
 from adafuse.engine.node import TokenSequence as Sequence
@@ -71,7 +70,7 @@ class BeamScaling(Method[BeamScalingOptions]):
         if beam.ended:
             return [beam]
         assert beam.node.next is not None
-        likeliest = zip(beam.node.next.ids, beam.node.next.logprobs, strict=True)
+        likeliest = zip(beam.node.next.top_ids, beam.node.next.top_logprobs, strict=True)
         return [_extend(beam, *token) for token in islice(likeliest, self.options.width)]
 
 

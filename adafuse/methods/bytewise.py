@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, told
+from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
     Choice,
@@ -166,12 +166,12 @@ class Covers:
             return -math.inf
         yield from evaluated([node.parent])
         assert node.parent.next is not None
-        return before + float(node.parent.next.vector[node.token])
+        return before + float(node.parent.next.logprobs[node.token])
 
     def _add(self, node: Node, logprob: float) -> Program[None]:
         yield from evaluated([self._text.sequence.root, *node.path()])
         assert node.next is not None
-        vector = node.next.vector
+        vector = node.next.logprobs
         logprobs = vector.cpu().numpy()[self._vocabulary.order]
         end = math.exp(vector[sorted(node.sequence.model.stop_ids)].logsumexp(dim=-1))
         self._covers[node] = Cover(self._size, logprob, np.exp(logprobs, dtype=np.float64), end)

@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
 from adafuse.decoding.candidates import Candidate, Pool
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import FusionRule, each, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, WordTokens, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import FusionOptions
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import Positive, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program

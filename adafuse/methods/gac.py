@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, ModelNumber, check_number, told
+from adafuse.decoding.options import MethodOptions, ModelNumber, told
+from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
     Choice,
@@ -51,11 +51,6 @@ class Gac(Method[GacOptions]):
     name = "gac"
     Options = GacOptions
 
-    def check_models(self, count: int) -> None:
-        """Refuse a gate that does not exist."""
-        super().check_models(count)
-        check_number("method gac: gate", self.options.gate, count)
-
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Unite the vocabularies, once more for the first position where templates are used."""
         devices = [model.device for model in models]
@@ -86,14 +81,14 @@ class Gac(Method[GacOptions]):
         if self.options.threshold is not None:
             gate = self.options.gate
             (after,) = yield from distributions([texts[gate]])
-            if math.exp(after.logprobs[0]) > self.options.threshold:
+            if math.exp(after.top_logprobs[0]) > self.options.threshold:
                 return {gate: after}
         return dict(enumerate((yield from distributions(texts))))
 
     def _spelt(self, chosen: Entry, known: Mapping[int, "NextToken"]) -> Entry:
         assert self._first_keys is not None
         keys = [self._first_keys[number] for number in known]
-        vectors = [after.vector for after in known.values()]
+        vectors = [after.logprobs for after in known.values()]
         return replace(chosen, surface=written(chosen.surface, keys, vectors))
 
 
@@ -102,7 +97,7 @@ def _choice(
 ) -> Choice:
     """Return the likeliest entries under the models that are known."""
     models = range(len(weights))
-    best = joint.likeliest({k: after.vector for k, after in known.items()}, weights, TRACED)
+    best = joint.likeliest({k: after.logprobs for k, after in known.items()}, weights, TRACED)
     found = [
         entry(each.key, each.favourite_of, [each.p.get(k, math.nan) for k in models], each.fused)
         for each in best

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from adafuse.decoding.answers import own_answers, without_errors
 from adafuse.decoding.candidates import Candidate, Pool
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import FusionRule, each, mean_nll, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, told
+from adafuse.decoding.round import Example
 from adafuse.engine.program import Program
 
 SCORES: dict[str, FusionRule] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}

@@ -2,11 +2,10 @@
 
 from typing import Annotated
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import each, mean_nll
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, unwritten
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program

@@ -9,11 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from adafuse.decoding.candidates import Candidate
-from adafuse.decoding.example import Example
 from adafuse.decoding.limits import StopStrings
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import UTF8_BYTES, unwritten
 from adafuse.engine.node import NextToken, TokenSequence
 from adafuse.engine.program import Program, evaluated
@@ -39,7 +38,7 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
     """
 
     def pick(following: NextToken) -> int:
-        logprobs = following.vector.double()
+        logprobs = following.logprobs.double()
         probabilities = ((logprobs - logprobs.max()) / temperature).softmax(dim=-1)
         likeliest = probabilities.sort(descending=True).values
         above = likeliest.cumsum(dim=0) - likeliest

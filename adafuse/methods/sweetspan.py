@@ -4,11 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.fusion import each, filtered_perplexity, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, WordTokens, told
-from adafuse.decoding.round import Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.engine.program import Program

@@ -7,9 +7,9 @@ from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, check_number, told
+from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, told
+from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     Choice,
     Entry,
@@ -162,11 +162,6 @@ class Unite(Method[UniteOptions]):
         """k, and two for the margin."""
         return max(2, self.options.top_k)
 
-    def check_models(self, count: int) -> None:
-        """Refuse a primary that does not exist."""
-        super().check_models(count)
-        check_number("method unite: primary", self.options.primary, count)
-
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Read what the tokens are compared by, at the first position behind a template, too."""
         chat = any(model.chat for model in models)
@@ -190,7 +185,7 @@ class Unite(Method[UniteOptions]):
         begun = any(pending.generated for pending in texts)
         keys = self._keys if begun or self._first_keys is None else self._first_keys
         top_k = [
-            [own.of[z] for z in after.ids[: self.options.top_k]]
+            [own.of[z] for z in after.top_ids[: self.options.top_k]]
             for own, after in zip(keys, known, strict=True)
         ]
         entries = union(top_k[number] for number in self._order)
@@ -205,7 +200,7 @@ class Unite(Method[UniteOptions]):
         ]
         found.sort(key=lambda each: each.fused)
         if keys is self._first_keys and found:
-            surface = written(found[0].surface, keys, [after.vector for after in known])
+            surface = written(found[0].surface, keys, [after.logprobs for after in known])
             found[0] = replace(found[0], surface=surface)
         if self.options.commit == "first_token":
             found[0] = self._begun(found[0], texts)
@@ -216,7 +211,7 @@ class Unite(Method[UniteOptions]):
     ) -> list[float]:
         """p_k of each entry: by its ids, or by its first token where the vocabulary lacks it."""
         places = readings(entries, keys.ids, partial(first_token, pending.sequence.model))
-        values = logits(entries, places, after.vector, self.options.duplicates)
+        values = logits(entries, places, after.logprobs, self.options.duplicates)
         return probabilities(values, self.options.normalise)
 
     def _begun(self, chosen: Entry, texts: Sequence[PendingText]) -> Entry:

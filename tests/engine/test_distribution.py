@@ -25,8 +25,8 @@ def filled(logits, *, top=2, **settings):
 
 def test_padded_rows_of_the_output_layer_have_no_probability():
     node = filled([0.0, 0.0, 0.0, 0.0, 0.0, 50.0, 50.0])
-    assert node.next.vector.shape == (5,)
-    assert node.next.vector.exp().sum() == pytest.approx(1)
+    assert node.next.logprobs.shape == (5,)
+    assert node.next.logprobs.exp().sum() == pytest.approx(1)
 
 
 def test_the_probability_of_the_end_is_the_sum_over_its_ids():
@@ -38,7 +38,7 @@ def test_the_probability_of_the_end_is_the_sum_over_its_ids():
 def test_the_margin_is_the_difference_of_the_two_largest_probabilities():
     node = filled([0.0, 1.0, 3.0, 0.5, 2.0])
     first, second = torch.tensor([0.0, 1.0, 3.0, 0.5, 2.0]).softmax(0)[[2, 4]]
-    assert node.next.ids == (2, 4)
+    assert node.next.top_ids == (2, 4)
     assert node.next.margin == pytest.approx(float(first - second))
 
 
@@ -46,8 +46,8 @@ def test_16_bit_logits_are_normalised_in_float32():
     owner = engine(vocabulary=1000)
     sequence = Sequence(owner, [0])
     Reducer(owner.model, 2).fill([sequence.root], torch.zeros(1, 1000, dtype=torch.bfloat16))
-    assert sequence.root.next.vector.dtype == torch.float32
-    assert float(sequence.root.next.vector.exp().sum()) == pytest.approx(1, abs=1e-5)
+    assert sequence.root.next.logprobs.dtype == torch.float32
+    assert float(sequence.root.next.logprobs.exp().sum()) == pytest.approx(1, abs=1e-5)
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1, max_size=4))

@@ -99,7 +99,7 @@ def test_a_cache_that_moved_is_recorded_anew(model, captured):
             each.engine.commit(tip)
     assert captured[0].recorded
     assert engine._cache.slots > 256
-    assert torch.allclose(sequence.root.next.vector, other.root.next.vector, atol=2e-5)
+    assert torch.allclose(sequence.root.next.logprobs, other.root.next.logprobs, atol=2e-5)
 
 
 def test_the_oldest_recording_makes_room(model, captured, monkeypatch):

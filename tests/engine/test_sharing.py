@@ -15,7 +15,7 @@ def vectors(engine, prompts):
     """The distributions behind the prompts, fed together."""
     sequences = [engine.open(prompt) for prompt in prompts]
     engine.evaluate([sequence.root for sequence in sequences])
-    found = [sequence.root.next.vector for sequence in sequences]
+    found = [sequence.root.next.logprobs for sequence in sequences]
     for sequence in sequences:
         engine.close(sequence)
     return found

@@ -46,7 +46,7 @@ def grow_and_commit(engine, prompts):
             chains.append([sequence.root.chain(tokens[k][: 1 + (turn + k) % 3]) for k in range(3)])
         engine.evaluate([node for row in chains for chain in row for node in chain])
         seen += [node.logprob for row in chains for chain in row for node in chain]
-        seen += [float(node.next.vector[9]) for row in chains for chain in row for node in chain]
+        seen += [float(node.next.logprobs[9]) for row in chains for chain in row for node in chain]
         for number, row in enumerate(chains):
             tip = row[(turn + number) % 3][-1]
             engine.commit(tip.child(8) if turn % 2 else tip)
@@ -123,7 +123,7 @@ def test_values_that_are_not_finite_do_not_reach_the_next_sequence(model):
     engine.close(sequence)
     following = engine.open([3])
     engine.evaluate([following.root])
-    assert torch.isfinite(following.root.next.vector).all()
+    assert torch.isfinite(following.root.next.logprobs).all()
 
 
 def test_a_token_behind_the_context_is_refused(model):
@@ -183,7 +183,7 @@ def grown(kind, model):
 @pytest.mark.parametrize("kind", [TreeEngine, ReferenceEngine])
 def test_a_released_node_is_run_again_when_a_child_needs_its_row(model, kind):
     engine, _, chain = grown(kind, model)
-    expected = float(chain[1].next.vector[9])
+    expected = float(chain[1].next.logprobs[9])
     for node in chain[:2]:
         node.release()
     assert chain[1].released

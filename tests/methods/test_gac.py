@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.limits import Limits
+from adafuse.decoding.round import Example
 from adafuse.engine.node import NextToken
 from adafuse.engine.node import TokenSequence as Sequence
 from adafuse.ensemble import Ensemble

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from adafuse.decoding.example import Example
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, check_number, told
+from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, told
+from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, PendingText, fuse_tokens, main_entry
 from adafuse.engine.program import Program, gather
 
@@ -93,11 +93,6 @@ class Deepen(Method[DeepenOptions]):
     name = "deepen"
     Options = DeepenOptions
 
-    def check_models(self, count: int) -> None:
-        """Refuse a main model that is not there."""
-        super().check_models(count)
-        check_number("method deepen: main", self.options.main, count)
-
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Find the anchors, and the ids that can neither be written nor end a text."""
         # These import torch, which listing the methods should not wait for.
@@ -121,7 +116,7 @@ class Deepen(Method[DeepenOptions]):
         main, known = self.options.main, [node.next for node in nodes if node.next is not None]
         models = [pending.sequence.model for pending in texts]
         heads = [
-            likeliest(each.vector, self.options.top, without)
+            likeliest(each.logprobs, self.options.top, without)
             for each, without in zip(known, self._unspeakable, strict=True)
         ]
         ids, x = heads[main]
