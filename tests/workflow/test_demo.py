@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.guard.check import changes
+
 from .conftest import Workplace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
@@ -61,6 +63,10 @@ def test_the_published_protocol_has_tables_of_its_own_and_an_audit(demo: Workpla
         audits = list(csv.DictReader(file))
     assert len(audits) == 4 * len(strict)
     assert (tables / "audit.md").read_text().startswith("# What only the published scorer")
+
+
+def test_every_row_score_and_cell_is_as_recorded(demo: Workplace) -> None:
+    assert not changes("demo", demo.folder / "results")
 
 
 def test_running_it_again_does_nothing(demo: Workplace) -> None:

@@ -1,0 +1,117 @@
+"""A few prompts by every method and its options, through the Python interface."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import adafuse.toy
+from adafuse import Ensemble
+from tests.guard.adapter import of_result, options_of
+from tests.guard.fingerprint import Decoded
+
+TOY = Path(adafuse.toy.__file__).parent
+PAIR = ("mistral", "llama")
+FUSION = ("mean_nll", "mixture", "most_confident")
+BLENDER = {"ranker": str(TOY / "models/pair_ranker"), "fuser": str(TOY / "models/gen_fuser")}
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *[("adafuse", {"fusion": rule, "branching": b}) for rule in FUSION for b in (1, 3)],
+    *[("adafuse", {"tau": tau}) for tau in (0.0, 0.3, 1.1)],
+    ("adafuse", {"max_words": 1, "max_word_tokens": 2}),
+    ("adafuse", {"max_rounds": 1}),
+    ("adafuse", {"max_new_tokens": 2}),
+    ("adafuse", {"stop": [" "]}),
+    ("adafuse", {"engine": "reference", "branching": 2}),
+    *[("fixed_length", {"words": words}) for words in (1, 2, 3)],
+    *[("fixed_length", {"words": 2, "fusion": rule}) for rule in FUSION[1:]],
+    *[("beam_scaling", {"width": width}) for width in (1, 3)],
+    ("beam_scaling", {"fusion": "mixture", "beam_tokens": 2}),
+    *[("unite", {"primary": model}) for model in (0, 1)],
+    ("unite", {"top_k": 2}),
+    *[("unite", {"duplicates": what}) for what in ("keep", "zero")],
+    ("unite", {"normalise": "vocabulary"}),
+    ("unite", {"commit": "first_token"}),
+    ("gac", {}),
+    *[("gac", {"threshold": 0.5, "gate": model}) for model in (0, 1)],
+    *[("deepen", {"main": model}) for model in (0, 1)],
+    ("deepen", {"steps": 2, "top": 64, "reduction": "sum"}),
+    ("bytewise", {}),
+    ("bytewise", {"prune": 0.01}),
+    ("sweetspan", {}),
+    ("sweetspan", {"words": 2, "filter_ratio": None}),
+    ("sweetspan", {"filter_ratio": 1.5}),
+    ("cool_fusion", {}),
+    ("cool_fusion", {"rerank": True}),
+    ("cool_fusion", {"segments": "shortest"}),
+    ("specfuse", {}),
+    ("specfuse", {"votes": "mean_nll", "window": 4, "hedge": 0.5}),
+    ("specfuse", {"sampling": True, "seed": 1}),
+    ("rerank", {}),
+    ("rerank", {"score": "mean_perplexity"}),
+    ("llm_blender", {**BLENDER, "fused_tokens": 12}),
+    ("llm_blender", {**BLENDER, "rank_only": True}),
+    ("llm_blender", {**BLENDER, "rank_only": True, "bubble": True}),
+]
+"""What the pair decodes, each with both batch sizes."""
+
+OTHERS: list[tuple[tuple[str, ...], tuple[float, ...] | None, str, dict[str, Any]]] = [
+    (("mistral",), None, "single", {}),
+    (("llama",), None, "single", {"max_word_tokens": 2}),
+    (("llama", "mistral"), None, "adafuse", {}),
+    (PAIR, (3.0, 1.0), "adafuse", {"branching": 2}),
+    (PAIR, (3.0, 1.0), "unite", {}),
+    *[
+        (("mistral", "llama", "qwen3", "internlm3"), None, method, options)
+        for method, options in [
+            ("adafuse", {"branching": 3}),
+            ("gac", {}),
+            ("unite", {}),
+            ("specfuse", {"hedge": 0.5}),
+            ("rerank", {}),
+        ]
+    ],
+]
+"""Other models or weights: the models, what loads them, the method and its options."""
+
+
+def prompts() -> list[str]:
+    """Two rows of each toy benchmark, and text of another kind."""
+    asked = []
+    for file in sorted(TOY.glob("benchmarks/*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines()[3:14:10]:
+            asked.append(f"Question: {json.loads(line)['question']}\nAnswer:")
+    return [*asked, "naïve 漢字 🙂 and"]
+
+
+def decoded() -> Iterator[tuple[str, list[tuple[str, Decoded]]]]:
+    """Each case's name with what it makes of the prompts."""
+    pair = loaded(PAIR)
+    for method, options in CASES:
+        for size, asked in ((1, prompts()[::4]), (8, prompts())):
+            title = f"pair, batch {size}"
+            yield _case(pair, title, asked, method, {**options, "batch_size": size})
+    for models, weights, method, options in OTHERS:
+        title = "+".join(models) + (f", weights {weights}" if weights else "")
+        yield _case(loaded(models, weights), title, prompts(), method, options)
+    unusual = ["", "Question: " * 5000]
+    yield _case(pair, "an empty and an overlong prompt", unusual, "adafuse", {})
+
+
+@cache
+def loaded(models: tuple[str, ...], weights: tuple[float, ...] | None = None) -> Ensemble:
+    """An ensemble of toy models."""
+    paths = [str(TOY / "models" / name) for name in models]
+    return Ensemble.from_pretrained(paths, device="cpu", weights=weights)
+
+
+def _case(
+    ensemble: Ensemble, title: str, asked: list[str], method: str, options: dict[str, Any]
+) -> tuple[str, list[tuple[str, Decoded]]]:
+    settings = options_of({"max_new_tokens": 16, "stop": ["\n"], **options})
+    results = dict(ensemble.stream(asked, method=method, **settings))
+    hidden = ("batch_size", *BLENDER)
+    shown = [f"{key}={value}" for key, value in options.items() if key not in hidden]
+    name = " ".join([f"{title}: {method}", *shown])
+    return name, [(str(n), of_result(results[n])) for n in range(len(asked))]
