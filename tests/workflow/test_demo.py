@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from adafuse.workflow.traces import read_rows
+
 from .conftest import Workplace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
 
 SINGLE = ("mistral", "llama", "qwen3", "internlm3")
 
@@ -61,6 +63,10 @@ def test_the_published_protocol_has_tables_of_its_own_and_an_audit(demo: Workpla
         audits = list(csv.DictReader(file))
     assert len(audits) == 4 * len(strict)
     assert (tables / "audit.md").read_text().startswith("# What only the published scorer")
+    outcomes = demo.folder / "results/scores/published/toy_qa/adafuse.outcomes.parquet"
+    rows = read_rows(outcomes)
+    assert set(rows[0]) == {"id", "value", "hypothesis", "references"}
+    assert len(rows) == int(published[0]["toy_qa_n"])
 
 
 def test_running_it_again_does_nothing(demo: Workplace) -> None:
