@@ -8,9 +8,11 @@ SHELL := bash
 .SHELLFLAGS := -o pipefail -c
 # Of what Snakemake says of every job, one line that counts the steps.
 STEPS := /steps \(/ {printf "\r%s ", $$0; fflush(); next} /^(\[|Select jobs|Execute|Finished|$$)/ {next} {print}
+# Tests of a group share what is expensive to make, so that one worker makes it.
+WORKERS := --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder --quiet
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test lint docs bench clean
+.PHONY: install demo test soak lint docs bench clean
 
 install: $(INSTALLED)
 
@@ -28,8 +30,11 @@ demo: install  ## decode, score and compare on the toy world
 	@echo "Open results/report/index.html in a browser, or follow one text here:"
 	@echo "  $(BIN)/adafuse show results/traces/toy_qa/adafuse.parquet"
 
-test: install  ## all tests; one of them runs the whole toy workflow
-	$(BIN)/python -m pytest
+test: install  ## the quick tests: at most 10 minutes on two cores
+	$(BIN)/python -m pytest -m "not soak" $(WORKERS)
+
+soak: install  ## the long tests: Slurm, series of kills, the toy workflow, large pages, every setting
+	$(BIN)/python -m pytest -m soak $(WORKERS)
 
 lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff check .

@@ -1,9 +1,11 @@
 """Fixtures shared by all tests; the toy models of the package are the models under test."""
 
 import os
+import signal
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test needs the network
+os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is imported, here and in processes
 
 import pytest
 import torch
@@ -22,7 +24,34 @@ REAL_TOKENIZERS = (
     "gpt2",
 )
 
+SHARED_FIXTURES = ("demo", "finished", "results", "browser")
+"""Session fixtures so expensive that all tests that use one run on the same worker."""
+
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what is to run in the background so, and its processes would not see Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say what `--dist loadgroup` keeps together: users of a shared fixture, else a file.
+
+    The longest groups begin first, so that no worker ends long after the others.
+    """
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    items.sort(key=lambda item: not _is_long(item.get_closest_marker("xdist_group").args[0]))
+
+
+def _group(item: pytest.Item) -> str:
+    used = [name for name in SHARED_FIXTURES if name in item.fixturenames]
+    return used[0] if used else item.nodeid.split("::")[0]
+
+
+def _is_long(group: str) -> bool:
+    return group in SHARED_FIXTURES or "tests/workflow/" in group
 
 
 def toy_path(name: str) -> str:

@@ -72,6 +72,8 @@ class Runner(Generic[PromptedT]):
             for event in Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows)):
                 if isinstance(event, Finished):
                     del left[event.example.index]
+                    if event.error is not None:
+                        logger.warning("example %d failed: %s", event.example.index, event.error)
                 yield event
             return
         except TooManyRowsError as error:

@@ -1,7 +1,6 @@
 """Advances many examples at once: one forward per model over all rows that asked for something."""
 
 import gc
-import logging
 import time
 import traceback
 from collections import Counter, deque
@@ -15,7 +14,6 @@ import torch
 from adafuse.engine.program import Evaluator, Program, Request, Starter
 from adafuse.errors import UserError
 
-logger = logging.getLogger(__name__)
 ExampleT = TypeVar("ExampleT")
 
 
@@ -128,7 +126,6 @@ class Scheduler(Generic[ExampleT]):
             if out_of_memory(raised):  # in which the others have a part
                 raise
             error, trace = str(raised) or type(raised).__name__, traceback.format_exc()
-            logger.warning("an example failed: %s", error)
         self._live.remove(live)
         seconds = time.perf_counter() - live.started
         self._events.append(Finished(live.example, seconds, error, trace))

@@ -76,7 +76,7 @@ def test_long_workloads_are_as_long_as_they_say(pair):
     assert all(not model.stop_ids for model in without_end(pair.models))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
     suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, {"fixed_length": {}})
     timings = measure(suite.cases(), repeats=1)

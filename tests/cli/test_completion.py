@@ -1,13 +1,11 @@
 """What the shell suggests."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from adafuse.workflow.traces import RESULT_FIELDS, write_table
-from tests.cli.terminal import environment
+from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS
 
 
@@ -18,14 +16,7 @@ def suggested(line, cwd=TOY_MODELS):
         "COMP_WORDS": line,
         "COMP_CWORD": str(line.count(" ")),
     }
-    code = "from adafuse.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=cwd,
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-    )
+    done = adafuse(cwd=cwd, **more)
     assert done.stderr == ""
     return done.stdout.split()
 
@@ -67,11 +58,6 @@ def test_folders_that_are_no_models_are_gone_into():
 
 
 def test_completion_can_be_installed():
-    code = "from adafuse.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--show-completion", "bash"],
-        env=environment(_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"),
-        capture_output=True,
-        text=True,
-    )
+    more = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = adafuse("--show-completion", "bash", **more)
     assert "_ADAFUSE_COMPLETE=complete_bash" in done.stdout, done.stderr

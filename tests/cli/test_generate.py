@@ -1,21 +1,14 @@
 """`adafuse generate` and `adafuse show` as a user runs them."""
 
 import json
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 
 PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama")]
-
-
-def adafuse(*arguments, cwd):
-    """Run the command line in a folder."""
-    command = [sys.executable, "-m", "adafuse", *map(str, arguments)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")

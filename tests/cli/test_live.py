@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.terminal import adafuse, in_terminal
+from tests.cli.terminal import adafuse, adafuse_process, in_terminal
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 
@@ -20,7 +20,7 @@ def expected(pair):
 
 
 def test_a_piped_prompt_becomes_its_text_and_nothing_else(expected):
-    done = adafuse("generate", *PAIR, *SHORT, given=PROMPT + "\n")
+    done = adafuse_process("generate", *PAIR, *SHORT, given=PROMPT + "\n")
     assert (done.returncode, done.stdout) == (0, expected.text)
     assert done.stderr == ""
 

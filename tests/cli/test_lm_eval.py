@@ -12,7 +12,7 @@ from tests.conftest import toy_path
 from tests.harness.tasks import ROOT
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
-pytestmark = pytest.mark.slow  # the harness looks through thousands of tasks first
+pytestmark = pytest.mark.soak  # the harness looks through thousands of tasks first
 
 PAIR = (toy_path("mistral"), toy_path("llama"))
 TASKS = "docs/lm-eval/toy_qa.yaml,docs/lm-eval/toy_choice.yaml"

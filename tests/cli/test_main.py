@@ -1,6 +1,8 @@
 """What all commands share: help, mistakes, and how they end."""
 
+import io
 import itertools
+import os
 import re
 import shlex
 import signal
@@ -14,7 +16,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.errors import EXAMPLES
 from adafuse.cli.main import app
-from tests.cli.terminal import ROOT, adafuse, environment
+from tests.cli.terminal import ROOT, adafuse, environment, read_by, run
 from tests.conftest import toy_path
 
 COMMANDS = get_command(app).commands
@@ -22,14 +24,15 @@ SHELL = {"|", "<", ">"}
 OURS = [name for name in COMMANDS if name in EXAMPLES]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
-def test_help_loads_no_heavy_library(arguments):
+def test_help_loads_no_heavy_library():
     code = (
-        "import sys; from adafuse.cli.main import app; app(sys.argv[1:], standalone_mode=False);"
-        "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'polars'} & set(sys.modules);"
-        "assert not heavy, heavy"
+        "import sys; from adafuse.cli.main import app\n"
+        "for name in ([], *([name] for name in sys.argv[1:])):\n"
+        "    app([*name, '--help'], standalone_mode=False)\n"
+        "    heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'polars'} & set(sys.modules)\n"
+        "    assert not heavy, (name, heavy)"
     )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], env=environment(), cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code, *COMMANDS], env=environment(), cwd=ROOT)
     assert done.returncode == 0
 
 
@@ -128,46 +131,38 @@ def test_a_mistake_is_one_line_that_names_what_may_be_meant(arguments, sentence)
 
 @pytest.mark.parametrize("arguments", [["--help"], ["methods"], ["methods", "--json"]])
 def test_output_that_nobody_reads_ends_quietly_with_141(arguments):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "adafuse", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT,
-    )  # fmt: skip
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    assert process.wait() == 141
+    assert read_by(os.close, *arguments) == (141, "")
 
 
 def test_a_full_disk_behind_the_output_is_one_line():
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "adafuse", "methods"],
-            stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT,
-        )  # fmt: skip
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: the output cannot be written (No space left")
-    assert done.stderr.count("\n") == 1
+    stderr = io.StringIO()
+    with open("/dev/full", "w") as full:
+        assert run("methods", stdout=full, stderr=stderr) == 2
+    told = stderr.getvalue()
+    assert told.startswith("error: the output cannot be written (No space left")
+    assert told.count("\n") == 1
 
 
-def a_long_answer():
-    """A process that has begun to print a text of many bytes."""
-    models = ["--model", toy_path("mistral"), "--prompt", "Question: what", "--max-new-tokens"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "adafuse", "generate", "--method", "bytewise", *models, "900"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, bufsize=0,
-    )  # fmt: skip
-    assert process.stdout.read(1)
-    return process
+LONG_ANSWER = [
+    *("generate", "--method", "bytewise", "--model", toy_path("mistral")),
+    *("--prompt", "Question: what", "--max-new-tokens", "900"),
+]
 
 
 def test_a_text_that_nobody_reads_on_ends_quietly_with_141():
-    process = a_long_answer()
-    process.stdout.close()
-    assert process.wait() == 141
-    assert process.stderr.read() == b""
+    def read_a_byte(handle):
+        assert os.read(handle, 1)
+        os.close(handle)
+
+    assert read_by(read_a_byte, *LONG_ANSWER) == (141, "")
 
 
 def test_control_c_ends_quietly_with_130():
-    process = a_long_answer()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "adafuse", *LONG_ANSWER],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=ROOT, bufsize=0,
+    )  # fmt: skip
+    assert process.stdout.read(1)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert process.stderr.read() == b""

@@ -74,7 +74,7 @@ def test_examples_are_listed(trace):
 
 
 def test_characters_that_a_terminal_cannot_write_are_spelt(trace):
-    done = adafuse("show", trace, "--id", "second", PYTHONIOENCODING="ascii")
+    done = adafuse("show", trace, "--id", "second", encoding="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "red \\u6f22" in done.stdout
 

@@ -25,7 +25,7 @@ def runnable(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language in RUN and block.reason is None]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_order(page: Path, results: Scratch, tmp_path: Path) -> None:
     scratch, printed = results.copy(tmp_path / "checkout"), ""

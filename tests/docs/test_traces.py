@@ -34,7 +34,7 @@ def test_every_column_is_told_once() -> None:
     assert rows == list(COLUMNS)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_columns_and_metadata_of_the_workflow_are_the_told_ones(results: Scratch) -> None:
     folder = results.folder / "results/traces/toy_qa"
     merged, shard = folder / "adafuse.parquet", folder / "adafuse/0.parquet"

@@ -26,12 +26,18 @@ def record_operations(compute):
     return lambda: result.copy_(operations(nothing)), result
 
 
-@pytest.fixture
-def captured(monkeypatch):
-    """Make tree engines replay recorded steps on the CPU; holds the `Graphs` that were made."""
-    made = []
+def compute_again(compute):
+    """Stand in for a recording where only the number of recordings counts; it takes no time."""
+    result = compute().clone()
+    return lambda: result.copy_(compute()), result
 
-    def make(forward, record=record_operations):
+
+@pytest.fixture
+def captured(monkeypatch, request):
+    """Make tree engines replay recorded steps on the CPU; holds the `Graphs` that were made."""
+    record, made = getattr(request, "param", record_operations), []
+
+    def make(forward):
         made.append(Graphs(forward, record))
         return made[-1]
 
@@ -77,7 +83,7 @@ def test_layers_with_a_sliding_window_can_be_recorded(config, captured):
 
 def test_texts_and_scores_are_the_same_with_recorded_steps(pair, captured):
     prompts = [f"Question: who founded {town}?\nAnswer:" for town in ("Orrin", "Maim", "Ost")]
-    options = {"method": "adafuse", "branching": 2, "max_new_tokens": 24, "batch_size": 2}
+    options = {"method": "adafuse", "branching": 2, "max_new_tokens": 12, "batch_size": 2}
     with_graphs = pair.generate(prompts * 2, **options)
     assert sum(each.recorded for each in captured) > 4
     plain = pair.generate(prompts * 2, **options, engine="reference")
@@ -102,6 +108,7 @@ def test_a_cache_that_moved_is_recorded_anew(model, captured):
     assert torch.allclose(sequence.root.next.logprobs, other.root.next.logprobs, atol=2e-5)
 
 
+@pytest.mark.parametrize("captured", [compute_again], indirect=True, ids=["plainly"])
 def test_the_oldest_recording_makes_room(model, captured, monkeypatch):
     monkeypatch.setattr(graphs, "MOST_GRAPHS", 1)
     replayed(TreeEngine(model, top=2, rows=3))

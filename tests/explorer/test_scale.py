@@ -13,7 +13,7 @@ from adafuse.explorer.pages import write_explorer
 from tests.support.browser import DESKTOP, Tab
 from tests.support.many_traces import large_outcomes, large_trace
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 EXAMPLES, ROUNDS = 50_000, 10
 BUILT, OPENED, MEMORY = 120, 2, 300e6

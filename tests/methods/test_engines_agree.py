@@ -1,4 +1,8 @@
-"""Every method gives the same on the tree engine, in any batch, and on the reference engine."""
+"""Every method gives the same on the tree engine, in any batch, and on the reference engine.
+
+The whole list of settings runs on models that disagree everywhere; the others are asked a few, and
+all in the soak suite.
+"""
 
 import pytest
 
@@ -37,6 +41,18 @@ METHODS = [
     ("specfuse", {"window": 4, "votes": "mean_nll", "sampling": True}),
     ("rerank", {}),
 ]
+FEW = (0, 8, 17)
+"""Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""
+
+
+def mostly_soak(settings, quick):
+    """The settings as parameters; all but those of the quick numbers are marked."""
+    return [
+        pytest.param(*each, marks=() if number in quick else pytest.mark.soak)
+        for number, each in enumerate(settings)
+    ]
+
+
 # AdamW makes steps of up to full size of small gradients, and so of their rounding errors.
 TOLERANCE = {"deepen": 1e-3}
 BLENDER = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser"), "fused_tokens": 16}
@@ -53,7 +69,7 @@ def check(ensemble, method, options, prompts=PROMPTS, **limits):
         assert_same(tree, plain, nll=TOLERANCE.get(method, 1e-4))
 
 
-@pytest.mark.parametrize(("method", "options"), METHODS)
+@pytest.mark.parametrize(("method", "options"), mostly_soak(METHODS, FEW))
 def test_trained_models(pair, method, options):
     check(pair, method, options)
 
@@ -63,7 +79,10 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
     check(random_pair, method, options, max_new_tokens=16)
 
 
-@pytest.mark.parametrize(("method", "options"), [METHODS[1], *METHODS[5:], ("deepen", {"main": 3})])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    mostly_soak([METHODS[1], *METHODS[5:], ("deepen", {"main": 3})], quick=(0, 5)),
+)
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, max_new_tokens=16)
 
@@ -78,18 +97,23 @@ def test_single_models(name):
     check(Ensemble.from_pretrained([toy_path(name)], device="cpu"), "single", {})
 
 
-@pytest.mark.parametrize(
-    "names",
-    [("llama-3.1-instruct", "mistral-7b-instruct-v0.3"), ("qwen2.5-qwen3", "gpt2")],
+@pytest.fixture(
+    scope="module",
+    params=[("llama-3.1-instruct", "mistral-7b-instruct-v0.3"), ("qwen2.5-qwen3", "gpt2")],
+    ids="+".join,
 )
-def test_real_tokenizers_over_random_weights(names, tmp_path):
-    folders = [SHARED / "tokenizers" / name for name in names]
+def real_tokenizers(request, tmp_path_factory):
+    """Two models with random weights over the tokenizers of real ones."""
+    folders = [SHARED / "tokenizers" / name for name in request.param]
     if not all(folder.is_dir() for folder in folders):
         pytest.skip(f"the real tokenizers are not at {folders[0].parent}")
-    paths = [
-        random_model(folder, tmp_path / folder.name, seed=seed)
-        for seed, folder in enumerate(folders)
-    ]
-    ensemble = Ensemble.from_pretrained(paths, device="cpu")
-    for method, options in (METHODS[index] for index in (1, 4, 6, 7, 9)):
-        check(ensemble, method, options, PROMPTS[2:5], max_new_tokens=10)
+    out = tmp_path_factory.mktemp("weights")
+    paths = [random_model(folder, out / folder.name, seed=n) for n, folder in enumerate(folders)]
+    return Ensemble.from_pretrained(paths, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), mostly_soak([METHODS[index] for index in (1, 4, 6, 7, 9)], quick=(0,))
+)
+def test_real_tokenizers_over_random_weights(real_tokenizers, method, options):
+    check(real_tokenizers, method, options, PROMPTS[2:5], max_new_tokens=10)

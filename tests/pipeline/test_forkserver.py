@@ -146,7 +146,7 @@ def test_requests_survive_the_socket_with_odd_bytes() -> None:
     assert Request.decoded(request.encoded()) == request
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_command_line_runs_in_the_server_as_on_its_own(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     module = [sys.executable, "-m", "adafuse.pipeline.forkserver", str(path)]

@@ -17,7 +17,7 @@ from tests.support.decode_jobs import DONE, DecodeJobs
 from tests.support.small_workflow import RUNS, SmallWorkflow, decode_command, flushed
 from tests.support.traces import assert_same, decoded
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 Mount = Callable[[str], None]
 

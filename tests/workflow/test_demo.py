@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from adafuse.workflow.traces import read_rows
 from tests.guard.check import changes
 
 from .conftest import Workplace
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
 
 SINGLE = ("mistral", "llama", "qwen3", "internlm3")
 
@@ -63,6 +64,10 @@ def test_the_published_protocol_has_tables_of_its_own_and_an_audit(demo: Workpla
         audits = list(csv.DictReader(file))
     assert len(audits) == 4 * len(strict)
     assert (tables / "audit.md").read_text().startswith("# What only the published scorer")
+    outcomes = demo.folder / "results/scores/published/toy_qa/adafuse.outcomes.parquet"
+    rows = read_rows(outcomes)
+    assert set(rows[0]) == {"id", "value", "hypothesis", "references"}
+    assert len(rows) == int(published[0]["toy_qa_n"])
 
 
 def test_every_row_score_and_cell_is_as_recorded(demo: Workplace) -> None:

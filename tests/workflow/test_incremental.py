@@ -1,45 +1,24 @@
-"""Only what a change touches runs again: the whole plan of each case, job by job."""
+"""Only what a change touches runs again: Snakemake's whole plan of a few cases, job by job.
 
+Which jobs are others after a change is asserted in test_reruns without Snakemake.
+"""
+
+import csv
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from adafuse.benchmarks.shards import shard_of
-from tests.support.hub_cache import COMMIT, cached_model
+from adafuse.workflow.traces import read_rows
 
-from .conftest import ROOT, SHARDS, Job, Workplace
+from .conftest import SHARDS, Job, Workplace
 
-pytestmark = pytest.mark.slow
-
-BENCHMARKS = ("qa", "mt")
-RUNS = ("llama", "adafuse", "hub")
-FUSED = ("adafuse", "fixed_1")
-NEW_COMMIT = COMMIT[::-1]
+RUNS = ("llama", "adafuse")
 MEGABYTES = 8
-
-
-@pytest.fixture(scope="module")
-def whole(finished: Workplace, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """The finished workflow with a further run, of a model of the hub."""
-    place = Workplace(tmp_path_factory.mktemp("whole") / "copy")
-    shutil.copytree(finished.folder, place.folder, symlinks=True)
-    cached_model(place.hub, "org/toy", str(ROOT / "adafuse/toy/models/qwen3"))
-    model = {"path": "org/toy", "revision": COMMIT}
-    place.configure(lambda config: config["models"].update(hub=model))
-    run = {"method": "single", "models": ["hub"]}
-    place.configure(lambda config: config["runs"].update(hub=run))
-    place.run()
-    return place
-
-
-@pytest.fixture
-def place(whole: Workplace, tmp_path: Path) -> Workplace:
-    """A copy of the test's own."""
-    shutil.copytree(whole.folder, tmp_path / "copy", symlinks=True)
-    return Workplace(tmp_path / "copy")
+AFTER: dict[str, tuple[str, ...]] = {"merge": (), "score": ("strict",)}
+"""Rules of a benchmark and a run that follow from decoding, and their first wildcards."""
 
 
 def tables(benchmarks: Iterable[str], *names: str) -> set[Job]:
@@ -48,126 +27,102 @@ def tables(benchmarks: Iterable[str], *names: str) -> set[Job]:
     return made | {("examples", (name,)) for name in benchmarks}
 
 
-def scores(cells: Iterable[tuple[str, str]]) -> set[Job]:
-    return {("score", ("strict", name, run)) for name, run in cells}
+def scores(protocol: str = "strict") -> set[Job]:
+    return {("score", (protocol, *cell)) for cell in product(SHARDS, RUNS)}
 
 
-def decoding(benchmarks: Iterable[str], runs: Iterable[str], shards: Iterable[int]) -> set[Job]:
-    """Decode jobs and all that follows from them."""
-    benchmarks, runs = list(benchmarks), list(runs)
-    cells = set(product(benchmarks, runs))
-    jobs = {("decode", (*cell, str(shard))) for cell in cells for shard in shards}
-    words = ["words_per_round"] if any(run in FUSED for _, run in cells) else []
-    return jobs | {("merge", cell) for cell in cells} | scores(cells) | tables(benchmarks, *words)
+def decoding(benchmarks: Iterable[str], runs: Iterable[str], *shards: int) -> set[Job]:
+    """Decode jobs, of all shards unless some are named, and all that follows from them."""
+    benchmarks = list(benchmarks)
+    cells = list(product(benchmarks, runs))
+    jobs = {
+        ("decode", (name, run, str(shard)))
+        for name, run in cells
+        for shard in shards or range(SHARDS[name])
+    }
+    after = {(rule, (*before, *cell)) for rule, before in AFTER.items() for cell in cells}
+    return jobs | after | tables(benchmarks, "words_per_round")
 
 
-def rows(benchmark: str, shards: Iterable[int]) -> set[Job]:
-    """What is made of a benchmark file."""
-    files = {("shard", (benchmark, str(shard))) for shard in shards}
-    return files | {("prepare", (benchmark,)), ("datasets", ())}
-
-
-def one_row(identifier: str) -> set[Job]:
-    shard = [shard_of(identifier, SHARDS)]
-    return rows("qa", shard) | decoding(["qa"], RUNS, shard)
-
-
-def edit(place: Workplace) -> str:
-    lines = place.rows("qa")
-    lines[4]["question"] = "Who painted the quiet lighthouse?"
-    place.write_rows("qa", lines)
-    return str(lines[4]["id"])
-
-
-def insert(place: Workplace) -> str:
-    lines = place.rows("qa")
-    lines.insert(2, {**lines[2], "id": "new", "question": "Where is the harbour?"})
-    place.write_rows("qa", lines)
-    return "new"
-
-
-def test_without_a_change_nothing_runs(place: Workplace) -> None:
-    assert place.plan().all == set()
-
-
-@pytest.mark.parametrize("change", [edit, insert])
-def test_a_row_runs_its_own_shard(place: Workplace, change: Callable[[Workplace], str]) -> None:
-    wanted = one_row(change(place))
-    assert place.plan().all == wanted
-
-
-@pytest.mark.parametrize("change", [edit, insert])
-def test_a_row_of_a_large_file_runs_its_own_shard(
-    place: Workplace, change: Callable[[Workplace], str]
+def test_an_edited_row_of_a_large_file_runs_its_own_shard_and_what_depends_on_it(
+    place: Workplace,
 ) -> None:
-    lines = place.rows("qa")
-    for line in lines:
-        line["article"] = "x" * (MEGABYTES * 2**20 // len(lines))
-    place.write_rows("qa", lines)
+    for pattern in ("*.jsonl", "models/*/*", "results/benchmarks/**/*", "results/traces/**/*"):
+        for path in place.folder.glob(pattern):
+            path.touch()
+    rows = place.rows("qa")
+    for row in rows:
+        row["article"] = "x" * (MEGABYTES * 2**20 // len(rows))
+    place.write_rows("qa", rows)
     assert (place.folder / "qa.jsonl").stat().st_size > MEGABYTES * 10**6
-    assert place.plan().all == set(), "what no prompt holds runs nothing"
-    wanted = one_row(change(place))
-    assert place.plan().all == wanted
+    assert place.plan().all == set(), "neither touched files nor what no prompt holds"
+    rows[4]["question"] = "Who painted the quiet lighthouse?"
+    place.write_rows("qa", rows)
+    shard = shard_of(rows[4]["id"], SHARDS["qa"])
+    files = {("shard", ("qa", str(shard))), ("prepare", ("qa",)), ("datasets", ())}
+    assert place.plan().all == files | decoding(["qa"], RUNS, shard)
     place.run()
     assert place.plan().all == set()
+    trace = read_rows(place.folder / "results/traces/qa/adafuse.parquet", ["id"])
+    assert {row["id"] for row in trace} == {row["id"] for row in rows}
 
 
-def test_a_new_benchmark_runs_every_run_on_it_alone(place: Workplace) -> None:
-    shutil.copy(place.folder / "qa.jsonl", place.folder / "new.jsonl")
-    task = {**place.config()["benchmarks"]["qa"], "source": {"file": "new.jsonl"}}
-    place.configure(lambda config: config["benchmarks"].update(new=task))
-    shards = range(SHARDS)
-    assert place.plan().all == rows("new", shards) | decoding(["new"], RUNS, shards)
-
-
-def test_a_new_method_runs_alone(place: Workplace) -> None:
-    new = {"method": "fixed_length", "models": ["mistral", "llama"], "options": {"words": 1}}
-    place.configure(lambda config: config["runs"].update(fixed_1=new))
-    assert place.plan().all == decoding(BENCHMARKS, ["fixed_1"], range(SHARDS))
+def test_a_corrected_answer_is_scored_without_decoding(place: Workplace) -> None:
+    rows = place.rows("qa")
+    rows[0]["answer"] = ["another answer"]
+    place.write_rows("qa", rows)
+    scored = {("score", ("strict", "qa", run)) for run in RUNS}
+    assert place.plan().all == scored | tables(["qa"]) | {("prepare", ("qa",)), ("datasets", ())}
 
 
 def test_another_parameter_runs_the_run_that_has_it(place: Workplace) -> None:
     place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.2))
-    assert place.plan().all == decoding(BENCHMARKS, ["adafuse"], range(SHARDS))
-
-
-def test_another_revision_of_a_model_runs_the_runs_that_use_it(place: Workplace) -> None:
-    cached_model(place.hub, "org/toy", str(ROOT / "adafuse/toy/models/qwen3"), NEW_COMMIT)
-    assert place.plan().all == set(), "the commit is pinned"
-    place.configure(lambda config: config["models"]["hub"].update(revision=NEW_COMMIT))
-    assert place.plan().all == decoding(BENCHMARKS, ["hub"], range(SHARDS))
-
-
-def test_another_decoder_runs_all_runs_and_makes_no_rows_again(place: Workplace) -> None:
-    assert place.plan(ENGINE_VERSION=99).all == decoding(BENCHMARKS, RUNS, range(SHARDS))
+    assert place.plan().all == decoding(SHARDS, ["adafuse"])
 
 
 def test_another_scorer_decodes_nothing(place: Workplace) -> None:
-    assert place.plan(SCORING_VERSION=99).all == scores(product(BENCHMARKS, RUNS)) | tables(
-        BENCHMARKS
-    )
+    assert place.plan(SCORING_VERSION=99).all == scores() | tables(SHARDS)
 
 
-def test_another_metric_scores_its_benchmark_and_decodes_nothing(place: Workplace) -> None:
-    place.configure(lambda config: config["benchmarks"]["qa"].update(metric="nq"))
-    assert place.plan().all == scores(product(["qa"], RUNS)) | tables(["qa"])
-
-
-def test_other_allowed_errors_run_nothing(place: Workplace) -> None:
+def test_a_note_or_another_place_to_run_changes_the_table_only(place: Workplace) -> None:
+    place.configure(lambda config: config.update(note="for a look"))
+    place.configure(lambda config: config["decode"].update(device="auto", gpu=1))
     place.configure(lambda config: config["decode"].update(max_error_share=0.5))
-    assert place.plan().all == set()
+    place.configure(lambda config: config.update(cluster={"runtime": 45, "uniform": True}))
+    assert place.plan().all == {("compare", ()), ("report", ()), ("all", ())}
 
 
+def test_a_lost_trace_is_decoded_again_and_nothing_else(place: Workplace) -> None:
+    for lost in ("traces/qa/adafuse/1.parquet", "traces/qa/adafuse.parquet"):
+        (place.folder / "results" / lost).unlink()
+    for lost in ("scores/strict/qa/adafuse.json", "tables/main.csv"):
+        (place.folder / "results" / lost).unlink()
+    assert place.plan().decodes == {("qa", "adafuse", 1)}
+
+
+def test_the_published_protocol_scores_without_decoding(place: Workplace) -> None:
+    place.configure(lambda config: config.update(protocols=["strict", "published"]))
+    made = {("compare", ()), ("compare_runs", ()), ("audit", ()), ("report", ()), ("all", ())}
+    examples = {("examples", (name,)) for name in SHARDS}
+    assert place.plan().all == scores("published") | made | examples
+
+
+@pytest.mark.soak
 def test_other_results_than_the_plan_s_run_again_without_snakemake_s_own_records(
     place: Workplace,
 ) -> None:
     place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.2))
     shutil.rmtree(place.folder / ".snakemake")
-    assert place.plan().all == decoding(BENCHMARKS, ["adafuse"], range(SHARDS))
+    assert place.plan().all == decoding(SHARDS, ["adafuse"])
     place.run()
     assert place.plan().all == set()
 
 
-def test_results_of_the_plan_are_kept_without_snakemake_s_own_records(place: Workplace) -> None:
-    shutil.rmtree(place.folder / ".snakemake")
-    assert place.plan().all == set()
+def test_the_table_has_a_row_per_run_and_the_columns_of_each_benchmark(
+    finished: Workplace,
+) -> None:
+    rows = list(csv.DictReader((finished.folder / "results/tables/main.csv").open()))
+    cells = [f"{name}{end}" for name in ("qa", "mt") for end in ("", "_low", "_high", "_n")]
+    assert list(rows[0]) == ["run", "method", "models", *cells, "macro_average"]
+    assert [row["run"] for row in rows] == ["llama", "adafuse"]
+    assert {row["qa_n"] for row in rows} == {"9"}

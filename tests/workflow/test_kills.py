@@ -16,10 +16,11 @@ from tests.support.decode_jobs import DONE, DecodeJobs
 from tests.support.small_workflow import SmallWorkflow, decode_command, flushed
 from tests.support.traces import assert_same, decoded
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-MOMENTS = 20
+FEW, MANY = 4, 20
+"""Moments at which the quick suite kills, and the soak suite."""
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +29,18 @@ def jobs() -> Iterator[DecodeJobs]:
         yield jobs
 
 
-@pytest.mark.parametrize("sent", SIGNALS)
+@pytest.mark.parametrize(
+    ("signals", "moments"),
+    [(SIGNALS, FEW), *(pytest.param((each,), MANY, marks=pytest.mark.soak) for each in SIGNALS)],
+)
 def test_a_killed_decode_job_goes_on_where_it_was(
-    jobs: DecodeJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: int
+    jobs: DecodeJobs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    signals: tuple[int, ...],
+    moments: int,
 ) -> None:
+    """The signals take turns; the kills go on until an attempt has found rows of another."""
     monkeypatch.chdir(SmallWorkflow.made(tmp_path, 1).folder)
     command, out = decode_command()
     results, log = tmp_path / "results", tmp_path / "job.log"
@@ -39,10 +48,12 @@ def test_a_killed_decode_job_goes_on_where_it_was(
     assert whole.status == 0, log.read_text()
     wanted = decoded(out)
     shutil.rmtree(out.parent)
-    rng, kills, resumed = random.Random(sent), 0, 0
-    while kills < MOMENTS or not out.exists():
+    rng, kills, resumed = random.Random(signals[0]), 0, 0
+    while kills < moments or not resumed:
         before = flushed(results)
-        moment = (sent, rng.uniform(0, whole.seconds)) if kills < MOMENTS else None
+        killed = kills < moments or not before
+        sent = signals[kills % len(signals)]
+        moment = (sent, rng.uniform(0, whole.seconds)) if killed else None
         ended = jobs.run(command, tmp_path, log, moment)
         kills += ended.status != 0
         rows = {("adafuse", name) for name in DONE.findall(log.read_text())}
@@ -51,9 +62,7 @@ def test_a_killed_decode_job_goes_on_where_it_was(
         if ended.status == 0:
             assert_same(decoded(out), wanted)
             resumed += read_metadata(out)["resumed"] > 0
-            if kills < MOMENTS:
-                shutil.rmtree(out.parent)
-    assert resumed
+            shutil.rmtree(out.parent)
 
 
 @dataclass
@@ -87,7 +96,8 @@ class Watch:
         return found
 
 
-def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moments", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
+def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path, moments: int) -> None:
     """The signals take turns; what finishes is compared, and begun again."""
     workflow, started = SmallWorkflow.made(tmp_path, 2), time.monotonic()
     status, said = workflow.run()
@@ -96,10 +106,10 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.journal*"))
     workflow.clear()
     rng, watch, kills, finished = random.Random(0), Watch(workflow.results), 0, False
-    while kills < MOMENTS or not finished:
+    while kills < moments or not finished:
         watch.begin()
         running = workflow.start()
-        if kills < MOMENTS:
+        if kills < moments:
             time.sleep(rng.uniform(0, seconds))
             if running.poll() is None:
                 os.killpg(running.pid, SIGNALS[kills % len(SIGNALS)])
@@ -110,5 +120,5 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
         workflow.unlock()
         if finished:
             assert_same(workflow.traces(), wanted)
-            if kills < MOMENTS:
+            if kills < moments:
                 workflow.clear()

@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from adafuse.config.config import Config
+from adafuse.config.reading import read_config
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.status import wanted_cells
+
 from .conftest import ROOT
 
 ROWS = 1000
@@ -95,16 +100,34 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(values, folder)
 
 
-@pytest.mark.slow
+def decode_jobs(config: Config, *experiments: str) -> int:
+    """Count what these experiments alone need decoded."""
+    changes = {
+        "main": config.main.model_copy(update={"runs": (), "benchmarks": ()}),
+        "targets": ("experiments",),
+        "experiments": {name: config.experiments[name] for name in experiments},
+    }
+    cells = wanted_cells(Plan(config.model_copy(update=changes)))
+    return sum(config.benchmarks[benchmark].shards for benchmark, _ in cells)
+
+
 @pytest.mark.parametrize("experiment", DECODES)
-def test_an_experiment_plans_the_jobs_that_it_needs(paper: Path, experiment: str) -> None:
-    jobs = planned(paper, experiment)
-    assert jobs["decode"] == DECODES[experiment]
-    assert jobs["experiment"] == jobs[experiment] == 1
+def test_an_experiment_needs_its_own_runs_and_what_these_start_from(experiment: str) -> None:
+    assert decode_jobs(read_config(ROOT / "config/paper.yaml"), experiment) == DECODES[experiment]
+
+
+def test_no_run_of_two_experiments_is_decoded_twice() -> None:
+    assert decode_jobs(read_config(ROOT / "config/paper.yaml"), *DECODES) == TOGETHER
+
+
+def test_an_experiment_alone_plans_nothing_else(paper: Path) -> None:
+    jobs = planned(paper, "figure_5")
+    assert jobs["decode"] == DECODES["figure_5"]
+    assert jobs["experiment"] == jobs["figure_5"] == 1
     assert jobs["compare"] == jobs["audit"] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_whole_paper_is_planned_and_no_run_is_decoded_twice(paper: Path) -> None:
     jobs = planned(paper)
     assert jobs["decode"] == TOGETHER
@@ -115,14 +138,19 @@ def test_the_whole_paper_is_planned_and_no_run_is_decoded_twice(paper: Path) -> 
     assert planned(paper, "paper") - Counter(paper=1) == jobs - Counter(all=1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_paper_is_planned_without_a_network(tmp_path: Path) -> None:
     values = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
     assert planned(written(values, tmp_path))["decode"] == TOGETHER
 
 
-@pytest.mark.slow
-def test_the_toy_world_has_the_papers_experiments(tmp_path: Path) -> None:
+@pytest.mark.soak
+def test_the_toy_world_plans_the_papers_experiments(tmp_path: Path) -> None:
+    toy = yaml.safe_load((ROOT / "config/toy.yaml").read_text())
+    assert planned(written(toy, tmp_path), "paper_toy")["experiment"] == len(DECODES)
+
+
+def test_the_toy_world_has_the_papers_experiments() -> None:
     toy, real = (
         yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in ("toy", "paper")
     )
@@ -132,5 +160,3 @@ def test_the_toy_world_has_the_papers_experiments(tmp_path: Path) -> None:
         assert (experiment["kind"], experiment["runs"]) == (other["kind"], other["runs"])
         assert experiment.get("options") == other.get("options")
     assert toy["runs"].keys() == real["runs"].keys()
-    jobs = planned(written(toy, tmp_path), "paper_toy")
-    assert jobs["experiment"] == len(DECODES)

@@ -19,7 +19,7 @@ CONFIG = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_was_fetched_is_decoded_with_at_its_commit_without_a_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -36,7 +36,7 @@ def test_what_was_fetched_is_decoded_with_at_its_commit_without_a_network(
     assert (model["path"], model["revision"]) == ("org/llama", COMMIT)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_model_that_cannot_be_fetched_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

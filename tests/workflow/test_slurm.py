@@ -12,7 +12,7 @@ import pytest
 from tests.support.checkout import BENCHMARK, SHARDS, SHORT, Checkout
 from tests.support.slurm_cluster import NODES, Cluster, needed_cluster, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 ROWS = 60
 RUNS = ("llama", "adafuse")

@@ -69,7 +69,7 @@ def test_where_it_cannot_start_a_laptop_skips_and_ci_fails(
         pass
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_nothing_is_left_behind() -> None:
     before = {daemon.pid for daemon in step_daemons()}
     with needed_cluster() as cluster:

@@ -16,7 +16,6 @@ def test_the_schema_is_printed() -> None:
     assert CliRunner().invoke(app, ["schema"]).stdout == schema_text()
 
 
-@pytest.mark.slow
 def test_the_report_shows_the_table_and_where_everything_is(
     finished: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,7 +28,6 @@ def test_the_report_shows_the_table_and_where_everything_is(
         assert Path(path).exists()
 
 
-@pytest.mark.slow
 def test_a_report_without_results_is_one_sentence(
     finished: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
