@@ -156,7 +156,7 @@ def test_answers_and_tasks_belong_to_the_prompts(pair):
     for given, sentence in (
         ({"answers": [[one, one]]}, "1 lists of answers for 2 prompts; give one each"),
         ({"answers": [[one, one], [one]]}, "1 answers of 2 models; give one per model"),
-        ({"tasks": ["a", "b", "c"]}, "3 tasks for 2 prompts; give one each"),
+        ({"questions": ["a", "b", "c"]}, "3 questions for 2 prompts; give one each"),
     ):
         with pytest.raises(UserError, match=sentence):
             pair.generate(PROMPTS, method="rerank", **given)

@@ -110,8 +110,8 @@ class Covers:
 
     This is the "fast mode" of the authors' code: tokens that the tokenizer would not have written
     behind T_p are not masked. The ids of an unfinished character are those of its bytes. Behind
-    the last beginning of a word that `PendingText` commits, covers start anew: those with a token across
-    it are dropped.
+    the last beginning of a word that `PendingText` commits, covers start anew: those with a token
+    across it are dropped.
     """
 
     def __init__(self, pending: PendingText, vocabulary: SortedVocabulary, prune: float) -> None:

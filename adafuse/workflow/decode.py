@@ -224,6 +224,6 @@ def ensemble_decoder(
         batch_size=job.batch_size,
         engine=job.engine,
         answers=answers,
-        tasks=[row.task for row in rows],
+        questions=[row.task for row in rows],
         **job.options,
     )
