@@ -1,14 +1,14 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.records import Chat, Turn, letters, task_of
+from adafuse.records import Chat, Turn, letters, question_of
 
 ASKED = (Turn("system", "Be brief."), Turn("user", "Who?"))
 
 
-def test_the_task_of_a_chat_is_what_the_user_said_last():
-    assert task_of(Chat((*ASKED, Turn("assistant", "She."), Turn("user", "When?")))) == "When?"
-    assert task_of("Who?") == "Who?"
+def test_the_question_of_a_chat_is_what_the_user_said_last():
+    assert question_of(Chat((*ASKED, Turn("assistant", "She."), Turn("user", "When?")))) == "When?"
+    assert question_of("Who?") == "Who?"
 
 
 def test_the_letters_of_all_turns_count():

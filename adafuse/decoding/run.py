@@ -3,15 +3,22 @@
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 
 from adafuse.decoding.limits import Settings
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
-from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Engine, Program
 from adafuse.engine.reference import engine_for
-from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, release
+from adafuse.engine.scheduler import (
+    Event,
+    Finished,
+    PromptedT,
+    Scheduler,
+    TooManyRowsError,
+    opened,
+    release,
+)
 from adafuse.errors import UserError
 from adafuse.models.capacity import demands, rows_that_fit, slots
 from adafuse.models.language_model import LanguageModel
@@ -23,17 +30,6 @@ logger = logging.getLogger(__name__)
 
 LONG_PROMPTS = 8
 """The longest of so many prompts, by letters, is taken for the longest in tokens."""
-
-
-class Prompted(Protocol):
-    """What a `Runner` runs a program on: number `index` of its prompts, open in every model."""
-
-    index: int
-    prompt: Prompt
-    sequences: list[TokenSequence]
-
-
-PromptedT = TypeVar("PromptedT", bound=Prompted)
 
 
 @dataclass(frozen=True)
@@ -94,16 +90,7 @@ class Runner(Generic[PromptedT]):
         engines = self._engines(prompts, rows)
         for index in list(indices):
             example = start(index)
-            yield example, self._opened(example, engines)
-
-    def _opened(self, example: PromptedT, engines: list[Engine]) -> Program[None]:
-        try:
-            for engine in engines:
-                example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
-            yield from self.program(example)
-        finally:
-            for sequence in example.sequences:
-                sequence.engine.close(sequence)
+            yield example, opened(example, engines, self.program)
 
     def _rows(self, prompts: Sequence[Prompt]) -> int:
         """Return how many examples are decoded at a time."""
@@ -225,15 +212,3 @@ def _longest(model: LanguageModel, prompts: Sequence[Prompt]) -> int:
     """Return how many tokens the longest prompt has, as far as its letters tell."""
     chosen = sorted(prompts, key=letters)[-LONG_PROMPTS:]
     return max((len(ids_if_any(model.prompt_ids, prompt)) for prompt in chosen), default=1)
-
-
-def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:
-    ids = engine.model.prompt_ids(prompt)
-    if not ids:
-        raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")
-    if len(ids) >= engine.context:
-        raise ValueError(
-            f"the prompt has {len(ids)} tokens, but {engine.model.name} has a context of"
-            f" {engine.context}; shorten the prompt"
-        )
-    return ids

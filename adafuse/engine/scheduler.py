@@ -7,12 +7,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from adafuse.engine.program import Evaluator, Program, Request, Starter
+from adafuse.engine.node import TokenSequence
+from adafuse.engine.program import Engine, Evaluator, Program, Request, Starter
 from adafuse.errors import UserError
+from adafuse.records import Prompt
 
 ExampleT = TypeVar("ExampleT")
 
@@ -129,6 +131,46 @@ class Scheduler(Generic[ExampleT]):
         self._live.remove(live)
         seconds = time.perf_counter() - live.started
         self._events.append(Finished(live.example, seconds, error, trace))
+
+
+class Prompted(Protocol):
+    """What a program runs on: prompt number `index`, open in every model."""
+
+    index: int
+    prompt: Prompt
+    sequences: list[TokenSequence]
+
+
+PromptedT = TypeVar("PromptedT", bound=Prompted)
+
+
+def opened(
+    example: PromptedT, engines: Sequence[Engine], program: Callable[[PromptedT], Program[None]]
+) -> Program[None]:
+    """Open the prompt of an example in every engine, run its program, and close the sequences.
+
+    Raises:
+        ValueError: a model has no ids for the prompt, or no room for them.
+    """
+    try:
+        for engine in engines:
+            example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
+        yield from program(example)
+    finally:
+        for sequence in example.sequences:
+            sequence.engine.close(sequence)
+
+
+def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:
+    ids = engine.model.prompt_ids(prompt)
+    if not ids:
+        raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")
+    if len(ids) >= engine.context:
+        raise ValueError(
+            f"the prompt has {len(ids)} tokens, but {engine.model.name} has a context of"
+            f" {engine.context}; shorten the prompt"
+        )
+    return ids
 
 
 def _one_per_device(waiting: "Counter[Evaluator]") -> list[Evaluator]:

@@ -1,0 +1,130 @@
+"""The shape of the package: how large it is, which part may import which, and how far a round reaches."""
+
+import ast
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import adafuse
+from adafuse.decoding.candidates import Pool
+from adafuse.decoding.round import Example
+
+ROOT = Path(adafuse.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+MOST_LINES, MOST_FILES, MOST_PACKAGES = 16_500, 150, 12
+"""Later work of this round may raise these to 20,000 lines and 190 files."""
+
+LAYERS = [
+    {"errors", "files", "records", "version"},
+    {"tokenization"},
+    {"models"},
+    {"engine"},
+    {"decoding"},
+    {"methods"},
+    {"ensemble"},
+    {"metrics"},
+    {"benchmarks"},
+    {"config"},
+    {"workflow"},
+    {"report"},
+    {"lm_eval"},
+    {"cli"},
+]
+"""From low to high; whatever is imported lies in the same part or in a lower one."""
+
+LEVEL = {part: level for level, layer in enumerate(LAYERS) for part in layer}
+
+
+def module(file):
+    """The dotted name of a file of the package."""
+    parts = file.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module(file): file for file in FILES}
+
+
+def imported(file):
+    """The modules of the package that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("adafuse"):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("adafuse"))
+
+
+def part(name):
+    """The part of the package that a module belongs to; none for the public face itself."""
+    return (name.split(".") + [""])[1]
+
+
+def test_the_package_is_no_larger_than_agreed():
+    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in FILES)
+    packages = {file.parent for file in FILES if file.parent.parent == ROOT}
+    assert lines <= MOST_LINES
+    assert len(FILES) <= MOST_FILES
+    assert len(packages) <= MOST_PACKAGES
+
+
+def test_no_file_is_longer_than_500_lines_and_no_function_than_60():
+    for file in FILES:
+        text = file.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 500, file
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
+
+
+def test_every_part_has_its_place():
+    parts = {part(name) for name in MODULES} - {"", "__main__"}
+    assert parts == set(LEVEL)
+
+
+def test_no_arrow_points_from_a_lower_part_to_a_higher_one():
+    wrong = [
+        f"{name} imports {target}"
+        for name, file in MODULES.items()
+        if part(name) in LEVEL
+        for target in imported(file)
+        if part(target) in LEVEL and LEVEL[part(target)] > LEVEL[part(name)]
+    ]
+    assert not wrong
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    arrows = {
+        name: {target for target in imported(file) if target in MODULES} - {name, "adafuse"}
+        for name, file in MODULES.items()
+    }
+    TopologicalSorter(arrows).prepare()
+
+
+def test_one_round_reaches_ten_files_and_is_read_in_five(pair, monkeypatch):
+    reached = set()
+
+    def follow(frame, event, _):
+        if event == "call":
+            reached.add(frame.f_code.co_filename)
+
+    def start(self, *args, **kwargs):
+        sys.setprofile(follow)
+        original_start(self, *args, **kwargs)
+
+    def stop(self, *args, **kwargs):
+        original_stop(self, *args, **kwargs)
+        sys.setprofile(None)
+
+    original_start, original_stop = Pool.__init__, Example.check_stop
+    monkeypatch.setattr(Pool, "__init__", start)
+    monkeypatch.setattr(Example, "check_stop", stop)
+    try:
+        pair.generate(["The dog", "A cat"], branching=2, max_new_tokens=12)
+    finally:
+        sys.setprofile(None)
+    files = {Path(name).relative_to(ROOT) for name in reached if Path(name).is_relative_to(ROOT)}
+    assert len(files) <= 10, sorted(map(str, files))
+    algorithm = {file for file in files if file.parts[0] in ("decoding", "methods")}
+    assert len(algorithm) <= 5, sorted(map(str, algorithm))
