@@ -1,4 +1,4 @@
-"""The shape of the package: how large it is, which part may import which, and how far a round reaches."""
+"""The shape of the package: its size, which part imports which, how many files a round takes."""
 
 import ast
 import sys
@@ -58,7 +58,7 @@ def imported(file):
 
 def part(name):
     """The part of the package that a module belongs to; none for the public face itself."""
-    return (name.split(".") + [""])[1]
+    return [*name.split("."), ""][1]
 
 
 def test_the_package_is_no_larger_than_agreed():

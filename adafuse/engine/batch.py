@@ -78,12 +78,13 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """A batch on the device of a model, all int64, padded on the left and behind the last row.
+    """A batch on the device of a model, all int64, padded on the left and after the last row.
 
-    ids, positions, slots, limits: [R, Q]; rows: [R], all rows of the cache in order if `whole`;
-    ancestors: [4, n], row, column, slot and position of slots that tokens see beyond their limit;
-    reads: [2, nodes], row and column of the logits that are wanted. `fixed` holds the first five
-    in one tensor, so that one copy brings them all.
+    `fixed` holds ids, positions (depths in the tree), slots and limits, each [R, Q], and the rows
+    of the cache, [R], in one tensor, so that one copy brings them all; the rows are all of the
+    cache in order if `whole`. A token sees the slots below its limit; `ancestors` are slots that it
+    sees beyond that: [4, n], row, column, slot and position. `reads` are the logits that are
+    wanted: [2, nodes], row and column.
     """
 
     shape: Shape
@@ -93,33 +94,15 @@ class Inputs:
     reads: torch.Tensor
 
     @property
-    def ids(self) -> torch.Tensor:
-        """Token ids."""
-        return self._field(0)
-
-    @property
-    def positions(self) -> torch.Tensor:
-        """Depths in the tree."""
-        return self._field(1)
-
-    @property
-    def slots(self) -> torch.Tensor:
-        """Where keys and values go."""
-        return self._field(2)
-
-    @property
-    def limits(self) -> torch.Tensor:
-        """How many of the first slots each token sees."""
-        return self._field(3)
+    def fields(self) -> tuple[torch.Tensor, ...]:
+        """Ids, positions, slots and limits: each [R, Q]."""
+        shape = self.shape
+        return self.fixed[: -shape.rows].view(4, shape.rows, shape.tokens).unbind()
 
     @property
     def rows(self) -> torch.Tensor:
-        """Rows of the cache."""
+        """Rows of the cache: [R]."""
         return self.fixed[-self.shape.rows :]
-
-    def _field(self, number: int) -> torch.Tensor:
-        size = self.shape.rows * self.shape.tokens
-        return self.fixed[number * size : (number + 1) * size].view(self.shape.rows, -1)
 
 
 class Batch:

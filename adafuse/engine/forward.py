@@ -44,7 +44,8 @@ class TreeMasks:
     def _within(self, seen: torch.Tensor, inputs: Inputs, kind: str) -> torch.Tensor:
         if kind == FULL or inputs.shape.view <= self._window:
             return seen
-        back = inputs.positions[:, :, None] - _slot_positions(inputs)[:, None]
+        _, positions, _, _ = inputs.fields
+        back = positions[:, :, None] - _slot_positions(inputs)[:, None]
         return seen & (back < self._window)
 
     def _formed(self, seen: torch.Tensor) -> torch.Tensor:
@@ -57,7 +58,8 @@ class TreeMasks:
 
 def _seen(inputs: Inputs) -> torch.Tensor:
     """Return which slots each token sees: bool [R, Q, V]."""
-    seen = torch.arange(inputs.shape.view, device=inputs.fixed.device) < inputs.limits[:, :, None]
+    *_, limits = inputs.fields
+    seen = torch.arange(inputs.shape.view, device=limits.device) < limits[:, :, None]
     if inputs.ancestors.shape[1]:
         rows, columns, slots, _ = inputs.ancestors
         seen[rows, columns, slots] = True
@@ -94,10 +96,11 @@ class Forward:
 
     def network(self, inputs: Inputs, mask: Mask, keep: int) -> torch.Tensor:
         """Return the logits of the last `keep` columns at least: [R, keep, output rows]."""
-        self.cache.step = Step(inputs.rows, inputs.slots, inputs.shape.view, inputs.whole)
+        ids, positions, slots, _ = inputs.fields
+        self.cache.step = Step(inputs.rows, slots, inputs.shape.view, inputs.whole)
         output = self.model.network(
-            input_ids=inputs.ids,
-            position_ids=inputs.positions,
+            input_ids=ids,
+            position_ids=positions,
             attention_mask=mask,
             past_key_values=self.cache,
             use_cache=True,

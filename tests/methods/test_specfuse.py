@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adafuse.decoding.words import Span
+from adafuse.decoding.words import unwritten as Span
 from adafuse.engine.node import NextToken
 from adafuse.methods.specfuse import last_complete_word, nucleus
 from tests.methods.test_engines_agree import PROMPTS
