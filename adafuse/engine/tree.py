@@ -15,8 +15,7 @@ from adafuse.engine.cache import SlotCache
 from adafuse.engine.distribution import Reducer
 from adafuse.engine.forward import Forward
 from adafuse.engine.graphs import Graphs, capturable
-from adafuse.engine.node import Node, to_run
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import Node, TokenSequence, to_run
 from adafuse.models.language_model import LanguageModel
 
 
@@ -53,9 +52,9 @@ class TreeEngine:
         self._prefix = list(prefix_ids)
 
     @torch.inference_mode()
-    def open(self, prompt_ids: list[int]) -> Sequence:
+    def open(self, prompt_ids: list[int]) -> TokenSequence:
         """Begin a sequence in a free row; what it shares with other prompts is copied there."""
-        sequence = Sequence(self, prompt_ids, self._free.pop(0))
+        sequence = TokenSequence(self, prompt_ids, self._free.pop(0))
         size = len(self._prefix)
         if 0 < size < len(prompt_ids) and prompt_ids[:size] == self._prefix:
             self._cache.restore(sequence.row)
@@ -63,7 +62,7 @@ class TreeEngine:
         return sequence
 
     @torch.inference_mode()
-    def close(self, sequence: Sequence) -> None:
+    def close(self, sequence: TokenSequence) -> None:
         """Free the row; its contents are zeroed because masked non-finite values still spread."""
         sequence.forget()
         self._moves.pop(sequence.row, None)
@@ -88,7 +87,7 @@ class TreeEngine:
     @torch.inference_mode()
     def start(self, nodes: Iterable[Node]) -> Callable[[], None]:
         """Do what `evaluate` does up to the wait for the device; the returned call waits."""
-        wanted: dict[Sequence, list[Node]] = {}
+        wanted: dict[TokenSequence, list[Node]] = {}
         for node in to_run(nodes):
             wanted.setdefault(node.sequence, []).append(node)
         feeds = [Feed.of(sequence, asked) for sequence, asked in wanted.items()]

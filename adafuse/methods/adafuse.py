@@ -9,7 +9,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, unwritten
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program, evaluated, gather
 
 
@@ -49,12 +49,12 @@ class AdaFuse(Method[AdaFuseOptions]):
         """Decode with the span of every round as long as the confidence of its writer."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
 
-        def propose(sequence: Sequence) -> Program[Proposal]:
+        def propose(sequence: TokenSequence) -> Program[Proposal]:
             return self._propose(sequence, rules)
 
         return fuse_rounds(example, propose, self.options.rule)
 
-    def _propose(self, sequence: Sequence, rules: WordRules) -> Program[Proposal]:
+    def _propose(self, sequence: TokenSequence, rules: WordRules) -> Program[Proposal]:
         span = unwritten(sequence)
         margins: list[float] = []
         while True:

@@ -9,8 +9,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, unwritten
-from adafuse.engine.node import Node
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import Node, TokenSequence
 from adafuse.engine.program import Program, evaluated, gather
 
 
@@ -49,7 +48,7 @@ class BeamScaling(Method[BeamScalingOptions]):
         """Decode one word a round, the candidates taken from beam search."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
 
-        def propose(sequence: Sequence) -> Program[Proposal]:
+        def propose(sequence: TokenSequence) -> Program[Proposal]:
             beams = yield from self._search(sequence)
             start = unwritten(sequence)
             spans = yield from gather(add_word(start, rules, beam.ids) for beam in beams)
@@ -57,7 +56,7 @@ class BeamScaling(Method[BeamScalingOptions]):
 
         return fuse_rounds(example, propose, self.options.rule)
 
-    def _search(self, sequence: Sequence) -> Program[list[Beam]]:
+    def _search(self, sequence: TokenSequence) -> Program[list[Beam]]:
         """Keep the `width` likeliest hypotheses; equal ones in order of parent, then id."""
         beams = [Beam(sequence.root)]
         for _ in range(self.options.beam_tokens):

@@ -7,7 +7,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program
 
 
@@ -30,7 +30,7 @@ class FixedLength(Method[FixedLengthOptions]):
         """Decode with spans of n words."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
 
-        def propose(sequence: Sequence) -> Program[Proposal]:
+        def propose(sequence: TokenSequence) -> Program[Proposal]:
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
         return fuse_rounds(example, propose, self.options.rule)

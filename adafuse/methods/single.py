@@ -7,7 +7,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, unwritten
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program
 
 
@@ -37,7 +37,7 @@ class Single(Method[SingleOptions]):
     def decode(self, example: Example) -> Program[None]:
         """Decode greedily."""
 
-        def propose(sequence: Sequence) -> Program[Proposal]:
+        def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             rules = WordRules(example.stops, self.options.max_word_tokens, hard_limit=left)
             return [(yield from add_word(unwritten(sequence), rules))], ()

@@ -9,7 +9,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, WordTokens, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 from adafuse.engine.program import Program
 
 
@@ -44,7 +44,7 @@ class SweetSpan(Method[SweetSpanOptions]):
         ratio = self.options.filter_ratio
         fuse = mean_perplexity if ratio is None else filtered_perplexity(ratio)
 
-        def propose(sequence: Sequence) -> Program[Proposal]:
+        def propose(sequence: TokenSequence) -> Program[Proposal]:
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
         return fuse_rounds(example, propose, each(fuse))

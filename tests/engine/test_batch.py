@@ -4,7 +4,7 @@ import torch
 
 from adafuse.engine.batch import Batch, Feed, Shape
 from adafuse.engine.forward import _seen
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=100)
 CPU = torch.device("cpu")
@@ -13,8 +13,8 @@ SCRATCH = 15
 
 def batch():
     """Row 0 feeds a prompt of two; row 2, with three committed, feeds a fork of two branches."""
-    first = Sequence(ENGINE, [5, 6], row=0)
-    second = Sequence(ENGINE, [7, 8, 9], row=2)
+    first = TokenSequence(ENGINE, [5, 6], row=0)
+    second = TokenSequence(ENGINE, [7, 8, 9], row=2)
     second.cached = 3
     left = second.root.chain((1, 2))
     right = second.root.chain((3,))
@@ -51,7 +51,7 @@ def test_only_logits_that_are_read_are_kept():
     given = batch()
     assert given.keep == 3
     assert inputs(given).reads.tolist() == [[0, 1, 1, 1], [-1, -3, -2, -1]]
-    first = Sequence(ENGINE, list(range(10)), row=0)
+    first = TokenSequence(ENGINE, list(range(10)), row=0)
     assert Batch([Feed.of(first, [first.root])]).keep == 1
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.engine.distribution import Reducer, largest
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 
 
 def engine(vocabulary=5, ends=(1, 2)):
@@ -18,7 +18,7 @@ def engine(vocabulary=5, ends=(1, 2)):
 def filled(logits, *, top=2, **settings):
     """The root of a sequence whose distribution comes from one row of logits."""
     owner = engine(**settings)
-    sequence = Sequence(owner, [0, 3])
+    sequence = TokenSequence(owner, [0, 3])
     Reducer(owner.model, top).fill([sequence.root], torch.tensor([logits]))
     return sequence.root
 
@@ -44,7 +44,7 @@ def test_the_margin_is_the_difference_of_the_two_largest_probabilities():
 
 def test_16_bit_logits_are_normalised_in_float32():
     owner = engine(vocabulary=1000)
-    sequence = Sequence(owner, [0])
+    sequence = TokenSequence(owner, [0])
     Reducer(owner.model, 2).fill([sequence.root], torch.zeros(1, 1000, dtype=torch.bfloat16))
     assert sequence.root.next.logprobs.dtype == torch.float32
     assert float(sequence.root.next.logprobs.exp().sum()) == pytest.approx(1, abs=1e-5)
@@ -61,7 +61,7 @@ def test_the_largest_are_sorted_with_ties_to_the_lower_index(rows):
 
 def test_a_chain_knows_its_log_probabilities_from_parents_inside_and_outside_the_request():
     owner = engine()
-    sequence = Sequence(owner, [0])
+    sequence = TokenSequence(owner, [0])
     reducer = Reducer(owner.model, 2)
     reducer.fill([sequence.root], torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0]]))
     chain = sequence.root.chain((0, 1))

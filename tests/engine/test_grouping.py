@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from adafuse.engine import batch as grouping
 from adafuse.engine.batch import Feed, batches
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import TokenSequence
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=10_000)
 
 
 def feeds(lengths):
     """One prompt of each length, a row each, as feeds."""
-    rows = [Sequence(ENGINE, [1] * length, row) for row, length in enumerate(lengths)]
+    rows = [TokenSequence(ENGINE, [1] * length, row) for row, length in enumerate(lengths)]
     return [Feed.of(sequence, [sequence.root]) for sequence in rows]
 
 

@@ -7,8 +7,7 @@ import torch
 
 from adafuse.decoding.limits import Limits
 from adafuse.decoding.round import Example
-from adafuse.engine.node import NextToken
-from adafuse.engine.node import TokenSequence as Sequence
+from adafuse.engine.node import NextToken, TokenSequence
 from adafuse.ensemble import Ensemble
 from adafuse.methods import resolve
 from tests.conftest import toy_path
@@ -110,7 +109,7 @@ def test_the_gate_of_the_worked_example(threshold, asked):
     ]
     engines = [SimpleNamespace(model=model, context=9) for model in models]
     example = Example((1.0, 1.0), Limits())
-    example.sequences.extend(Sequence(engine, [0]) for engine in engines)
+    example.sequences.extend(TokenSequence(engine, [0]) for engine in engines)
     method = resolve("gac", {"threshold": threshold})
     method.prepare(models, None)
     evaluated = []

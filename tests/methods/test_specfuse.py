@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adafuse.decoding.words import unwritten as Span
+from adafuse.decoding.candidates import Candidate
 from adafuse.engine.node import NextToken
 from adafuse.methods.specfuse import last_complete_word, nucleus
 from tests.methods.test_engines_agree import PROMPTS
@@ -29,7 +29,7 @@ LIMITS = {"method": "specfuse", "max_new_tokens": 24}
 )
 def test_a_full_draft_is_cut_back_to_its_last_complete_word(pieces, kept):
     texts = ["".join(pieces[:count]) for count in range(len(pieces) + 1)]
-    steps = [Span(SimpleNamespace(), text) for text in texts]
+    steps = [Candidate(text) for text in texts]
     assert last_complete_word(steps).text == kept
 
 
