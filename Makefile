@@ -20,11 +20,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "AdaFuse needs Python 3.11 or newer, this is %d.%d; say make PYTHON=python3.11" % sys.version_info[:2])'
 	@echo "Installing into $(VENV): about two minutes."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,report,lm-eval,dev]'
 	@touch $@
 
 demo: install  ## decode, score and compare on the toy world
-	@echo "Ten runs on four toy benchmarks: about two minutes on two cores."
+	@echo "Ten runs on four toy benchmarks: about three minutes on two cores."
 	@$(BIN)/snakemake --configfile config/toy.yaml --cores $(CORES) --quiet rules host 2>&1 | awk '$(STEPS)'
 	@$(BIN)/adafuse step summary config/toy.yaml
 	@echo "Open results/report/index.html in a browser, or follow one text here:"
@@ -43,8 +43,7 @@ lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/snakemake --lint
 
 docs: install  ## the pages, the schema and the figure that are made from the code
-	$(BIN)/python -m adafuse.docs
-	$(BIN)/python -m adafuse.docs.draw_example
+	$(BIN)/python -m tools.docs
 
 bench: install  ## what fused decoding costs here, in terms of the models alone
 	$(BIN)/adafuse bench

@@ -13,6 +13,7 @@ from adafuse.version import __version__
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 CONSTRAINTS = dict(
     line.split("==")
     for line in (ROOT / "constraints.txt").read_text().split("\n")
@@ -30,12 +31,33 @@ def test_the_conda_environment_installs_what_pyproject_asks_for():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     python, _, pip = environment["dependencies"]
     assert python == f"python{PROJECT['requires-python']}"
-    assert pip["pip"] == PROJECT["dependencies"]
+    asked = [*PROJECT["dependencies"], *EXTRAS["workflow"], *EXTRAS["report"]]
+    assert pip["pip"] == list(dict.fromkeys(asked))
 
 
 def test_every_dependency_is_pinned_in_the_constraints():
-    asked = names(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])
+    extras = [line for name, lines in EXTRAS.items() if name != "bertscore" for line in lines]
+    asked = names(PROJECT["dependencies"] + extras)
     assert asked <= {name.lower().replace("_", "-") for name in CONSTRAINTS}
+
+
+def test_the_oldest_snakemake_is_the_same_everywhere():
+    texts = [ROOT / name for name in ("pyproject.toml", "environment.yml", "Snakefile")]
+    found = {
+        version
+        for path in [*texts, ROOT / "README.md", *ROOT.glob("docs/*.md")]
+        for version in re.findall(
+            r"(?i)(?:snakemake(?:>=| )|min_version\(\")(\d+\.\d+)", path.read_text()
+        )
+    }
+    assert len(found) == 1
+    assert all(next(iter(found)) in path.read_text() for path in texts)
+
+
+def test_the_authors_and_keywords_are_those_of_the_citation():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert PROJECT["authors"] == citation["authors"]
+    assert PROJECT["keywords"] == citation["keywords"]
 
 
 def test_what_is_installed_is_what_is_pinned():

@@ -110,14 +110,12 @@ def _count(number: int, what: str) -> str:
 
 def _installation(found: "Installation") -> Iterator[str]:
     yield f"adafuse {found.adafuse}, Python {found.python}"
-    core = ("torch", "transformers", "tokenizers", "snakemake")
-    told = {each.name: each.installed or "not installed" for each in found.packages}
-    yield "  " + ", ".join(f"{name} {told[name]}" for name in core if name in told)
-    required = [each.fits for each in found.packages if each.extra is None]
-    yield f"  {sum(required)} of {len(required)} required packages have a version that fits"
-    extras = [f"{e.name} {e.installed or 'not installed'}" for e in found.packages if e.extra]
-    if extras:
-        yield f"  optional: {', '.join(extras)}"
+    from adafuse.models.installation import PACKAGES
+
+    for extra in dict.fromkeys(PACKAGES.values()):
+        names = [name for name, brought_by in PACKAGES.items() if brought_by == extra]
+        versions = (f"{name} {found.packages[name] or 'not installed'}" for name in names)
+        yield f"  {f'[{extra}] ' if extra else ''}{', '.join(versions)}"
     yield f"  CUDA: {found.cuda or 'torch is built without it'}"
     for device in found.devices:
         yield f"  {device.name} ({device.kind}): {device.free / _GIB:.1f} GiB free"

@@ -51,8 +51,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 def epilog(command: str) -> str:
-    """Return the examples of a command as the end of its help."""
-    return "Examples\n\n" + "\n".join(f"  {line}" for line in EXAMPLES[command])
+    """Return the examples of a command as the end of its help; Markdown reads them as code."""
+    return "Examples:\n\n" + "\n".join(f"    {line}" for line in EXAMPLES[command])
 
 
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
@@ -66,6 +66,14 @@ STATUSES = {
     BROKEN_PIPE: "whoever read the output has gone, as in `adafuse show x.parquet | head`",
 }
 """What exit statuses say."""
+EXTRAS = {
+    "workflow": ("datasets", "polars", "sacrebleu", "snakemake", "word2number"),
+    "report": ("altair", "matplotlib", "vl_convert", "word2number"),
+    "lm-eval": ("lm_eval", "pytablewriter"),
+    "quantized": ("bitsandbytes",),
+    "bertscore": ("bert_score",),
+}
+"""Modules that `pip install adafuse` does not bring, by the extra that does."""
 
 
 def run(app: typer.Typer) -> int:
@@ -88,9 +96,23 @@ def run(app: typer.Typer) -> int:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         status = BROKEN_PIPE
+    except ModuleNotFoundError as error:
+        _tell(f"error: {_missing(error)}")
+        status = WRONG
     except OSError as error:
         status = _full(error)
     return _flushed(status if isinstance(status, int) else 0)
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """Name the extra that brings a module; any other missing module is not of the user's making."""
+    module = (error.name or "").partition(".")[0]
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    extra = next((name for name in (command, *EXTRAS) if module in EXTRAS.get(name, ())), None)
+    if extra is None:
+        raise error
+    needed = f"adafuse {command} needs the packages of adafuse[{extra}]"
+    return f"{needed} ({module} is missing); pip install 'adafuse[{extra}]'"
 
 
 def _flushed(status: int) -> int:

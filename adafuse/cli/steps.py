@@ -162,6 +162,9 @@ def pages_step(
     write_pages(Stored.main(read_config(config)), out)
 
 
+KILLED = 137
+"""The exit status of a job that was sent SIGKILL, as a shell reports it."""
+
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 app.add_typer(comparison_app)
 app.add_typer(experiments_app)
@@ -234,10 +237,6 @@ def decode_step(
     ] = None,
 ) -> None:
     """Decode a shard with a run; an interrupted job goes on where it was."""
-    from adafuse.pipeline.forkclient import delegate
-
-    if (status := delegate(sys.argv[1:])) is not None:
-        raise typer.Exit(status)
     from adafuse.config.reading import read_config
     from adafuse.workflow.decode import decode_shard, ensemble_decoder
     from adafuse.workflow.jobs import decode_job
@@ -258,8 +257,6 @@ def decode_step(
 @app.command("ended")
 def ended_step(status: Annotated[int, typer.Argument(help="Exit status of a decode job.")]) -> None:
     """Say in the log what a decode job died of, where it could not do so itself."""
-    from adafuse.pipeline.forkclient import KILLED
-
     if status == KILLED:
         logger.error(
             "the job was killed (exit status %d), which mostly means too little memory: lower"

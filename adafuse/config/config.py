@@ -1,7 +1,7 @@
 """The workflow's configuration: frozen, typed, unknown keys refused.
 
 The sections are in `adafuse.config`; what each field means is told where it is declared, and
-`python -m adafuse.docs` makes config/README.md of it. `adafuse.config.reading` turns what is wrong
+`python -m tools.docs` makes config/README.md of it. `adafuse.config.reading` turns what is wrong
 into one sentence, `adafuse.config.checks` holds what no single field can know.
 """
 

@@ -1,5 +1,6 @@
 """What the doctor finds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -9,17 +10,6 @@ class Finding:
 
     problem: bool
     sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A requirement and the version that is installed, if any; `extra` is what it is needed for."""
-
-    name: str
-    wanted: str
-    installed: str | None
-    fits: bool
-    extra: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +23,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What runs here: versions, devices, and the commands of the workflow (None: not found)."""
+    """Versions of packages, devices, and the commands of the workflow; None: not found."""
 
     python: str
     adafuse: str
-    packages: tuple[Package, ...]
+    packages: Mapping[str, str | None]
     cuda: str | None
     devices: tuple[Device, ...]
     snakemake: str | None

@@ -1,21 +1,29 @@
-"""What is installed here, and whether it is what the package asks for."""
+"""What is installed here, and whether it fits together."""
 
 import platform
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
-from adafuse.models.findings import Device, Finding, Installation, Package
+from adafuse.models.findings import Device, Finding, Installation
 from adafuse.models.memory import free_memory
 from adafuse.version import __version__
 
-EXTRAS = ("quantized", "bertscore", "lm-eval")
-"""Those that a user may want; the others are for developers."""
-OLDEST_PYTHON = (3, 11)
+PACKAGES = {
+    "torch": None,
+    "transformers": None,
+    "tokenizers": None,
+    "accelerate": None,
+    "snakemake": "workflow",
+    "altair": "report",
+    "lm_eval": "lm-eval",
+    "bitsandbytes": "quantized",
+    "bert-score": "bertscore",
+}
+"""Packages whose versions are reported, each with the extra that brings it."""
 _DRIVER = Path("/proc/driver/nvidia")
 
 
@@ -23,48 +31,16 @@ def look_around() -> tuple[Installation, list[Finding]]:
     """Return what is installed, and what is wrong with it."""
     import torch
 
-    packages = tuple(_packages())
     found = Installation(
         python=platform.python_version(),
         adafuse=__version__,
-        packages=packages,
+        packages={name: _version(name) for name in PACKAGES},
         cuda=torch.version.cuda,
         devices=tuple(_devices()),
         snakemake=_command("snakemake"),
         sbatch=shutil.which("sbatch"),
     )
-    wrong = [*_python(), *_unfit(packages), *_no_gpu(found), *_no_workflow(found)]
-    return found, wrong
-
-
-def fits(requirement: Requirement, installed: str | None) -> bool:
-    """Whether a version is there and in the range that is asked for."""
-    return installed is not None and requirement.specifier.contains(installed, prereleases=True)
-
-
-def _packages() -> Iterator[Package]:
-    for requirement in map(Requirement, _requirements()):
-        extra = _extra(requirement)
-        if extra is None or extra in EXTRAS:
-            installed = _version(requirement.name)
-            wanted = str(requirement.specifier)
-            there = fits(requirement, installed)
-            yield Package(requirement.name, wanted, installed, there, extra)
-
-
-def _requirements() -> list[str]:
-    try:
-        return requires("adafuse") or []
-    except PackageNotFoundError:
-        return []
-
-
-def _extra(requirement: Requirement) -> str | None:
-    """Return the extra that a requirement belongs to; "" where it is for other machines."""
-    marker = requirement.marker
-    if marker is None or marker.evaluate({"extra": ""}):
-        return None
-    return next((name for name in EXTRAS if marker.evaluate({"extra": name})), "")
+    return found, [*_conflicts(), *_no_gpu(found), *_no_workflow(found)]
 
 
 def _version(package: str) -> str | None:
@@ -89,23 +65,18 @@ def _command(name: str) -> str | None:
     return shutil.which(name) or (str(beside) if beside.is_file() else None)
 
 
-def _python() -> Iterator[Finding]:
-    if sys.version_info < OLDEST_PYTHON:
-        wanted = ".".join(map(str, OLDEST_PYTHON))
-        yield Finding(True, f"Python {platform.python_version()} is too old; use {wanted} or newer")
+def _conflicts() -> Iterator[Finding]:
+    """Yield what `pip check` says; only what adafuse itself requires is a problem."""
+    checked = _pip_check()
+    if "No module named pip" in checked.stderr:
+        yield Finding(False, "pip is not installed, so whether the versions fit was not checked")
+    for line in checked.stdout.splitlines() if checked.returncode else ():
+        own = line.startswith("adafuse ")
+        yield Finding(own, f"{line.rstrip('.')}; pip install a version that fits")
 
 
-def _unfit(packages: tuple[Package, ...]) -> Iterator[Finding]:
-    if not packages:
-        yield Finding(
-            False, "adafuse is not installed, so that its requirements are unknown; pip install it"
-        )
-    for each in packages:
-        if each.fits or (each.extra and each.installed is None):
-            continue
-        there = f"is {each.installed}" if each.installed else "is not installed"
-        fix = f"run pip install '{each.name}{each.wanted}'"
-        yield Finding(not each.extra, f"package {each.name} {there}; {fix}")
+def _pip_check() -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
 
 
 def _no_gpu(found: Installation) -> Iterator[Finding]:
@@ -120,4 +91,6 @@ def _no_gpu(found: Installation) -> Iterator[Finding]:
 
 def _no_workflow(found: Installation) -> Iterator[Finding]:
     if found.snakemake is None:
-        yield Finding(False, "the command snakemake is not found; activate the environment of it")
+        yield Finding(
+            False, "the command snakemake is not found; pip install 'adafuse[workflow]' brings it"
+        )

@@ -1,1 +1,1 @@
-"""The toy world: four tiny language models, their tokenizers and four benchmarks, all invented."""
+"""The toy world: four tiny language models and four benchmarks, all invented; data only."""

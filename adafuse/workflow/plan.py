@@ -123,12 +123,6 @@ class Plan:
         return list(self.config.protocols)
 
     @property
-    def local_models(self) -> list[str]:
-        """Folders of the models that are on this machine."""
-        paths = {model.path for model in self.config.models.values()}
-        return sorted(path for path in paths if Path(path).is_dir())
-
-    @property
     def config_file(self) -> Path:
         """Where the steps of the workflow read the resolved configuration."""
         return Path(self.config.results) / "config.json"

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.docs.traces import COLUMNS, GENERATED, JOB, MERGED, SHARD, columns_table
 from adafuse.workflow.traces import read_metadata
 from tests.conftest import toy_path
 from tests.docs.scratch import Scratch
+from tools.docs.tables import COLUMNS, GENERATED, JOB, MERGED, SHARD, columns_table
 
 
 def paths(schema: object, path: str = "") -> set[str]:

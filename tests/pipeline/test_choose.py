@@ -8,7 +8,6 @@ import pytest
 
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
-from adafuse.docs.traces import CHOSEN
 from adafuse.records import Result
 from adafuse.scoring.outcomes import write_outcomes
 from adafuse.scoring.score import evaluate, write_score
@@ -16,6 +15,7 @@ from adafuse.workflow.choose import ballot, choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.tables import outcomes_file, score_file
 from adafuse.workflow.traces import read_metadata, read_rows, result_columns, write_table
+from tools.docs.tables import CHOSEN
 
 IDS = [f"r{number}" for number in range(4)]
 

@@ -1,7 +1,7 @@
 """Decode jobs in processes of their own that need not import torch first: they are forked.
 
-Unlike those of the fork server they are nobody's client, as on a cluster: a signal hits the process
-that decodes. Run as a script it reads a job a line, [log, folder, arguments], and forks.
+A signal hits the process that decodes. Run as a script it reads a job a line,
+[log, folder, arguments], and forks.
 """
 
 import json
@@ -69,9 +69,13 @@ class DecodeJobs:
 
 
 def _serve() -> None:
-    from adafuse.pipeline.preload import preload, run_command_line
+    import transformers.models.llama.modeling_llama
+    import transformers.models.mistral.modeling_mistral  # noqa: F401
 
-    preload([str(path) for path in (ROOT / "adafuse/toy/models").iterdir()])
+    import adafuse.ensemble  # noqa: F401
+    from adafuse.cli.errors import run
+    from adafuse.cli.main import app
+
     for line in sys.stdin:
         log, folder, arguments = json.loads(line)
         process = os.fork()
@@ -82,7 +86,7 @@ def _serve() -> None:
                 os.dup2(output, stream)
             os.chdir(folder)
             sys.argv[1:] = arguments
-            status = run_command_line()
+            status = run(app)
             sys.stderr.flush()
             os._exit(status)
         _answer(process)

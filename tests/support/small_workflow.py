@@ -101,7 +101,7 @@ class SmallWorkflow:
         return status, (self.folder / "stderr").read_text()
 
     def wait_for_the_last_child(self) -> None:
-        """Wait for the fork server and its jobs, which end a moment after Snakemake."""
+        """Wait for jobs that end a moment after Snakemake."""
         until = time.monotonic() + 30
         while any(_works_in(process, self.folder) for process in psutil.process_iter()):
             assert time.monotonic() < until

@@ -1,10 +1,7 @@
 """The workflow as a whole: its frame, its profiles, how it fails and how it resumes."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ from adafuse.config.reading import read_config
 from adafuse.config.schema import SCHEMA_FILE, schema_text
 from adafuse.errors import UserError
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.traces import read_metadata, read_rows
+from adafuse.workflow.traces import read_metadata
 
 from .conftest import ROOT, Workplace, unfinished
 
@@ -125,30 +122,3 @@ def test_every_step_has_its_log(finished: Workplace) -> None:
         for path in (finished.folder / "results/logs").rglob("*.log")
     }
     assert logs >= {"prepare", "shard", "decode", "merge", "score", "compare.log"}
-
-
-@pytest.mark.soak
-def test_a_job_of_the_fork_server_decodes_what_a_process_of_its_own_decodes(
-    place: Workplace,
-) -> None:
-    shard = place.folder / "results/traces/qa/adafuse/0.parquet"
-    options = {
-        "config": "results/config.json",
-        "benchmark": "qa",
-        "run": "adafuse",
-        "shard": "0",
-        "rows": "results/benchmarks/qa/shards/0.jsonl",
-        "digest": read_metadata(shard)["digest"],
-        "out": "own.parquet",
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    command = "from adafuse.cli.main import main; main()"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [sys.executable, "-c", command, "step", "decode", *words],
-        cwd=place.folder, env=environment, check=True, capture_output=True,
-    )  # fmt: skip
-    own, served = read_rows(place.folder / "own.parquet"), read_rows(shard)
-    for row in (*own, *served):
-        del row["seconds"]
-    assert own == served

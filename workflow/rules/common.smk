@@ -1,12 +1,10 @@
 # Wiring only: what the rules share. All logic is in the package `adafuse`.
 
-import os
 import shlex
 import sys
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.pipeline import forkclient
 from adafuse.workflow import layout as paths, status as outdated
 from adafuse.workflow.layout import one_of
 from adafuse.workflow.plan import Plan
@@ -40,11 +38,7 @@ wildcard_constraints:
 
 # The jobs read the checked configuration. It is no output of a rule: whatever depends on the file
 # would be judged by the file, not by the digest of what the job itself reads of it.
-# Short jobs on the CPUs of this machine share the import of torch; all others start on their own.
 onstart:
     if plan.missing:
         sys.exit(f"error: {next(iter(plan.missing.values()))}")
     plan.store_config()
-    if workflow.local_exec and not plan.config.decode.gpu and sys.platform == "linux":
-        log = Path(results, "logs", "forkserver.log")
-        forkclient.start(plan.local_models, os.environ, log)

@@ -1,0 +1,91 @@
+"""`pip install adafuse` is enough for decoding, and what needs an extra names it."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from adafuse.cli.errors import EXTRAS
+from tests.conftest import toy_path
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DISTRIBUTIONS = {"bert_score": "bert-score", "vl_convert": "vl-convert-python"}
+"""Distributions that are not named as their module is."""
+
+FILES = ["--predictions", "rows.jsonl", "--references", "rows.jsonl"]
+BASE_INSTALLATION = """
+import json, sys
+sys.modules |= dict.fromkeys({modules})
+from adafuse.cli.errors import run
+from adafuse.cli.main import app
+statuses = []
+for arguments in json.loads(sys.argv[1]):
+    sys.argv[1:] = arguments
+    try:
+        statuses.append(run(app))
+    except SystemExit as end:
+        statuses.append(end.code or 0)
+print(json.dumps(statuses))
+"""
+
+
+def run(folder: Path, *commands: list[str]) -> tuple[list[int], str]:
+    """Run commands in one process that has no module of any extra; return statuses and stderr."""
+    modules = [module for extra in EXTRAS.values() for module in extra]
+    code = BASE_INSTALLATION.format(modules=modules)
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(commands)],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def test_the_base_installation_decodes_shows_and_is_healthy(tmp_path: Path) -> None:
+    models = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
+    prompt = ["--prompt", "Question: who?\nAnswer:", "--max-new-tokens", "4"]
+    statuses, said = run(
+        tmp_path,
+        ["--help"],
+        ["methods"],
+        ["generate", *models, *prompt, "--out", "out.parquet"],
+        ["show", "out.parquet"],
+        ["doctor", *models],
+    )
+    assert statuses == [0, 0, 0, 0, 0], said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["score", "--benchmark", "flores_en_de", *FILES], "workflow"),
+        (["audit", "--benchmark", "flores_en_de", *FILES], "workflow"),
+        (["report", "out.parquet"], "report"),
+        (["lm-eval", "--help"], "lm-eval"),
+    ],
+)
+def test_a_command_that_needs_an_extra_names_it_in_a_sentence(
+    tmp_path: Path, arguments: list[str], extra: str
+) -> None:
+    row = {"id": "1", "question": "a", "answer": "ein", "text": "ein"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    statuses, said = run(tmp_path, arguments)
+    assert statuses == [2]
+    assert said.startswith("error: ")
+    assert said.endswith(f"pip install 'adafuse[{extra}]'\n")
+    assert len(said.splitlines()) == 1
+
+
+def test_every_module_of_an_extra_is_one_of_its_requirements() -> None:
+    unimportable = {"snakemake-executor-plugin-slurm", "markdown-it-py"}  # or needed by rich too
+    for extra, modules in EXTRAS.items():
+        lines = PROJECT["optional-dependencies"][extra]
+        asked = {Requirement(line).name for line in lines}
+        named = {DISTRIBUTIONS.get(module, module) for module in modules}
+        assert named == asked - unimportable

@@ -1,0 +1,74 @@
+"""Pages that are made from the code are as the code says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from adafuse.cli.errors import EXAMPLES, STATUSES
+from adafuse.cli.main import app
+from adafuse.config.reading import read_config
+from adafuse.methods import METHODS
+from adafuse.methods.selections import SELECTIONS
+from adafuse.scoring.tasks import TASKS
+from adafuse.workflow.tables import outputs
+from tools.docs.pages import PAGES, TEMPLATES, files, template_of
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", [*files()])
+def test_a_committed_page_is_what_the_code_makes(name: str) -> None:
+    assert (ROOT / name).read_text(encoding="utf-8") == files()[name], "say `make docs`"
+
+
+def test_every_template_is_a_page() -> None:
+    assert {template_of(page) for page in PAGES} == {path.name for path in TEMPLATES.iterdir()}
+
+
+def test_a_page_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
+    code = "from tools.docs.pages import page; print(page('docs/reproduce.md'), end='')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    made = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert made.stdout == files()["docs/reproduce.md"], made.stderr
+
+
+def test_every_command_and_option_and_exit_status_is_described() -> None:
+    text = files()["docs/command-line.md"]
+    commands = get_command(app).commands
+    assert {*commands} - {"step", "lm-eval"} <= {*EXAMPLES}
+    for name, command in commands.items():
+        if name in EXAMPLES:
+            assert f"## `adafuse {name}`\n" in text
+            options = [each for each in command.params if each.param_type_name == "option"]
+            assert all(each.opts[0] in text for each in options)
+    assert all(f"| {status} | " in text for status in STATUSES)
+
+
+def test_every_metric_is_named_in_the_configuration_s_page() -> None:
+    text = (ROOT / "config/README.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in text for name in TASKS)
+
+
+def test_the_page_on_the_workflow_names_every_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
+    config = read_config(ROOT / "config/smoke.yaml").model_copy(update={"results": "results"})
+    for output in outputs(config):
+        path = output.path.relative_to("results")
+        assert f"`{path}`" in text or f"`{path}/`" in text, path
+
+
+def test_the_table_of_methods_and_that_of_options_name_every_method() -> None:
+    text = (ROOT / "docs/methods.md").read_text(encoding="utf-8")
+    methods, options = text.split("## Options")
+    own = {name for name, each in METHODS.items() if each.__module__.startswith("adafuse.")}
+    assert not {name for name in own if f"`{name}`" not in methods}
+    for name in own | SELECTIONS.keys():
+        owner = METHODS.get(name) or SELECTIONS[name]
+        rows = [row for row in options.splitlines() if row.startswith(f"| `{name}` |")]
+        assert [row.split("`")[3] for row in rows] == list(owner.Options.model_fields)

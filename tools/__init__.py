@@ -1,0 +1,1 @@
+"""What makes the toy world and the pages of the documentation; not installed."""

@@ -1,0 +1,246 @@
+"""Tables of the pages: fields of the configuration, options of methods, and what a trace holds."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from adafuse.decoding.method import Method
+from adafuse.decoding.options import CHANGE_WHEN
+from adafuse.methods import METHODS
+from adafuse.methods.selections import SELECTIONS, Selection
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.jobs import DecodeJob
+
+Schema = Mapping[str, Any]
+Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
+
+COLUMNS = {
+    "id": "id of the row, unique within the benchmark; of the prompt in a file of `generate`",
+    "benchmark": "name in the configuration",
+    "run": "name in the configuration; of the choosing run where one run chooses between others",
+    "shard": "number of the shard, from 0",
+    "prompt_sha256": "SHA-256 of the prompt, in hexadecimal digits",
+    "text": "what was generated, cut before the first stop string; nothing else is changed",
+    "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
+    " (`max_new_tokens` or `max_rounds`) or `error`",
+    "error": "one sentence; null unless `stop_reason` is `error`",
+    "traceback": "where the error came from; null unless `stop_reason` is `error`",
+    "seconds": "wall time from the example's admission to its end, with that of the models' own"
+    " answers where the method starts from these; examples of a batch share their time",
+    "tokens[]": "per model: generated token ids that it holds at the end",
+    "prompt_tokens[]": "per model: token ids of the prompt",
+    "forwards[]": "per model: forward passes that the example took part in",
+    "rounds[]": "one entry per round, in order",
+    "rounds[].candidates[]": "the pool of the round, in order of model, then alternative",
+    "rounds[].candidates[].text": "the span",
+    "rounds[].candidates[].ends": "whether the text ends behind the span",
+    "rounds[].candidates[].nll[]": "per model: negative log-likelihood of the span, in nats per"
+    " token (equation 4)",
+    "rounds[].candidates[].fused": "F(s), what the fusion rule makes of them (equation 5); the"
+    " smallest wins",
+    "rounds[].candidates[].proposers[]": "numbers of the models that wrote the span, from 0",
+    "rounds[].selected": "index of the candidate that was committed, from 0; null where none has a"
+    " finite NLL",
+    "rounds[].words": "words that were committed, separated by whitespace",
+    "rounds[].margins[]": "per model: the margins that it read",
+    "rounds[].margins[][]": "p(1) - p(2) of the next token at the start of each word, up to the"
+    " first below τ; no entry for a method that reads none",
+}
+"""What every column means; lists are marked by []."""
+
+JOB = {
+    "benchmark": "name in the configuration",
+    "run": "name in the configuration",
+    "models": "per model: `path`, `revision`, and for a folder `content`, a digest of its files",
+    "chat": "per model: whether its chat template was used",
+    "devices": "per model: its device",
+    "quantization": "per model: `int8`, `int4` or null",
+    "trust_remote_code": "per model",
+    "allow_pickle": "per model",
+    "weights": "per model: its weight in the fusion; null where all are 1",
+    "method": "name of the method",
+    "options": "all its options, defaults filled in",
+    "checkpoints": "further models that options name, by option",
+    "stop": "stop strings",
+    "max_new_tokens": "of the benchmark",
+    "max_rounds": "of the run",
+    "engine": "`tree` or `reference`",
+    "batch_size": "examples at a time, or `auto`",
+    "dtype": "numbers that the models compute with",
+}
+"""What every key of `job` means."""
+
+SHARD = {
+    "digest": "identity of the result: rows, prompts, models, method, options, version of the"
+    " decoder",
+    "job": "what was decoded with what, see below",
+    "shard": "number of the shard",
+    "versions": "of adafuse, its decoder (`engine`), Python and the packages that a result may"
+    " depend on",
+    "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
+    "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
+    "resumed": "rows that an earlier attempt had finished",
+    "started": "when the last attempt began, UTC",
+    "finished": "when it ended, UTC",
+}
+MERGED = {"digest": "of all shards together", "shards": "a list of what the shards' files have"}
+CHOSEN = {
+    "method": "the choice: `best_of`, `best_pair` or `development_pair`",
+    "rows_from": "how many rows come from which run",
+    "of": "digests of these runs",
+}
+GENERATED = {
+    "settings": "models, method and options as they were given; what is missing had its default",
+    "versions": "as above",
+}
+METADATA = {
+    "shard": SHARD,
+    "merged": MERGED,
+    "chosen": CHOSEN,
+    "generated": GENERATED,
+    "job": JOB,
+}
+"""What every key of the metadata means, by kind of file."""
+
+_TYPES = {"string": "text", "bool": "true or false", "double": "number", "int32": "whole number"}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table without a line end behind it; `|` within cells is escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+_FIELDS_HEAD = ("field", "value", "without it", "meaning", "change it when")
+
+
+def fields_table(section: Schema, required: Collection[str]) -> str:
+    """Return a table of the fields of a section, in the order in which they are declared."""
+    rows = [_row(name, field, name in required) for name, field in section["properties"].items()]
+    columns = [
+        number for number, _ in enumerate(_FIELDS_HEAD) if number < 4 or any(r[4] for r in rows)
+    ]
+    return table([_FIELDS_HEAD[c] for c in columns], [[row[c] for c in columns] for row in rows])
+
+
+def _row(name: str, field: Schema, required: bool) -> tuple[str, ...]:
+    missing = "required" if required else default(field)
+    return (f"`{name}`", value(field), missing, field["description"], field.get(CHANGE_WHEN, ""))
+
+
+def default(field: Schema) -> str:
+    """Return the value of a field that is not given; nothing for sections and absent values."""
+    found = field.get("default")
+    if found is None or isinstance(found, dict):
+        return ""
+    return f"`{json.dumps(found, ensure_ascii=False) if not isinstance(found, str) else found}`"
+
+
+def value(field: Schema) -> str:
+    """Say in words which values a field takes."""
+    *kinds, last = dict.fromkeys(_kinds(field))
+    return f"{', '.join(kinds)} or {last}" if kinds else last
+
+
+def _kinds(field: Schema) -> Iterator[str]:
+    for each in field.get("anyOf", ()):
+        yield from _kinds(each)
+    if "$ref" in field:
+        yield "section"
+    elif "const" in field or "enum" in field:
+        yield from (f"`{each}`" for each in field.get("enum", [field.get("const")]))
+    elif field.get("type") not in (None, "null"):
+        yield _kind(field)
+
+
+def _kind(field: Schema) -> str:
+    match field["type"]:
+        case "boolean":
+            return "`true` or `false`"
+        case "integer" | "number":
+            return ("whole number" if field["type"] == "integer" else "number") + _limits(field)
+        case "array":
+            inner = value(field["items"]) if field.get("items") else "values"
+            return "list of " + re.sub(r"\b(text|number)\b", r"\1s", inner)
+        case "object" if "patternProperties" in field:
+            return "a section for each name"
+        case "object":
+            return "values by name"
+    return "text"
+
+
+def _limits(field: Schema) -> str:
+    names = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
+    names["exclusiveMaximum"] = "below"
+    return "".join(f" {word} {field[name]:g}" for name, word in names.items() if name in field)
+
+
+def options_table() -> str:
+    """Return the options of all methods of this project, then those of choices between runs."""
+    own = {name: method for name, method in METHODS.items() if _is_own(method)}
+    rows = [*_options(own), *_options(SELECTIONS)]
+    return table(("method", "option", "value", "default", "meaning"), rows)
+
+
+def _is_own(method: type[Method[Any]]) -> bool:
+    """Tell a method of this project from one that an installed package brings."""
+    return method.__module__.startswith("adafuse.")
+
+
+def _options(owners: Owners) -> list[tuple[str, ...]]:
+    return [
+        (f"`{name}`", f"`{option}`", value(field), _option_default(field), field["description"])
+        for name, owner in owners.items()
+        for option, field in owner.Options.model_json_schema().get("properties", {}).items()
+    ]
+
+
+def _option_default(field: Mapping[str, Any]) -> str:
+    if "default" not in field:
+        return "required"
+    given = field["default"]
+    return f"`{given if isinstance(given, str) else json.dumps(given)}`"
+
+
+def columns_table() -> str:
+    """Return all columns of a trace with their types and meanings."""
+    found = [row for field in TRACE_FIELDS for row in _columns(field.name, field.type)]
+    return table(("column", "type", "meaning"), [(f"`{p}`", t, COLUMNS[p]) for p, t in found])
+
+
+def _columns(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+    """Say what is under a path, lists and records opened."""
+    if pa.types.is_list(kind):
+        inner = kind.value_type
+        if pa.types.is_struct(inner) or pa.types.is_list(inner):
+            yield f"{path}[]", "list of records" if pa.types.is_struct(inner) else "list of lists"
+        else:
+            yield f"{path}[]", f"list of {_TYPES[str(inner)]}s"
+        yield from _inside(f"{path}[]", inner)
+    elif not pa.types.is_struct(kind):
+        yield path, _TYPES[str(kind)]
+
+
+def _inside(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _columns(f"{path}.{field.name}", field.type)
+    elif pa.types.is_list(kind):
+        yield from _columns(path, kind)
+
+
+def metadata_table(kind: str) -> str:
+    """Return the keys of a kind of metadata, those of `job` in the order of the code."""
+    told: Mapping[str, str] = METADATA[kind]
+    keys: Sequence[str] = list(told)
+    if kind == "job":
+        keys = [field.name for field in fields(DecodeJob)]
+    return table(("key", "meaning"), [(f"`{key}`", told[key]) for key in keys])
