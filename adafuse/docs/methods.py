@@ -1,4 +1,4 @@
-"""Tables of the options of decoding methods."""
+"""Tables of the options of decoding methods, and of scorers."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,9 @@ from adafuse.decoding.method import Method
 from adafuse.docs.fields import value
 from adafuse.docs.markdown import table
 from adafuse.methods import METHODS
-from adafuse.methods.selections import SELECTIONS, Selection
+from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.scorer import Metric
+from adafuse.metrics.selection import SELECTIONS, Selection
 
 Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
 
@@ -18,6 +20,19 @@ def options_table() -> str:
     own = {name: method for name, method in METHODS.items() if _is_own(method)}
     rows = [*_rows(own), *_rows(SELECTIONS)]
     return table(("method", "option", "value", "default", "meaning"), rows)
+
+
+def scorers_table() -> str:
+    """Return all scorers with what they report; the first metric stands in the main table."""
+    rows = [
+        (f"`{name}`", scorer.doc, ", ".join(_metric(each) for each in scorer.metrics))
+        for name, scorer in SCORERS.items()
+    ]
+    return table(("scorer", "meaning", "metrics"), rows)
+
+
+def _metric(metric: Metric) -> str:
+    return f"{metric.label} (`{metric.name}`)"
 
 
 def _is_own(method: type[Method[Any]]) -> bool:

@@ -43,6 +43,7 @@ def _functions() -> dict[str, Callable[..., str | int]]:
     return {
         "section": section,
         "options": methods.options_table,
+        "scorers": methods.scorers_table,
         "columns": traces.columns_table,
         "metadata": traces.metadata_table,
         "estimates": reproduce.estimates_table,

@@ -10,8 +10,8 @@ import pytest
 from adafuse.config.reading import read_config
 from adafuse.docs.pages import PAGES, TEMPLATES, files, template_of
 from adafuse.methods import METHODS
-from adafuse.methods.selections import SELECTIONS
-from adafuse.scoring.tasks import TASKS
+from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.selection import SELECTIONS
 from adafuse.workflow.tables import outputs
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +34,9 @@ def test_a_page_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
     assert made.stdout == files()["docs/reproduce.md"], made.stderr
 
 
-def test_every_metric_is_named_in_the_configuration_s_page() -> None:
+def test_every_scorer_is_named_in_the_configuration_s_page() -> None:
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in text for name in TASKS)
+    assert all(f"`{name}`" in text for name in SCORERS)
 
 
 def test_the_page_on_the_workflow_names_every_output(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def test_another_scorer_decodes_nothing(place: Workplace) -> None:
 
 
 def test_another_metric_scores_its_benchmark_and_decodes_nothing(place: Workplace) -> None:
-    place.configure(lambda config: config["benchmarks"]["qa"].update(metric="nq"))
+    place.configure(lambda config: config["benchmarks"]["qa"].update(scorer="nq"))
     assert place.plan().all == scores(product(["qa"], RUNS)) | tables(["qa"])
 
 
