@@ -15,8 +15,8 @@ from adafuse.config.benchmarks import SourceConfig
 from adafuse.config.fields import SAFE_NAME
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.scoring.audit import Accepted, Audit, audit_markdown
-from adafuse.scoring.markdown import escape
+from adafuse.metrics.audit import Accepted, Audit
+from adafuse.report.tables import audit_table, escape
 from adafuse.workflow.benchmarks import _name
 from adafuse.workflow.layout import score_paths, trace_paths
 from tests.pipeline.conftest import values as configuration
@@ -110,7 +110,7 @@ def test_escaped_text_is_shown_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("text", MARKUP)
 def test_text_of_models_is_no_markup_in_the_audit(text: str) -> None:
     found = Audit("qa", "run", 1, 0, 1, (Accepted(text, "substring", text, (text,)),), 0)
-    page = rendered(audit_markdown([found]))
+    page = rendered(audit_table([found]).markdown)
     row = page.rsplit("<tr>", 1)[1]
     assert row.count("<td>") == 4
     assert shown(row.split("</tr>")[0]).count(" ".join(text.split())) == 3
@@ -122,8 +122,8 @@ def test_every_file_that_writes_markdown_escapes_it() -> None:
         text = path.read_text()
         if re.search(r"f[\"']\| \{", text) and path.name != "markdown.py":
             found.add(path.relative_to(ROOT / "adafuse").as_posix())
-            assert "scoring.markdown import" in text or path.parent.name == "bench", path
-    assert {"scoring/audit.py", "scoring/protocols.py", "benchmarks/describe_table.py"} <= found
+            assert path.name == "tables.py" or path.parent.name == "bench", path
+    assert "report/tables.py" in found
 
 
 def test_nothing_writes_html() -> None:

@@ -102,7 +102,7 @@ class Decoding:
         from adafuse.decoding.limits import Settings
         from adafuse.decoding.options import parse
         from adafuse.methods import resolve
-        from adafuse.methods.selections import SELECTIONS
+        from adafuse.metrics.selection import SELECTIONS
 
         if self.method in SELECTIONS:
             raise UserError(

@@ -25,7 +25,7 @@ def methods(
 ) -> None:
     """List the decoding methods with their options and defaults."""
     from adafuse.methods import METHODS
-    from adafuse.methods.selections import SELECTIONS
+    from adafuse.metrics.selection import SELECTIONS
 
     every: dict[str, Any] = {**METHODS, **SELECTIONS}
     if method is not None and method not in every:

@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from adafuse.errors import UserError, known
-from adafuse.scoring.tasks import BENCHMARKS, TASKS
+from adafuse.metrics.registry import BENCHMARKS
 
 Suggest = Callable[[str], list[str]]
 
@@ -35,6 +35,13 @@ def method_names(incomplete: str) -> list[tuple[str, str]]:
         for name, method in METHODS.items()
         if name.startswith(incomplete)
     ]
+
+
+def scorer_names(incomplete: str) -> list[tuple[str, str]]:
+    """Suggest scorers, with what they report."""
+    from adafuse.metrics.registry import SCORERS
+
+    return [(name, each.doc) for name, each in SCORERS.items() if name.startswith(incomplete)]
 
 
 def method_options(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -158,12 +165,14 @@ Predictions = Annotated[
     Path, option('JSON lines {"id" or "question", "text"}, or a Parquet trace.', "FILE")
 ]
 References = Annotated[Path, option('JSON lines {"question", "answer", "id"}.', "FILE")]
-Metric = Annotated[
+ScorerName = Annotated[
     str | None,
     option(
         "For a benchmark of another name: nq, squad, translation, ...",
         "NAME",
-        autocompletion=one_of(*TASKS),
+        None,
+        "--scorer",
+        autocompletion=scorer_names,
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""`adafuse report`: pages that show results and how each text came about."""
+"""`adafuse report`: pages that show results, and a trace explorer."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,9 +19,8 @@ def report(
         Path | None, typer.Option(help="The folder to write; `report` beside the results.")
     ] = None,
 ) -> None:
-    """Write pages that open anywhere: tables, charts, and how each text came about."""
-    from adafuse.report.folder import check_folder
-    from adafuse.report.loose import write_loose_report
+    """Write pages that open anywhere: tables, charts, and a trace explorer."""
+    from adafuse.report.pages import check_folder, write_loose_report
 
     given = shown or [Path("results")]
     if all(path.suffix == ".parquet" for path in given):
@@ -43,7 +42,7 @@ def report(
 
 def _whole_report(results: Path, folder: Path) -> None:
     from adafuse.config.reading import read_config
-    from adafuse.report.build import write_report
+    from adafuse.report.pages import write_report
     from adafuse.report.stored import Stored
 
     stored_config = results / "config.json"

@@ -8,43 +8,53 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adafuse.benchmarks.rows import Row, read_rows
-from adafuse.cli.options import AsJson, Benchmark, Metric, Predictions, References, one_of, option
+from adafuse.cli.options import (
+    AsJson,
+    Benchmark,
+    Predictions,
+    References,
+    ScorerName,
+    one_of,
+    option,
+)
 from adafuse.cli.output import echo_json, plain
 from adafuse.errors import UserError, meant
-from adafuse.scoring.predictions import read_predictions
-from adafuse.scoring.tasks import BENCHMARKS, TASKS, task_named
+from adafuse.metrics.predictions import read_predictions
+from adafuse.metrics.registry import BENCHMARKS, SCORERS, scorer_named
 
 if TYPE_CHECKING:
-    from adafuse.scoring.score import Evaluation, Score
+    from adafuse.metrics.score import Evaluation, Score
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """Rows and predictions that belong together, and the task that scores them."""
+class ScoredFiles:
+    """Rows and predictions that belong together, and the name of their scorer."""
 
-    metric: str
+    scorer: str
     rows: tuple[Row, ...]
     predictions: list[dict[str, str]]
 
 
-def read_scored(benchmark: str, predictions: Path, references: Path, metric: str | None) -> Scored:
+def read_scored(
+    benchmark: str, predictions: Path, references: Path, scorer: str | None
+) -> ScoredFiles:
     """Read both files and match them.
 
     Raises:
         UserError: an unknown benchmark, or files that do not belong to it or to each other.
     """
-    if metric is not None:
-        task_named(metric, "--metric")
-    elif benchmark not in BENCHMARKS and benchmark not in TASKS:
+    if scorer is not None:
+        scorer_named(scorer, "--scorer")
+    elif benchmark not in BENCHMARKS and benchmark not in SCORERS:
         raise UserError(
             f"unknown benchmark {benchmark!r}; known are: {', '.join(BENCHMARKS)}; to score"
-            f" any other, name its metric in --benchmark or --metric: {', '.join(TASKS)}"
-            f"{meant(benchmark, [*BENCHMARKS, *TASKS])}"
+            f" any other, name its scorer in --benchmark or --scorer: {', '.join(SCORERS)}"
+            f"{meant(benchmark, [*BENCHMARKS, *SCORERS])}"
         )
-    task = metric or BENCHMARKS.get(benchmark, benchmark)
+    chosen = scorer or BENCHMARKS.get(benchmark, benchmark)
     rows = read_rows(references).rows
-    named = benchmark if metric is not None or benchmark in BENCHMARKS else None
-    return Scored(task, rows, read_predictions(predictions, rows, benchmark=named))
+    named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
+    return ScoredFiles(chosen, rows, read_predictions(predictions, rows, benchmark=named))
 
 
 def score(
@@ -60,7 +70,7 @@ def score(
     exclude: Annotated[
         Path | None, option("Rows that strict leaves out: an id or question a line.", "FILE")
     ] = None,
-    metric: Metric = None,
+    scorer: ScorerName = None,
     spm_sha256: Annotated[
         str | None, option("The SentencePiece model must be this one.", "SHA256")
     ] = None,
@@ -71,20 +81,21 @@ def score(
     """Score predictions against references, in percent with 95 % intervals."""
     pass  # regroup
     from adafuse.files import check_writable, write_text
-    from adafuse.scoring.exclusions import read_exclusions
-    from adafuse.scoring.score import evaluate
-    from adafuse.scoring.spm import require_model
-    from adafuse.scoring.tasks import PUBLISHED, check_protocol
+    from adafuse.metrics.predictions import read_exclusions
+    from adafuse.metrics.registry import check_protocol
+    from adafuse.metrics.score import evaluate
+    from adafuse.metrics.scorer import PUBLISHED
+    from adafuse.metrics.translation import require_model
 
     check_protocol(protocol)
     if out is not None:
         check_writable(out)
-    files = read_scored(benchmark, predictions, references, metric)
+    files = read_scored(benchmark, predictions, references, scorer)
     if spm_sha256 is not None:
         require_model(spm_sha256)
     left_out = read_exclusions(exclude, files.rows) if exclude is not None else frozenset()
     result = evaluate(
-        files.rows, files.predictions, files.metric, protocol,
+        files.rows, files.predictions, files.scorer, protocol,
         benchmark=benchmark, run=predictions.stem, exclude=left_out,
     )  # fmt: skip
     scored = result.score if bertscore is None else _with_bertscore(result, bertscore)
@@ -97,7 +108,7 @@ def score(
 
 
 def _with_bertscore(result: "Evaluation", language: str) -> "Score":
-    from adafuse.scoring.bertscore import bertscore_f1
+    from adafuse.metrics.translation import bertscore_f1
 
     estimate = bertscore_f1(result.outcomes, language)
     return replace(result.score, metrics={**result.score.metrics, "bertscore_f1": estimate})
@@ -109,7 +120,7 @@ def _print(scored: "Score", kept: int) -> None:
 
     title = f"{scored.benchmark}, {scored.protocol}, n = {scored.n}"
     if scored.excluded:
-        title += f" ({scored.excluded} worked examples left out)"
+        title += f" ({scored.excluded} few-shot examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
     grid = Table("metric", "percent", "95 % interval")
@@ -128,33 +139,34 @@ def audit(
     benchmark: Benchmark,
     predictions: Predictions,
     references: References,
-    metric: Metric = None,
+    scorer: ScorerName = None,
     csv: Annotated[Path | None, option("The CSV file to write, with the counts.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Score under both protocols and list what only `published` accepts."""
     pass  # regroup
-    from adafuse.files import check_writable, write_text
-    from adafuse.scoring.audit import audit as compare
-    from adafuse.scoring.audit import audit_csv, audit_markdown
-    from adafuse.scoring.score import evaluate
-    from adafuse.scoring.tasks import PUBLISHED, STRICT
+    from adafuse.files import check_writable
+    from adafuse.metrics.audit import audit as compare
+    from adafuse.metrics.score import evaluate
+    from adafuse.metrics.scorer import PUBLISHED, STRICT
+    from adafuse.report.tables import audit_table, write_table
 
     if csv is not None:
         check_writable(csv)
-    files = read_scored(benchmark, predictions, references, metric)
+    files = read_scored(benchmark, predictions, references, scorer)
     named = {"benchmark": benchmark, "run": predictions.stem}
     strict, published = (
-        evaluate(files.rows, files.predictions, files.metric, protocol, **named)
+        evaluate(files.rows, files.predictions, files.scorer, protocol, **named)
         for protocol in (STRICT, PUBLISHED)
     )
-    result = compare(strict.outcomes, published.outcomes, files.metric, **named)
+    result = compare(strict.outcomes, published.outcomes, files.scorer, **named)
+    table = audit_table([result])
     if csv is not None:
-        write_text(csv, audit_csv([result]))
+        write_table(table, csv)
     if as_json:
         echo_json({**asdict(result), "scores": [_score(strict), _score(published)]})
         return
-    typer.echo(audit_markdown([result]), nl=False)
+    typer.echo(table.markdown, nl=False)
     difference = published.score.main.value - strict.score.main.value
     typer.echo(
         f"\n{strict.score.primary}: strict {strict.score.main.value:.2f}, published"

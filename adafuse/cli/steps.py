@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from adafuse.report.table_view import CellView, table_view
-from adafuse.scoring.table import Table
-from adafuse.scoring.tasks import STRICT
+from adafuse.metrics.scorer import STRICT
+from adafuse.report.main_table import CellView, ScoreTable, table_view
 from adafuse.workflow.tables import Output
 
 
-def print_table(table: Table, console: Console) -> None:
+def print_table(table: ScoreTable, console: Console) -> None:
     """Print the table, its note first."""
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")
@@ -32,7 +31,7 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_outputs(outputs: list[Output], console: Console) -> None:
-    """Say where every output lies."""
+    """Say where every output is."""
     for output in outputs:
         console.print(f"{output.name:<24}{escape(str(output.path))}", soft_wrap=True)
 
@@ -55,19 +54,16 @@ def compare_runs_step(
     markdown: Annotated[Path, typer.Option(help="The Markdown file to write.")],
 ) -> None:
     """Test every ensemble against its members and the best baseline."""
-    from adafuse.comparison.compare import compare_runs
-    from adafuse.comparison.comparison_table import to_csv, to_markdown
-    from adafuse.comparison.outcomes import read_scored
-    from adafuse.comparison.pairings import models_never_alone
     from adafuse.config.reading import read_config
-    from adafuse.files import write_text
+    from adafuse.metrics.compare import compare_runs, models_without_single
+    from adafuse.metrics.score import read_scored
+    from adafuse.report.tables import comparison_table, write_table
 
     settings = read_config(config)
     named = [(name, settings.runs[name]) for name in settings.main_runs]
     runs = {name: (run.method, run.models) for name, run in named}
     comparisons = compare_runs(runs, [read_scored(path) for path in scores])
-    write_text(csv, to_csv(comparisons))
-    write_text(markdown, to_markdown(comparisons, models_never_alone(runs)))
+    write_table(comparison_table(comparisons, models_without_single(runs)), csv, markdown)
     logger.info("%d comparisons", len(comparisons))
 
 
@@ -77,11 +73,11 @@ def words_per_round_step(
     traces: Annotated[list[Path] | None, typer.Argument(help="Merged traces.")] = None,
 ) -> None:
     """Count how many words the rounds of each run committed."""
-    from adafuse.comparison.words_per_round import to_csv, words_per_round
-    from adafuse.files import write_text
+    from adafuse.report.measures import words_per_round
+    from adafuse.report.tables import words_table, write_table
 
     shares = [share for trace in traces or [] for share in words_per_round(trace)]
-    write_text(csv, to_csv(shares))
+    write_table(words_table(shares), csv)
     logger.info("%d traces", len(traces or []))
 
 
@@ -98,15 +94,17 @@ def experiment_step(
 ) -> None:
     """Turn stored results into the numbers and the figure of an experiment."""
     from adafuse.config.reading import read_config
-    from adafuse.experiments.build import build
-    from adafuse.experiments.inputs import find_experiment
-    from adafuse.files import write_bytes, write_text
+    from adafuse.files import write_bytes
+    from adafuse.report.charts import stored
+    from adafuse.report.experiments import find_experiment, points_table
+    from adafuse.report.figures import measured
+    from adafuse.report.tables import write_table
 
-    built = build(find_experiment(read_config(config), name))
-    write_text(csv, built.csv)
-    write_bytes(svg, built.svg)
-    write_bytes(png, built.png)
-    logger.info("%d points", built.csv.count("\n") - 1)
+    points, figure = measured(find_experiment(read_config(config), name))
+    write_table(points_table(points), csv)
+    write_bytes(svg, stored(figure, "svg"))
+    write_bytes(png, stored(figure, "png"))
+    logger.info("%d points", len(points))
 
 
 prefetch_app = typer.Typer()
@@ -141,7 +139,7 @@ def examples_step(
 ) -> None:
     """Write the trace explorer's data of a benchmark."""
     from adafuse.config.reading import read_config
-    from adafuse.report.build import write_examples
+    from adafuse.report.pages import write_examples
     from adafuse.report.stored import Stored
 
     stored = Stored.main(read_config(config))
@@ -156,7 +154,7 @@ def pages_step(
 ) -> None:
     """Write the report's pages; the examples beside them are there already."""
     from adafuse.config.reading import read_config
-    from adafuse.report.build import write_pages
+    from adafuse.report.pages import write_pages
     from adafuse.report.stored import Stored
 
     write_pages(Stored.main(read_config(config)), out)
@@ -293,7 +291,7 @@ def choose_step(config: ConfigFile, benchmark: Benchmark, run: Run, out: Out) ->
 def score_step(
     rows: Rows,
     trace: Annotated[Path, typer.Option(help="A merged trace.")],
-    metric: Annotated[str, typer.Option(help="nq, squad, triviaqa, gsm8k, translation, ...")],
+    scorer: Annotated[str, typer.Option(help="nq, squad, triviaqa, gsm8k, translation, ...")],
     protocol: Annotated[str, typer.Option(help="strict or published.")],
     benchmark: Benchmark,
     run: Run,
@@ -303,11 +301,10 @@ def score_step(
     """Score a run on a benchmark under one protocol."""
     from dataclasses import asdict
 
-    from adafuse.scoring.outcomes import write_outcomes
-    from adafuse.scoring.score import score_trace, write_score
+    from adafuse.metrics.score import score_trace, write_outcomes, write_score
 
-    result = score_trace(rows, trace, metric, protocol, benchmark=benchmark, run=run)
-    write_outcomes(outcomes, result.outcomes, {"metric": metric, "score": asdict(result.score)})
+    result = score_trace(rows, trace, scorer, protocol, benchmark=benchmark, run=run)
+    write_outcomes(outcomes, result.outcomes, {"scorer": scorer, "score": asdict(result.score)})
     write_score(out, result.score)
     main = result.score.main
     logger.info("%.2f [%.2f, %.2f], n = %d", main.value, main.low, main.high, result.score.n)
@@ -322,29 +319,21 @@ def table_step(
     published_csv: Annotated[Path | None, typer.Option(help="With both protocols.")] = None,
 ) -> None:
     """Build the main table from scores; the published protocol gets tables of its own."""
-    from adafuse.comparison.published import read_published
-    from adafuse.comparison.published_markdown import published_section
     from adafuse.config.reading import read_config
-    from adafuse.files import write_text
-    from adafuse.scoring.markdown import to_markdown
-    from adafuse.scoring.protocols import protocols_markdown
-    from adafuse.scoring.score import read_score
-    from adafuse.scoring.table import to_csv
-    from adafuse.scoring.tasks import PUBLISHED
-    from adafuse.workflow.tables import main_table
+    from adafuse.metrics.published import read_published
+    from adafuse.metrics.score import read_score
+    from adafuse.metrics.scorer import PUBLISHED
+    from adafuse.report.main_table import main_table, score_table, tables_markdown
+    from adafuse.report.tables import write_table
 
     settings, found = read_config(config), [read_score(path) for path in scores]
-    table = main_table(settings, found)
-    text = to_markdown(table)
+    table, published, paper = main_table(settings, found), None, None
     if published_csv is not None:
         published = main_table(settings, found, PUBLISHED)
-        write_text(published_csv, to_csv(published))
-        text = protocols_markdown(table, published)
+        write_table(score_table(published), published_csv)
     if settings.published_numbers is not None:
-        numbers = read_published(Path(settings.published_numbers))
-        text += "\n" + published_section(numbers, table.benchmarks, settings.protocols[-1])
-    write_text(csv, to_csv(table))
-    write_text(markdown, text)
+        paper = read_published(Path(settings.published_numbers))
+    write_table(score_table(table, tables_markdown(table, published, paper)), csv, markdown)
     logger.info("%d runs on %d benchmarks", len(table.rows), len(table.benchmarks))
 
 
@@ -356,13 +345,10 @@ def audit_step(
 ) -> None:
     """Count what only the published protocol accepts, over all stored outcomes."""
     from adafuse.config.reading import read_config
-    from adafuse.files import write_text
-    from adafuse.scoring.audit import audit_csv, audit_markdown
-    from adafuse.workflow.tables import stored_audits
+    from adafuse.report.tables import audit_table, stored_audits, write_table
 
     audits = stored_audits(read_config(config))
-    write_text(csv, audit_csv(audits))
-    write_text(markdown, audit_markdown(audits))
+    write_table(audit_table(audits), csv, markdown)
     logger.info("%d accepted by the published scorer only", sum(len(a.accepted) for a in audits))
 
 
@@ -373,14 +359,12 @@ def datasets_step(
     markdown: Annotated[Path, typer.Option(help="The Markdown file to write.")],
 ) -> None:
     """Describe the benchmarks: rows, lengths, repetitions, beside the paper's figures."""
-    from adafuse.benchmarks.description import to_csv, to_markdown
     from adafuse.config.reading import read_config
-    from adafuse.files import write_text
+    from adafuse.report.tables import datasets_table, write_table
     from adafuse.workflow.benchmarks import describe_benchmarks
 
     lines = describe_benchmarks(read_config(config))
-    write_text(csv, to_csv(lines))
-    write_text(markdown, to_markdown(lines))
+    write_table(datasets_table(lines), csv, markdown)
     logger.info("%d benchmarks", len(lines))
 
 
@@ -390,12 +374,13 @@ def summary_step(
         "config/toy.yaml"
     ),
 ) -> None:
-    """Print the main table and where every output lies."""
+    """Print the main table and where every output is."""
     from rich.console import Console
 
     pass  # regroup
     from adafuse.config.reading import read_config
-    from adafuse.workflow.tables import main_table, outputs, stored_scores
+    from adafuse.report.main_table import main_table, stored_scores
+    from adafuse.workflow.tables import outputs
 
     settings = read_config(config)
     console = Console(width=None if sys.stdout.isatty() else 160)

@@ -152,13 +152,7 @@ class BenchmarkConfig(Section):
             "answers are cut short (stop reason `length`)",
         ),
     ]
-    metric: Annotated[
-        Text,
-        told(
-            "`nq`, `squad`, `triviaqa`, `gsm8k`, `translation`, `translation_13a`: see"
-            " [metrics](#metrics)"
-        ),
-    ]
+    scorer: Annotated[Text, told("how texts are scored: one of the [scorers](#scorers)")]
     limit: Annotated[Count | None, told("only the first rows", "trying things out")] = None
     sample: Annotated[
         SampleConfig | None,

@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from adafuse.benchmarks.prompts import check_template
-from adafuse.comparison.published import read_published
 from adafuse.config.benchmarks import BenchmarkConfig, SourceConfig
 from adafuse.config.config import Config
 from adafuse.config.runs import ExperimentConfig, RunConfig
+from adafuse.config.sweep_axis import sweep_positions
 from adafuse.decoding.fusion import check_weights
 from adafuse.errors import UserError, known
-from adafuse.experiments.places import places
 from adafuse.methods import METHODS, resolve
-from adafuse.methods.selections import SELECTIONS, selection
+from adafuse.metrics.published import read_published
+from adafuse.metrics.registry import scorer_named
+from adafuse.metrics.scorer import STRICT
+from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.files import check_pickled
 from adafuse.models.spec import DeviceName
-from adafuse.scoring.tasks import STRICT, task_named
 from adafuse.workflow.choose import runs_alone
 from adafuse.workflow.layout import RULES
 
@@ -143,7 +144,7 @@ def check_benchmark(name: str, benchmark: BenchmarkConfig) -> None:
     if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
         raise UserError(f"benchmarks: {name!r} is also a column of the table; rename it")
     check_template(benchmark.prompt, owner)
-    task_named(benchmark.metric, owner)
+    scorer_named(benchmark.scorer, owner)
     _check_source(benchmark.source, owner)
     shots = benchmark.shots.file if benchmark.shots else None
     for file in (benchmark.source.file, shots, benchmark.ids_file):
@@ -343,7 +344,7 @@ def _check_kind(owner: str, experiment: ExperimentConfig, config: Config) -> Non
         raise UserError(f"{owner}: run {idle[0]!r} decodes nothing itself; remove it")
     match experiment.kind:
         case "sweep":
-            places(owner, experiment.options, runs)
+            sweep_positions(owner, experiment.options, runs)
         case "runtime":
             _check_batch_sizes(owner, experiment, config)
         case "paired" if len(runs) < 2:

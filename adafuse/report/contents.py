@@ -1,19 +1,36 @@
 """Everything that the report's page shows, read from a results folder."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from adafuse.comparison.comparison_table import from_csv
-from adafuse.comparison.published_markdown import TITLE
-from adafuse.comparison.words_per_round import WordShare, words_per_round
 from adafuse.config.runs import RunConfig
-from adafuse.report.facts import Cost, Origin, cost, origin
-from adafuse.report.marks import Cell, marks
+from adafuse.metrics.compare import Comparison
+from adafuse.metrics.score import read_score
+from adafuse.report.main_table import Cell, ScoreTable, main_table
+from adafuse.report.measures import Cost, WordShare, cost, words_per_round
 from adafuse.report.stored import Stored
-from adafuse.scoring.score import read_score
-from adafuse.scoring.table import Table
-from adafuse.workflow.tables import main_table, score_file
+from adafuse.report.tables import PAPER_TITLE, read_comparisons
+from adafuse.workflow.tables import score_file
+from adafuse.workflow.traces import read_metadata
+
+BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
+
+LEGEND = (
+    f"{BETTER_THAN_MEMBERS} better than each of its models on its own; {BETTER_THAN_BASELINE}"
+    " better than the best run of another method; both by a paired test with p (Holm) below 0.05"
+    " and an interval of the difference without 0 (see the paired comparisons)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a run was made, over all its shards; several values where shards differ."""
+
+    run: str
+    facts: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +52,7 @@ class Contents:
     """
 
     note: str | None
-    tables: Mapping[str, Table]
+    tables: Mapping[str, ScoreTable]
     marks: Mapping[Cell, str]
     options: Mapping[str, str]
     significant: tuple[int, int]
@@ -56,7 +73,9 @@ def read_contents(stored: Stored) -> Contents:
     folder = Path(config.results, "tables")
     comparison = folder / "comparison.csv"
     pairs = [(benchmark, run) for benchmark, runs in stored.runs.items() for run in runs]
-    compared = from_csv(comparison.read_text(encoding="utf-8")) if comparison.is_file() else []
+    compared = (
+        read_comparisons(comparison.read_text(encoding="utf-8")) if comparison.is_file() else []
+    )
     return Contents(
         note=config.note,
         tables={protocol: _table(stored, protocol) for protocol in config.protocols},
@@ -74,7 +93,7 @@ def read_contents(stored: Stored) -> Contents:
     )
 
 
-def _table(stored: Stored, protocol: str) -> Table:
+def _table(stored: Stored, protocol: str) -> ScoreTable:
     config = stored.config
     paths = [
         score_file(config, protocol, benchmark, run)
@@ -91,7 +110,7 @@ def _texts(folder: Path) -> Mapping[str, str]:
     found = {n: p.read_text(encoding="utf-8") for n, p in texts.items() if p.is_file()}
     main = folder / "main.md"
     _, title, numbers = (main.read_text(encoding="utf-8") if main.is_file() else "").partition(
-        TITLE
+        PAPER_TITLE
     )
     return found | ({"published": title + numbers} if title else {})
 
@@ -118,3 +137,74 @@ def _figures(stored: Stored) -> list[Figure]:
 def _origin(stored: Stored, run: str) -> Origin:
     traces = [stored.trace(name, run) for name, runs in stored.runs.items() if run in runs]
     return origin(traces, run)
+
+
+def origin(traces: Iterable[Path], run: str) -> Origin:
+    """Put together what the metadata of a run's traces say of models, settings and versions.
+
+    Raises:
+        UserError: a trace cannot be read.
+    """
+    facts: dict[str, dict[str, None]] = {}
+    for trace in traces:
+        metadata = read_metadata(trace)
+        for found in map(_shard_facts, metadata.get("shards", [])):
+            for name, value in found.items():
+                facts.setdefault(name, {})[value] = None
+        if "rows_from" in metadata:
+            facts.setdefault("rows from", {})[_counts(metadata["rows_from"])] = None
+    return Origin(run, {name: list(values) for name, values in facts.items()})
+
+
+def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
+    job, versions, place = shard["job"], shard["versions"], shard.get("place", {})
+    weights = job["weights"] or [1] * len(job["models"])
+    return {
+        "models": "; ".join(map(_model, job["models"])),
+        "weights": ", ".join(f"{weight:g}" for weight in weights),
+        "method": job["method"],
+        "options": ", ".join(f"{name} = {value}" for name, value in job["options"].items()),
+        "number type": job["dtype"],
+        "devices": ", ".join(job["devices"]),
+        "quantization": ", ".join(str(each or "none") for each in job["quantization"]),
+        "engine": f"{job['engine']}, batch size {job['batch_size']}",
+        "limits": f"{job['max_new_tokens']} new tokens, stop strings {job['stop']!r}",
+        "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value),
+        "commit": _commit(shard["git"]),
+        "host": str(place.get("host", "unknown")),
+        "GPU": ", ".join(place.get("gpus") or ()) or "none",
+        "date": shard["finished"][:10],
+    }
+
+
+def _model(model: Mapping[str, str | None]) -> str:
+    exact = model["revision"] or (f"content {model['content']}" if model["content"] else None)
+    return f"{model['path']} ({exact or 'not pinned'})"
+
+
+def _commit(git: Mapping[str, Any]) -> str:
+    return f"{git['commit'] or 'unknown'}{' with changes' if git['dirty'] else ''}"
+
+
+def _counts(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{run} ({count})" for run, count in rows.items())
+
+
+def marks(comparisons: Iterable[Comparison]) -> Mapping[Cell, str]:
+    """Return the marks of each cell that has some."""
+    groups: dict[Cell, list[Comparison]] = defaultdict(list)
+    for each in comparisons:
+        groups[each.protocol, each.benchmark, each.run].append(each)
+    found = {cell: _marks(group) for cell, group in groups.items()}
+    return {cell: marked for cell, marked in found.items() if marked}
+
+
+def _marks(group: list[Comparison]) -> str:
+    members = [each for each in group if each.role == "member"]
+    baselines = [each for each in group if each.role == "best baseline"]
+    marked = BETTER_THAN_MEMBERS * (bool(members) and all(map(_better, members)))
+    return marked + BETTER_THAN_BASELINE * (bool(baselines) and all(map(_better, baselines)))
+
+
+def _better(comparison: Comparison) -> bool:
+    return comparison.significant and comparison.difference > 0

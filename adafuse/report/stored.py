@@ -6,10 +6,9 @@ from pathlib import Path
 
 from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.config import Config
-from adafuse.explorer.benchmark_data import Question, RunFiles
-from adafuse.explorer.manifest import BenchmarkEntry, Manifest, RunEntry
 from adafuse.methods import METHODS, resolve
-from adafuse.scoring.tasks import TASKS
+from adafuse.metrics.registry import scorer_named
+from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
 from adafuse.workflow.layout import trace_paths
 from adafuse.workflow.tables import outcomes_file
 
@@ -37,7 +36,7 @@ class Stored:
         return cls(config, {name: there for name, there in runs.items() if there})
 
     def questions(self, benchmark: str) -> list[Question]:
-        """Return what was asked, without worked examples, and the accepted answers."""
+        """Return the questions without few-shot examples, and the accepted answers."""
         rows = read_prepared(_rows(self.config, benchmark))
         return [Question(row.id, row.task or row.prompt, row.answers) for row in rows]
 
@@ -46,15 +45,12 @@ class Stored:
         return [self._run_files(benchmark, run) for run in self.runs[benchmark]]
 
     def trace(self, benchmark: str, run: str) -> Path:
-        """Return where a run's merged trace lies."""
+        """Return where a run's merged trace is."""
         return _trace(self.config, benchmark, run)
 
     def manifest(self) -> Manifest:
         """Return what the explorer's menus show."""
-        benchmarks = [
-            BenchmarkEntry(name, len(self.questions(name)), tuple(runs), self._accuracy(name))
-            for name, runs in self.runs.items()
-        ]
+        benchmarks = [self._entry(name, runs) for name, runs in self.runs.items()]
         entries = {
             name: RunEntry(run.method, run.models, tau_of(run.method, run.options))
             for name, run in self.config.runs.items()
@@ -70,8 +66,12 @@ class Stored:
         }
         return RunFiles(run, self.trace(benchmark, run), outcomes)
 
-    def _accuracy(self, benchmark: str) -> bool:
-        return TASKS[self.config.benchmarks[benchmark].metric].accuracy
+    def _entry(self, benchmark: str, runs: Sequence[str]) -> BenchmarkEntry:
+        scorer = scorer_named(self.config.benchmarks[benchmark].scorer, f"benchmark {benchmark!r}")
+        metric, n = scorer.primary, len(self.questions(benchmark))
+        return BenchmarkEntry(
+            benchmark, n, tuple(runs), metric.label, metric.binary, metric.higher_is_better
+        )
 
 
 def _trace(config: Config, benchmark: str, run: str) -> Path:

@@ -7,10 +7,10 @@ from pathlib import Path
 from adafuse.config.config import Config
 from adafuse.config.runs import RunConfig
 from adafuse.errors import UserError
-from adafuse.methods.selections import Evidence, selection
-from adafuse.scoring.outcomes import read_outcomes
-from adafuse.scoring.score import read_score
-from adafuse.scoring.tasks import STRICT
+from adafuse.metrics.registry import metric_named
+from adafuse.metrics.score import read_outcomes, read_score
+from adafuse.metrics.scorer import STRICT
+from adafuse.metrics.selection import Evidence, selection
 from adafuse.workflow.tables import outcomes_file, score_file
 from adafuse.workflow.traces import read_arrow, read_metadata, write_arrow
 
@@ -85,7 +85,9 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
 def _evidence(config: Config, benchmark: str, run: str) -> Evidence:
     outcomes = read_outcomes(outcomes_file(config, STRICT, benchmark, run))
     score = read_score(score_file(config, STRICT, benchmark, run))
-    return Evidence(score.main.value, {outcome.id: outcome.value for outcome in outcomes})
+    sign = 1 if metric_named(score.primary).higher_is_better else -1
+    values = {outcome.id: sign * outcome.value for outcome in outcomes}
+    return Evidence(sign * score.main.value, values)
 
 
 def _write(

@@ -13,9 +13,9 @@ from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, to_json
 from adafuse.files import write_text
 from adafuse.methods import METHODS
-from adafuse.methods.selections import SELECTIONS
+from adafuse.metrics.selection import SELECTIONS
+from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import file_digest
-from adafuse.scoring.spm import AbsentModelError, require_model
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
 from adafuse.workflow.choose import Ballot, ballot, runs_alone
 from adafuse.workflow.jobs import Request, decode_job, largest, request
@@ -67,7 +67,7 @@ class Plan:
                 plan.prepared(benchmark)
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
-        if any(task.metric == "translation" for task in plan.config.benchmarks.values()):
+        if any(task.scorer == "translation" for task in plan.config.benchmarks.values()):
             plan._require_sentencepiece()
         return plan
 

@@ -16,8 +16,8 @@ from adafuse.config.runs import ModelConfig, RunConfig
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.methods import METHODS, resolve
+from adafuse.metrics.translation import require_model
 from adafuse.models.hub import HubModel
-from adafuse.scoring.spm import require_model
 from adafuse.workflow.benchmarks import source_file
 
 Pin = tuple[str, str | None]
@@ -65,7 +65,7 @@ def _datasets(config: Config) -> list[dict[str, str | None]]:
 
 
 def _spm(config: Config) -> str | None:
-    wanted = any(each.metric == "translation" for each in config.benchmarks.values())
+    wanted = any(each.scorer == "translation" for each in config.benchmarks.values())
     return require_model(config.spm_sha256) if wanted else None
 
 

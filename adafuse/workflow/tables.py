@@ -1,35 +1,10 @@
-"""From the outcomes in a results folder to the audit of every run on every benchmark."""
+"""Where scores and the outcomes of their examples are."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from adafuse.config.config import Config
-from adafuse.errors import UserError
-from adafuse.scoring.audit import Audit, audit
-from adafuse.scoring.outcomes import read_outcomes
-from adafuse.scoring.score import Score, read_score
-from adafuse.scoring.table import Table, build_table
-from adafuse.scoring.tasks import PUBLISHED, STRICT
-
-
-def stored_audits(config: Config) -> list[Audit]:
-    """Compare both protocols for every benchmark and run, in the order of the configuration.
-
-    Raises:
-        UserError: an outcomes file is missing or of another form.
-    """
-    return [
-        audit(
-            read_outcomes(outcomes_file(config, STRICT, name, run)),
-            read_outcomes(outcomes_file(config, PUBLISHED, name, run)),
-            config.benchmarks[name].metric,
-            benchmark=name,
-            run=run,
-        )
-        for name in config.main_benchmarks
-        for run in config.main_runs
-    ]
+from adafuse.metrics.scorer import PUBLISHED
 
 
 def score_file(config: Config, protocol: str, benchmark: str, run: str) -> Path:
@@ -71,26 +46,3 @@ def outputs(config: Config) -> list[Output]:
         Output("logs", root / "logs"),
         Output("resolved configuration", root / "config.json"),
     ]
-
-
-def main_table(config: Config, scores: Sequence[Score], protocol: str = STRICT) -> Table:
-    """Arrange the scores of one protocol in the order of the configuration."""
-    runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
-    chosen = [score for score in scores if score.protocol == protocol]
-    return build_table(config.main_benchmarks, runs, chosen, config.note)
-
-
-def stored_scores(config: Config) -> list[Score]:
-    """Read the strict scores that a configuration's results folder has.
-
-    Raises:
-        UserError: there are none.
-    """
-    folder = Path(config.results) / "scores" / STRICT
-    paths = [
-        folder / name / f"{run}.json" for name in config.main_benchmarks for run in config.main_runs
-    ]
-    found = [read_score(path) for path in paths if path.is_file()]
-    if not found:
-        raise UserError(f"{str(folder)!r} holds no scores of this configuration; run snakemake")
-    return found

@@ -5,9 +5,10 @@ import io
 
 import pytest
 
-from adafuse.benchmarks.description import Described, PaperFigures, describe, to_csv, to_markdown
+from adafuse.benchmarks.description import Described, PaperFigures, describe
 from adafuse.benchmarks.prompts import Example, Shots, read_shots
 from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.report.tables import datasets_table, to_csv
 from tests.conftest import SHARED
 
 ROWS = (
@@ -33,10 +34,10 @@ def test_the_paper_stands_beside_our_figures_where_it_is_known() -> None:
         Described("qa", describe(ROWS, SHOTS), PaperFigures(answer_chars=3.5)),
         Described("m_t", describe(ROWS[:1], None), PaperFigures()),
     ]
-    rows = list(csv.DictReader(io.StringIO(to_csv(lines))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(datasets_table(lines)))))
     assert rows[0]["answer_chars"] == "3.0" and rows[0]["paper_answer_chars"] == "3.5"
     assert rows[0]["paper_rows"] == rows[1]["paper_answer_chars"] == ""
-    text = to_markdown(lines)
+    text = datasets_table(lines).markdown
     assert "| qa | 4 | 4.8 | 3.0 (3.5) | 2.0 | 1 | 1, 2 | 1 |" in text
     assert "| m\\_t | 1 | 4.0 | 4.0 | 2.0 | 0 | 0, 0 | 0 |" in text
 

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.methods import METHODS
-from adafuse.methods.selections import SELECTIONS
+from adafuse.metrics.selection import SELECTIONS
 
 
 def told(*options):

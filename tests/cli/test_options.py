@@ -6,7 +6,7 @@ from typer.main import get_command
 from adafuse.cli.main import app
 from adafuse.cli.options import flags, one_or_each
 from adafuse.errors import UserError
-from adafuse.scoring.tasks import BENCHMARKS, TASKS
+from adafuse.metrics.registry import BENCHMARKS, SCORERS
 
 
 def test_one_value_is_that_of_all_models_and_several_are_one_each():
@@ -24,8 +24,8 @@ def test_a_flag_is_for_the_models_that_it_names():
 
 
 @pytest.mark.parametrize("command", ["score", "audit"])
-@pytest.mark.parametrize(("name", "there_are"), [("benchmark", BENCHMARKS), ("metric", TASKS)])
-def test_the_shell_suggests_every_benchmark_and_metric(command, name, there_are):
+@pytest.mark.parametrize(("name", "there_are"), [("benchmark", BENCHMARKS), ("scorer", SCORERS)])
+def test_the_shell_suggests_every_benchmark_and_scorer(command, name, there_are):
     found = get_command(app).commands[command]
     (option,) = [each for each in found.params if each.name == name]
     context = found.make_context(command, [], resilient_parsing=True)

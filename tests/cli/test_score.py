@@ -52,7 +52,7 @@ def test_published_is_asked_for_by_name(files: Path) -> None:
 def test_worked_examples_are_left_out_and_said_so_beside_n(files: Path) -> None:
     Path("shots.txt").write_text("a\n")
     done = adafuse("score", "--exclude", "shots.txt")
-    assert "n = 2 (1 worked examples left out)" in done.stdout
+    assert "n = 2 (1 few-shot examples left out)" in done.stdout
     done = adafuse("score", "--exclude", "shots.txt", "--protocol", "published")
     assert "n = 3 (published keeps the 1 rows to exclude)" in done.stdout
 
@@ -62,8 +62,8 @@ def test_worked_examples_are_left_out_and_said_so_beside_n(files: Path) -> None:
     [
         (["--protocol", "lax"], "squad", "unknown protocol 'lax'; known are: strict, published"),
         ([], "nope", "unknown benchmark 'nope'; known are: natural_questions, triviaqa, squad"),
-        ([], "toy_qa", "to score any other, name its metric in --benchmark or --metric: nq, "),
-        (["--metric", "rouge"], "mine", "--metric: unknown metric 'rouge'"),
+        ([], "toy_qa", "to score any other, name its scorer in --benchmark or --scorer: nq, "),
+        (["--scorer", "rouge"], "mine", "--scorer: unknown scorer 'rouge'"),
         ([], "gsm8k", "the gold answer 'Paris' of row 'a' has no number"),
     ],
 )
@@ -74,7 +74,7 @@ def test_bad_input_is_one_sentence(
 
 
 def test_a_benchmark_of_another_name_says_its_metric(files: Path) -> None:
-    assert adafuse("score", "--metric", "squad", benchmark="mine").exit_code == 0
+    assert adafuse("score", "--scorer", "squad", benchmark="mine").exit_code == 0
 
 
 def test_the_sentence_goes_to_stderr_with_status_2(files: Path) -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from adafuse.cli.main import app
 from adafuse.records import Round
-from adafuse.report.build import DATA
-from adafuse.report.loose import write_loose_report
+from adafuse.report.pages import DATA, write_loose_report
 from adafuse.workflow.traces import read_metadata, read_rows
 from tests.harness.tasks import MODELS, QA, task, texts
 

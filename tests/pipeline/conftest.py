@@ -30,7 +30,7 @@ def values(tmp_path: Path) -> dict[str, Any]:
                 "prompt": "Question: {question}\nAnswer:",
                 "stop": ["\n"],
                 "max_new_tokens": 8,
-                "metric": "squad",
+                "scorer": "squad",
                 "shards": 2,
             }
         },

@@ -8,9 +8,8 @@ import pytest
 
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
+from adafuse.metrics.score import evaluate, write_outcomes, write_score
 from adafuse.records import Result
-from adafuse.scoring.outcomes import write_outcomes
-from adafuse.scoring.score import evaluate, write_score
 from adafuse.workflow.choose import ballot, choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.tables import outcomes_file, score_file

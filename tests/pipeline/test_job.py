@@ -55,7 +55,7 @@ def test_whatever_may_change_a_result_changes_the_digest(
         lambda v: (v["models"]["left"].update(device="balanced"), v["decode"].update(gpu=2)),
         lambda v: v["models"]["left"].update(allow_pickle=True),
         lambda v: v["runs"]["both"]["options"].update(max_words=3, branching=1),  # the defaults
-        lambda v: v["benchmarks"]["qa"].update(metric="translation_13a"),
+        lambda v: v["benchmarks"]["qa"].update(scorer="translation_13a"),
         lambda v: v.update(note="x"),
         lambda v: v["runs"].pop("far"),
     ],

@@ -49,7 +49,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         (("runs", "both", "weights"), [1], "runs.both: 1 weights for 2 models; give one per model"),
         (("runs", "both", "weights"), [0, 0], "runs.both: weights [0.0, 0.0] must be at least 0"),
         (("runs", "both", "weights"), [-1, 1], "greater than or equal to 0, not -1"),
-        ((*QA, "metric"), "rouge", "benchmarks.qa: unknown metric 'rouge'; known are: nq, squad"),
+        ((*QA, "scorer"), "rouge", "benchmarks.qa: unknown scorer 'rouge'; known are: nq, squad"),
         ((*QA, "prompt"), "Answer:", "benchmarks.qa: prompt 'Answer:' holds {question} 0 times"),
         ((*QA, "source", "file"), "no.jsonl", "benchmarks.qa: file 'no.jsonl' does not exist"),
         ((*QA, "shots"), {"file": "no.txt"}, "benchmarks.qa: file 'no.txt' does not exist"),

@@ -90,7 +90,7 @@ def test_data_sets_and_the_sentencepiece_model_are_fetched_and_recorded(
     data.mkdir()
     (data / "test.jsonl").write_text('{"question": "q?", "answer": "a"}\n' * 3)
     source = {"dataset": str(data), "split": "test"}
-    values["benchmarks"]["qa"].update(source=source, metric="translation", shards=1)
+    values["benchmarks"]["qa"].update(source=source, scorer="translation", shards=1)
     monkeypatch.setattr("adafuse.workflow.prefetch.require_model", lambda expected: "5a")
     config = parse_config(values)
     prefetch(config, Hub("c1"))

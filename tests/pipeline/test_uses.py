@@ -18,7 +18,7 @@ HUB = {
     "prompt": "Question: {question}\nAnswer:",
     "shots": {"file": "shots/x.txt", "count": 5},
     "max_new_tokens": 8,
-    "metric": "squad",
+    "scorer": "squad",
 }  # fmt: skip
 
 

@@ -12,18 +12,16 @@ from typer.testing import CliRunner
 
 from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.main import app
-from adafuse.comparison.compare import Comparison
-from adafuse.comparison.comparison_table import to_csv
-from adafuse.comparison.published import read_published
-from adafuse.comparison.published_markdown import published_section
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, to_json
 from adafuse.errors import UserError
-from adafuse.explorer.manifest import BenchmarkEntry, Manifest, write_manifest
-from adafuse.report.build import write_examples, write_report
+from adafuse.metrics.compare import Comparison
+from adafuse.metrics.published import read_published
+from adafuse.metrics.score import score_trace, write_outcomes, write_score
+from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
+from adafuse.report.pages import write_examples, write_report
 from adafuse.report.stored import Stored
-from adafuse.scoring.outcomes import write_outcomes
-from adafuse.scoring.score import score_trace, write_score
+from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.workflow.tables import outcomes_file, score_file
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.pipeline.conftest import values as configuration
@@ -76,7 +74,7 @@ def _write_run(config: Config, benchmark: str, run: str, rows: Path) -> None:
         row.update(benchmark=benchmark, run=run)
     names = [pa.field(name, pa.string()) for name in ("id", "benchmark", "run")]
     write_table(trace, [*names, *RESULT_FIELDS], results, {"shards": [shard()]})
-    metric = config.benchmarks[benchmark].metric
+    metric = config.benchmarks[benchmark].scorer
     found = score_trace(rows, trace, metric, "strict", benchmark=benchmark, run=run)
     write_outcomes(outcomes_file(config, "strict", benchmark, run), found.outcomes, {})
     write_score(score_file(config, "strict", benchmark, run), found.score)
@@ -117,7 +115,7 @@ def test_what_an_earlier_report_showed_is_removed_and_nothing_else(
     config: Config, tmp_path: Path
 ) -> None:
     folder = tmp_path / "report"
-    write_manifest(folder / "data", Manifest([BenchmarkEntry("old", 1, (), True)], {}, [], []))
+    write_manifest(folder / "data", Manifest([BenchmarkEntry("old", 1, ())], {}, [], []))
     for name in ("old", "mine"):
         (folder / "data" / name).mkdir()
     write_report(Stored.found(config), folder)
@@ -172,7 +170,9 @@ def test_significant_differences_are_marked(config: Config, tmp_path: Path) -> N
     better = Comparison(*names, 5, *points, "McNemar exact", 0.01, 0.02, 3, 0)
     tables = Path(config.results, "tables")
     tables.mkdir()
-    (tables / "comparison.csv").write_text(to_csv([better, replace(better, against="third")]))
+    (tables / "comparison.csv").write_text(
+        to_csv(comparison_table([better, replace(better, against="third")], {}))
+    )
     write_report(Stored.found(config), tmp_path / "report")
     assert (tmp_path / "report/index.html").read_text().count("<sup>*</sup>") == 1
 

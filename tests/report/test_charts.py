@@ -1,19 +1,19 @@
-"""Charts: valid Vega-Lite that holds every number, for all that is pointed at."""
+"""The report's charts: valid Vega-Lite that holds every number of what is pointed at."""
 
+import json
 from typing import Any
 
 import vl_convert
 
-from adafuse.comparison.words_per_round import WordShare
-from adafuse.report.charts import scores_chart, seconds_chart, words_chart
-from adafuse.report.facts import Cost
-from adafuse.scoring.intervals import Estimate
-from adafuse.scoring.score import Score
-from adafuse.scoring.table import build_table
+from adafuse.metrics.intervals import Estimate
+from adafuse.metrics.score import Score
+from adafuse.report.figures import page_scores, page_seconds, page_words
+from adafuse.report.main_table import build_table
+from adafuse.report.measures import Cost, WordShare
 
 
-def values(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return spec["datasets"][spec["data"]["name"]]
+def values(spec: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    return [row for rows in spec["datasets"].values() for row in rows if field in row]
 
 
 def drawn(spec: dict[str, object]) -> str:
@@ -22,38 +22,37 @@ def drawn(spec: dict[str, object]) -> str:
 
 def test_scores_of_both_protocols_are_drawn_with_their_intervals() -> None:
     def score(run: str, protocol: str) -> Score:
-        value = {"accuracy": Estimate(50.0, 40.0, 60.0)}
-        return Score("qa", run, protocol, 90, 0, 0, 0, 0, value, "accuracy", {})
+        value = {"exact_match": Estimate(50.0, 40.0, 60.0)}
+        return Score("qa", run, protocol, 90, 0, 0, 0, 0, value, "exact_match", {})
 
     runs = {"a": ("single", ["m"]), "b": ("adafuse", ["m", "l"])}
     tables = {
         name: build_table(["qa"], runs, [score(run, name) for run in runs], None)
         for name in ("strict", "published")
     }
-    spec = scores_chart(tables)
-    assert len(values(spec)) == 4
-    assert values(spec)[3]["models"] == "m+l"
-    assert {field["field"] for field in spec["spec"]["layer"][0]["encoding"]["tooltip"]} >= {
-        "run", "score", "low", "high", "n",
-    }  # fmt: skip
+    spec = page_scores(tables)
+    assert len(values(spec, "scored")) == 4
+    assert values(spec, "scored")[3]["models"] == "m+l"
+    tooltips = json.dumps(spec["concat"][0]["layer"][0]["encoding"]["tooltip"])
+    assert all(f'"{name}"' in tooltips for name in ("row", "value", "low", "high", "n", "models"))
     svg = drawn(spec)
-    assert "qa (accuracy)" in svg and "published" in svg
+    assert "qa (exact match)" in svg and "published" in svg
 
 
 def test_seconds_leave_out_runs_without_a_decoded_example() -> None:
     good = Cost("qa", "a", 10, 1, Estimate(0.5, 0.4, 0.6), 20.0, 25.0)
-    spec = seconds_chart([good, Cost("qa", "b", 1, 1, None, None, None)])
-    assert [row["n"] for row in values(spec)] == [9]
+    spec = page_seconds([good, Cost("qa", "b", 1, 1, None, None, None)])
+    assert [row["n"] for row in values(spec, "n")] == [9]
     assert "seconds per example" in drawn(spec)
 
 
 def test_words_are_stacked_to_a_hundred_percent() -> None:
     shares = [WordShare("qa", "a", words, 5, 10, 50.0, 30.0, 70.0, 0) for words in (1, 2)]
-    spec = words_chart(shares)
-    assert sum(row["share"] for row in values(spec)) == 100
-    assert "percent of rounds" in drawn(spec)
+    spec = page_words(shares)
+    assert sum(row["share"] for row in values(spec, "rounds") if "middle" not in row) == 100
+    assert "share of rounds in percent" in drawn(spec)
 
 
-def test_nothing_to_draw_is_an_empty_chart() -> None:
-    for spec in (scores_chart({}), seconds_chart([]), words_chart([])):
-        assert values(spec) == []
+def test_nothing_to_draw_is_no_chart() -> None:
+    for spec in (page_scores({}), page_seconds([]), page_words([])):
+        assert spec == {}

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from adafuse.report.facts import cost, origin
+from adafuse.report.contents import origin
+from adafuse.report.measures import cost
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.support.made_up import FUSED
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
-from tests.explorer.test_packed import unpacked
+from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
 
 FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]
@@ -56,7 +56,7 @@ def test_traces_of_other_prompts_under_the_same_ids_are_refused(tmp_path: Path) 
         row = {"id": "1", "prompt": f"prompt {name}", **result_columns(FUSED[0])}
         settings = {"models": ["a"], "method": "single"}
         write_table(tmp_path / f"{name}.parquet", fields, [row], {"settings": settings})
-    with pytest.raises(UserError, match="have different prompts of id '1'; report them apart"):
+    with pytest.raises(UserError, match="have different prompts of id '1'; make a report of each"):
         report(tmp_path / "one.parquet", tmp_path / "two.parquet", "--out", tmp_path / "out")
 
 
@@ -94,7 +94,9 @@ def test_traces_that_do_not_belong_together_are_one_sentence(
 def test_a_trace_of_the_workflow_alone_is_refused(tmp_path: Path) -> None:
     rows = [{"id": "x", **result_columns(FUSED[0])}]
     write_table(tmp_path / "t.parquet", FIELDS, rows, {"shards": []})
-    with pytest.raises(UserError, match="is no trace of adafuse generate; for the workflow's"):
+    with pytest.raises(
+        UserError, match="is not a trace of adafuse generate; for those of the workflow"
+    ):
         report(tmp_path / "t.parquet")
 
 

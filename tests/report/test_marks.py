@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from adafuse.comparison.compare import Comparison
-from adafuse.comparison.comparison_table import from_csv, to_csv
-from adafuse.report.marks import marks
+from adafuse.metrics.compare import Comparison
+from adafuse.report.contents import marks
+from adafuse.report.tables import comparison_table, read_comparisons, to_csv
 
 
 def comparison(role: str, **changes: Any) -> Comparison:
@@ -41,7 +41,7 @@ def test_better_than_the_best_baseline_has_a_mark_of_its_own() -> None:
 
 def test_comparisons_come_back_from_their_csv() -> None:
     bleu = comparison("member", wins=None, losses=None, test="bootstrap")
-    assert from_csv(to_csv([comparison("best baseline"), bleu])) == [
+    assert read_comparisons(to_csv(comparison_table([comparison("best baseline"), bleu], {}))) == [
         comparison("best baseline"),
         bleu,
     ]

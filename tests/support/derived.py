@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from adafuse.benchmarks.rows import Row, read_rows
-from adafuse.scoring.outcomes import Example
-from adafuse.scoring.published_match import MATCHERS
-from adafuse.scoring.tasks import TASKS
+from adafuse.metrics.published_scorer import MATCHERS
+from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.scorer import Example
 
 BENCHMARKS = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
-GOLDEN = Path(__file__).parents[1] / "scoring" / "golden" / "derived.json"
+GOLDEN = Path(__file__).parents[1] / "metrics" / "golden" / "derived.json"
 FILES = {
     "nq": "natural_questions/nq_open_test3610.jsonl",
     "triviaqa": "triviaqa/triviaqa_wikipedia_test6000.jsonl",
@@ -82,7 +82,7 @@ def counts(task: str, rule: str) -> dict[str, int]:
     """How many are right under each protocol, and by which published rule."""
     made = examples(task, rule)
     right = {
-        name: sum(outcome.value == 1 for outcome in TASKS[task].protocol(name)(made).outcomes)
+        name: sum(outcome.value == 1 for outcome in SCORERS[task].score(name, made).outcomes)
         for name in ("strict", "published")
     }
     matcher = MATCHERS[task]

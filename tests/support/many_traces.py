@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adafuse.scoring.outcomes import Outcome, write_outcomes
+from adafuse.metrics.score import write_outcomes
+from adafuse.metrics.scorer import Outcome
 from adafuse.workflow.traces import RESULT_FIELDS, write_arrow
 
 _WORDS = ("the", "lake", "stands near", "a", "quiet", "tower", "nobody painted", "in", "years")

@@ -30,7 +30,7 @@ def configuration(shards: int) -> dict[str, Any]:
         "source": {"file": "qa.jsonl"},
         "prompt": "Question: {question}\nAnswer:",
         "max_new_tokens": 12,
-        "metric": "squad",
+        "scorer": "squad",
         "shards": shards,
     }
     fused = {"method": "adafuse", "models": ["mistral", "llama"], "options": {"tau": 1.0}}

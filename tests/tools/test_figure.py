@@ -43,4 +43,4 @@ def test_the_example_has_a_sure_and_an_unsure_model_and_a_right_answer(result: R
 
 def test_the_figure_is_white_behind_its_text(result: Result) -> None:
     svg = figure.draw(result).decode()
-    assert "fill: #ffffff" in svg.split("<text")[0]
+    assert 'fill="white"' in svg.split("<text")[0]

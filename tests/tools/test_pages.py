@@ -12,8 +12,8 @@ from adafuse.cli.errors import EXAMPLES, STATUSES
 from adafuse.cli.main import app
 from adafuse.config.reading import read_config
 from adafuse.methods import METHODS
-from adafuse.methods.selections import SELECTIONS
-from adafuse.scoring.tasks import TASKS
+from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.selection import SELECTIONS
 from adafuse.workflow.tables import outputs
 from tools.docs.pages import PAGES, TEMPLATES, files, template_of
 
@@ -49,9 +49,9 @@ def test_every_command_and_option_and_exit_status_is_described() -> None:
     assert all(f"| {status} | " in text for status in STATUSES)
 
 
-def test_every_metric_is_named_in_the_configuration_s_page() -> None:
+def test_every_scorer_is_named_in_the_configuration_s_page() -> None:
     text = (ROOT / "config/README.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in text for name in TASKS)
+    assert all(f"`{name}`" in text for name in SCORERS)
 
 
 def test_the_page_on_the_workflow_names_every_output(monkeypatch: pytest.MonkeyPatch) -> None:

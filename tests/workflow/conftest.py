@@ -98,13 +98,13 @@ class Workplace:
         (self.folder / f"{benchmark}.jsonl").write_text("".join(lines))
 
 
-def _benchmark(name: str, metric: str) -> dict[str, Any]:
+def _benchmark(name: str, scorer: str) -> dict[str, Any]:
     return {
         "source": {"file": f"{name}.jsonl"},
         "prompt": "Question: {question}\nAnswer:",
         "stop": ["\n"],
         "max_new_tokens": 6,
-        "metric": metric,
+        "scorer": scorer,
         "shards": SHARDS[name],
     }
 

@@ -96,7 +96,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, task in values["benchmarks"].items():
         task["source"] = {"file": str(folder / "rows.jsonl")}
         if name.startswith("flores"):
-            task["metric"] = "translation_13a"  # planning would look for spBLEU's model
+            task["scorer"] = "translation_13a"  # planning would look for spBLEU's model
     return written(values, folder)
 
 

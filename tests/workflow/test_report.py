@@ -77,7 +77,7 @@ def test_every_run_tells_where_it_came_from(tab: Tab) -> None:
 
 def test_from_the_report_to_one_example_and_back(tab: Tab, demo: Workplace) -> None:
     page = tab.open("index.html")
-    page.click("text=See how each text came about")
+    page.click("text=Trace explorer")
     tab.settled()
     page.select_option("#benchmark", "toy_math")
     tab.settled()

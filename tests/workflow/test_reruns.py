@@ -138,7 +138,7 @@ REPORT = {("report", ())}
         (lambda config: config.update(cluster={"runtime": 45, "uniform": True}), set()),
         (lambda config: config["runs"]["adafuse"].update(cluster={"gpu": 2}), set()),
         (
-            lambda config: config["benchmarks"]["qa"].update(metric="nq"),
+            lambda config: config["benchmarks"]["qa"].update(scorer="nq"),
             {("score", ("strict", "qa", run)) for run in RUNS} | REPORT,
         ),
         (
@@ -148,7 +148,7 @@ REPORT = {("report", ())}
     ],
     ids=[
         *("tau", "a default", "note", "device", "error share", "cluster", "cluster of a run"),
-        *("metric", "protocol"),
+        *("scorer", "protocol"),
     ],
 )
 def test_a_setting_changes_the_jobs_that_depend_on_it(

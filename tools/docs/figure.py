@@ -1,34 +1,24 @@
 """The figure of docs/method.md: an example of the toy world, drawn round by round."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import adafuse.toy
-from adafuse.experiments.style import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREY,
-    VERMILLION,
-    new_figure,
-    stored,
-    styled,
-)
 from adafuse.records import Candidate, Result, Round
+from adafuse.report.charts import BLACK, BLUE, FAINT, FONT, GREY, VERMILLION, figure, stored
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    import altair as alt
 
 FILE = "docs/figures/method.svg"
 MODELS = ("mistral", "llama")
 PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
 TAU, MAX_WORDS, BRANCHING = 0.7, 3, 2
 
-_COLOURS, _MARKERS = (BLUE, VERMILLION), ("o", "s")
-_LINE, _HEAD = 0.27, 0.75
-"""Inches: of a candidate, and of what stands above and below them in a round."""
+_COLOURS = (BLUE, VERMILLION)
+_NAMES = [*MODELS, "F, their mean"]
+_LINE, _WORDS_WIDTH, _SCORES_WIDTH = 26, 405, 270
+"""Pixels: the height of a candidate, and the widths of both halves."""
 
 _TITLE = "“Which city is the capital of Rustan?” decoded by two models, round by round"
 _CAPTION = (
@@ -52,53 +42,62 @@ def decode() -> Result:
 
 def draw(result: Result) -> bytes:
     """Return the figure as an SVG file; its background is white, whatever it stands on."""
-    with styled():
-        heights = [_LINE * len(taken.candidates) + _HEAD for taken in result.rounds]
-        figure = new_figure(sum(heights), _TITLE, _CAPTION, _legend())
-        grid = figure.add_gridspec(len(heights), 2, width_ratios=(3, 2), height_ratios=heights)
-        high = max(max(each.nll) for taken in result.rounds for each in taken.candidates)
-        before = ""
-        for number, taken in enumerate(result.rounds):
-            words, scores = (figure.add_subplot(grid[number, column]) for column in range(2))
-            _draw_words(words, taken, f"round {number + 1}:  Y = “{before}”")
-            _draw_scores(scores, taken, 1.2 * high)
-            before += taken.candidates[taken.selected or 0].text
-        return _on_white(figure)
+    import altair as alt
+
+    high = 1.2 * max(max(each.nll) for taken in result.rounds for each in taken.candidates)
+    before, rounds = "", []
+    for number, taken in enumerate(result.rounds):
+        heading = f"round {number + 1}:  Y = “{before}”"
+        rounds.append(alt.hconcat(_words(taken, heading), _scores(taken, high), spacing=10))
+        before += taken.candidates[taken.selected or 0].text
+    chart = figure(alt.vconcat(*rounds, spacing=10), _TITLE, _CAPTION, _NAMES)
+    return stored(chart, "svg")
 
 
-def _on_white(figure: "Figure") -> bytes:
-    figure.patch.set_facecolor("white")
-    return stored(figure, "svg")
+def _lines(taken: Round, width: int, *layers: Any) -> "alt.LayerChart | alt.FacetChart":
+    """Give each candidate a line, the first at the top; that of the winner is shaded."""
+    import altair as alt
+
+    won = [] if taken.selected is None else [{"line": taken.selected}]
+    shade = alt.Chart(alt.InlineData(won)).mark_bar(color=FAINT, height=_LINE, opacity=1)
+    rows = alt.Y(
+        "line:O", axis=None, scale=alt.Scale(domain=list(range(len(taken.candidates))), padding=0)
+    )
+    shaded = shade.encode(y=rows, x=alt.value(0), x2=alt.value("width"))
+    drawn = (layer.encode(y=rows) for layer in layers)
+    return alt.layer(shaded, *drawn, width=width, height=_LINE * len(taken.candidates))
 
 
-def _legend() -> list["Artist"]:
-    from matplotlib.lines import Line2D
+def _words(taken: Round, heading: str) -> "alt.LayerChart | alt.FacetChart":
+    def text(place: int, words: list[str], colours: list[str], bold: bool = False) -> Any:
+        import altair as alt
 
-    looks = zip((*MODELS, "F, their mean"), (*_MARKERS, "D"), (*_COLOURS, BLACK), strict=True)
-    return [Line2D([], [], ls="", marker=m, color=c, label=n) for n, m, c in looks]
+        values = [
+            {"line": line, "text": word, "ink": ink, "bold": bold and line == taken.selected}
+            for line, (word, ink) in enumerate(zip(words, colours, strict=True))
+        ]
+        weight = alt.expr("datum.bold ? 'bold' : 'normal'")
+        return (
+            alt.Chart(alt.InlineData(values))
+            .mark_text(align="left", dx=4, fontSize=FONT, fontWeight=weight)
+            .encode(text="text:N", color=alt.Color("ink:N", scale=None), x=alt.value(place))
+        )
 
+    import altair as alt
 
-def _rows(axes: "Axes", taken: Round) -> None:
-    """Make a line for each candidate, the first at the top, that of the winner shaded."""
-    axes.set_ylim(len(taken.candidates) - 0.5, -0.5)
-    axes.set_yticks([])
-    if taken.selected is not None:
-        axes.axhspan(taken.selected - 0.5, taken.selected + 0.5, color=FAINT, lw=0)
-
-
-def _draw_words(axes: "Axes", taken: Round, heading: str) -> None:
-    _rows(axes, taken)
-    axes.set(xlim=(0, 1), xticks=[])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    axes.set_title(heading, loc="left", weight="bold")
-    for line, candidate in enumerate(taken.candidates):
-        writers = " and ".join(MODELS[number] for number in candidate.proposers)
-        first = candidate.proposers[0]
-        axes.text(0.01, line, writers, va="center", color=_COLOURS[first])
-        axes.text(0.17, line, _margins(taken.margins[first]), va="center", color=GREY)
-        won = line == taken.selected
-        axes.text(0.66, line, shown(candidate), va="center", weight="bold" if won else "normal")
+    first = [candidate.proposers[0] for candidate in taken.candidates]
+    writers = [" and ".join(MODELS[k] for k in each.proposers) for each in taken.candidates]
+    margins = [_margins(taken.margins[model]) for model in first]
+    spans = [shown(candidate) for candidate in taken.candidates]
+    chart = _lines(
+        taken,
+        _WORDS_WIDTH,
+        text(0, writers, [_COLOURS[model] for model in first]),
+        text(100, margins, [GREY] * len(first)),
+        text(280, spans, [BLACK] * len(first), bold=True),
+    )
+    title = alt.TitleParams(heading, anchor="start", frame="group", fontWeight="bold")
+    return chart.properties(title=title)
 
 
 def _margins(margins: tuple[float, ...]) -> str:
@@ -112,13 +111,26 @@ def shown(candidate: Candidate) -> str:
     return candidate.text.replace("\n", " ⏎").strip(" ")
 
 
-def _draw_scores(axes: "Axes", taken: Round, high: float) -> None:
-    _rows(axes, taken)
-    axes.set(xlim=(0, high), xlabel="NLL, nats per token")
-    axes.spines["left"].set_visible(False)
-    for line, candidate in enumerate(taken.candidates):
-        axes.plot(candidate.nll, [line] * len(candidate.nll), color=GREY, lw=0.8)
-        for number, value in enumerate(candidate.nll):
-            axes.plot(value, line, _MARKERS[number], color=_COLOURS[number], clip_on=False)
-        axes.plot(candidate.fused, line, "D", color=BLACK, ms=4)
-        axes.text(max(candidate.nll) + 0.02 * high, line, f" F {candidate.fused:.2f}", va="center")
+def _scores(taken: Round, high: float) -> "alt.LayerChart | alt.FacetChart":
+    import altair as alt
+
+    values = [
+        {"line": line, "of": name, "value": value, "fused": f"F {each.fused:.2f}",
+         "low": min(each.nll), "high": max(each.nll)}
+        for line, each in enumerate(taken.candidates)
+        for name, value in zip(_NAMES, (*each.nll, each.fused), strict=True)
+    ]  # fmt: skip
+    axis = alt.Axis(title="NLL, nats per token", tickCount=5)
+    scale = alt.Scale(domain=[0, high], nice=False)
+    base = alt.Chart(alt.InlineData(values))
+    marks = base.mark_point(filled=True, opacity=1, size=45).encode(
+        x=alt.X("value:Q", axis=axis, scale=scale),
+        color=alt.Color("of:N", scale=alt.Scale(domain=_NAMES, range=[*_COLOURS, BLACK])),
+        shape=alt.Shape(
+            "of:N", scale=alt.Scale(domain=_NAMES, range=["circle", "square", "diamond"])
+        ),
+    )
+    last = base.transform_filter(f"datum.of === {_NAMES[-1]!r}")
+    spans = last.mark_rule(color=GREY).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+    sums = last.mark_text(align="left", dx=8, fontSize=FONT).encode(x="high:Q", text="fused:N")
+    return _lines(taken, _SCORES_WIDTH, spans, marks, sums)

@@ -53,6 +53,7 @@ def _functions() -> dict[str, Callable[..., str | int]]:
         "commands": commands,
         "section": section,
         "options": tables.options_table,
+        "scorers": tables.scorers_table,
         "columns": tables.columns_table,
         "metadata": tables.metadata_table,
         "estimates": reproduce.estimates_table,

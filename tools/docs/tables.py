@@ -11,7 +11,9 @@ import pyarrow as pa
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import CHANGE_WHEN
 from adafuse.methods import METHODS
-from adafuse.methods.selections import SELECTIONS, Selection
+from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.scorer import Metric
+from adafuse.metrics.selection import SELECTIONS, Selection
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.jobs import DecodeJob
 
@@ -181,6 +183,19 @@ def _limits(field: Schema) -> str:
     names = {"minimum": "from", "exclusiveMinimum": "above", "maximum": "to"}
     names["exclusiveMaximum"] = "below"
     return "".join(f" {word} {field[name]:g}" for name, word in names.items() if name in field)
+
+
+def scorers_table() -> str:
+    """Return all scorers with what they report; the first metric stands in the main table."""
+    rows = [
+        (f"`{name}`", scorer.doc, ", ".join(_metric(each) for each in scorer.metrics))
+        for name, scorer in SCORERS.items()
+    ]
+    return table(("scorer", "meaning", "metrics"), rows)
+
+
+def _metric(metric: Metric) -> str:
+    return f"{metric.label} (`{metric.name}`)"
 
 
 def options_table() -> str:

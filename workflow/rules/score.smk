@@ -9,7 +9,7 @@ rule score:
         score=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.json",
         outcomes=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.outcomes.parquet",
     params:
-        metric=lambda wc: plan.config.benchmarks[wc.benchmark].metric,
+        scorer=lambda wc: plan.config.benchmarks[wc.benchmark].scorer,
         version=SCORING_VERSION,
     log:
         f"{results}/logs/score/{{protocol}}/{{benchmark}}/{{run}}.log",
@@ -17,6 +17,6 @@ rule score:
     conda:
         "../../environment.yml"
     shell:
-        "adafuse step score --rows {input.rows:q} --trace {input.trace:q} --metric {params.metric}"
+        "adafuse step score --rows {input.rows:q} --trace {input.trace:q} --scorer {params.scorer}"
         " --protocol {wildcards.protocol} --benchmark {wildcards.benchmark} --run {wildcards.run}"
         " --out {output.score:q} --outcomes {output.outcomes:q} 2> {log:q}"

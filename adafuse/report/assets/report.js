@@ -2,23 +2,33 @@
 // Draws the charts in the colours of the page; `charts` comes from charts.js.
 
 (() => {
+  // What files have in print colours, in those of the page's theme.
+  const THEMED = { "#0072B2": "model-0", "#D55E00": "model-1" };
+
+  function colour(name) {
+    const probe = document.createElement("span");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  }
+
+  function themed(spec) {
+    const text = Object.entries(THEMED).reduce(
+      (all, [print, name]) => all.replaceAll(print, colour(name)), JSON.stringify(spec));
+    return JSON.parse(text);
+  }
+
   function config() {
     const style = getComputedStyle(document.documentElement);
-    const probe = document.createElement("span");
-    document.body.append(probe);
-    const colour = (name) => {
-      probe.style.color = `var(--${name})`;
-      return getComputedStyle(probe).color;
-    };
     const [ink, line, quiet] = ["ink", "line", "quiet"].map(colour);
-    const category = [0, 1, 2, 3, 4, 5, 6].map((number) => colour(`model-${number}`));
-    probe.remove();
     const text = { labelColor: ink, titleColor: ink };
     return {
       background: "transparent", font: style.fontFamily || "sans-serif",
-      axis: { ...text, gridColor: line, domainColor: quiet, tickColor: quiet, labelLimit: 170 },
-      legend: text, header: text, title: { color: ink }, view: { stroke: line },
-      range: { category }, mark: { color: category[0] },
+      axis: { ...text, gridColor: line, domainColor: quiet, tickColor: quiet },
+      legend: { ...text, orient: "top", title: null }, title: { color: ink, fontSize: 12 },
+      text: { color: ink }, view: { stroke: null },
     };
   }
 
@@ -27,8 +37,9 @@
       const place = document.getElementById(`chart-${name}`);
       if (!place) continue;
       const columns = place.clientWidth < 900 ? 1 : 2;
-      const width = Math.min(spec.spec.width, Math.max(140, place.clientWidth - 210));
-      await vegaEmbed(place, { ...spec, columns, spec: { ...spec.spec, width } }, { config: config(), actions: false, renderer: "svg" });
+      const concat = spec.concat.map((panel) =>
+        ({ ...panel, width: Math.min(panel.width, Math.max(140, place.clientWidth / columns - 250)) }));
+      await vegaEmbed(place, { ...themed({ ...spec, concat }), columns }, { config: config(), actions: false, renderer: "svg" });
       place.setAttribute("role", "img");
       place.setAttribute("aria-label", `chart of ${name}; its numbers stand in the tables`);
     }

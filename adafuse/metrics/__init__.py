@@ -1,0 +1,1 @@
+"""Scorers, intervals and paired tests: from texts to numbers that can be believed."""

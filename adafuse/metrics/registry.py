@@ -1,0 +1,68 @@
+"""All scorers by name. A new scorer is one file and one line here.
+
+Another package adds its scorers as entry points of the group `adafuse.scorers`, a script with
+`register_scorer`.
+"""
+
+from importlib.metadata import entry_points
+
+from adafuse.errors import UserError, known
+from adafuse.metrics import answers, numbers, translation
+from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
+
+SCORERS: dict[str, Scorer] = {}
+
+BENCHMARKS = {
+    "natural_questions": "nq",
+    "triviaqa": "triviaqa",
+    "squad": "squad",
+    "gsm8k": "gsm8k",
+    "flores_en_de": "translation",
+    "flores_de_en": "translation",
+}
+"""The scorers of the paper's six benchmarks."""
+
+
+def register_scorer(scorer: Scorer) -> Scorer:
+    """Add a scorer under its name.
+
+    Raises:
+        UserError: another scorer has that name.
+    """
+    if SCORERS.setdefault(scorer.name, scorer) is not scorer:
+        raise UserError(f"there are two scorers {scorer.name!r}; rename one of them")
+    return scorer
+
+
+for _scorer in (*answers.SCORERS, numbers.GSM8K, *translation.SCORERS):
+    register_scorer(_scorer)
+for _entry in entry_points(group="adafuse.scorers"):
+    register_scorer(_entry.load())
+
+
+def scorer_named(name: str, owner: str) -> Scorer:
+    """Return a scorer.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in SCORERS:
+        raise UserError(f"{owner}: {known('scorer', name, list(SCORERS))}")
+    return SCORERS[name]
+
+
+def check_protocol(name: str) -> None:
+    """Refuse a protocol that does not exist.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in PROTOCOLS:
+        raise UserError(known("protocol", name, list(PROTOCOLS)))
+
+
+def metric_named(name: str) -> Metric:
+    """Return a metric by its name in files; that is the label of one that no scorer here has."""
+    metrics = (metric for scorer in SCORERS.values() for metric in scorer.metrics)
+    found = (metric for metric in metrics if metric.name == name)
+    return next(found, Metric(name, name.replace("_", " ")))

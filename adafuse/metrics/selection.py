@@ -1,0 +1,173 @@
+"""Runs that decode nothing: they choose between what other runs wrote, by scores."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
+
+from pydantic import Field
+
+from adafuse.decoding.options import MethodOptions, parse, told
+from adafuse.errors import UserError
+
+OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The score of a single model's run, and the value of each example by id; higher is better."""
+
+    score: float
+    values: Mapping[str, float]
+
+
+class Selection(ABC, Generic[OptionsT]):
+    """Chooses between runs with evidence from the runs of single models.
+
+    `name` is what users write as a run's method. An `oracle` has seen the answers of the very rows
+    that it chooses for: an upper bound, not a method. One that uses `development` rows chooses by
+    the scores on another benchmark.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type[MethodOptions]]
+    oracle: ClassVar[bool]
+    development: ClassVar[bool] = False
+
+    def __init__(self, options: OptionsT) -> None:
+        self.options = options
+
+    @abstractmethod
+    def candidates(self, alone: Sequence[str]) -> list[str]:
+        """Return the runs to choose between; `alone` are the runs of the single models."""
+
+    @abstractmethod
+    def choose(
+        self,
+        models: Sequence[str],
+        evidence: Sequence[Evidence],
+        candidates: Sequence[Sequence[str]],
+    ) -> int | dict[str, int]:
+        """Return the number of the chosen candidate, or that of each example by id.
+
+        Args:
+            models: names, in the order of the run.
+            evidence: one per model.
+            candidates: the models of each candidate.
+        """
+
+    def check(self, models: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> None:
+        """Refuse candidates that some choice would need and the configuration lacks.
+
+        Args:
+            models: names, in the order of the run.
+            candidates: the models of each candidate by name.
+
+        Raises:
+            UserError: one is missing, or of another kind.
+        """
+
+
+class BestOfOptions(MethodOptions):
+    """None."""
+
+
+class BestOf(Selection[BestOfOptions]):
+    """Takes the first model's answer unless another one's scores higher (BLEU: of the sentence)."""
+
+    name = "best_of"
+    Options = BestOfOptions
+    oracle = True
+
+    def candidates(self, alone: Sequence[str]) -> list[str]:
+        """Return the runs of the single models."""
+        return list(alone)
+
+    def choose(
+        self,
+        models: Sequence[str],
+        evidence: Sequence[Evidence],
+        candidates: Sequence[Sequence[str]],
+    ) -> dict[str, int]:
+        """Return for every example the model whose answer has the highest value."""
+        numbers = range(len(evidence))
+        return {
+            row: max(numbers, key=lambda number: evidence[number].values[row])
+            for row in evidence[0].values
+        }
+
+
+class PairOptions(MethodOptions):
+    """What is chosen between."""
+
+    runs: Annotated[
+        Annotated[list[str], Field(min_length=1)],
+        told("the ensembles of two to choose between, one for every pair of the models"),
+    ]
+
+
+class BestPair(Selection[PairOptions]):
+    """Takes the pair of models with the highest single-model scores on the benchmark itself."""
+
+    name = "best_pair"
+    Options = PairOptions
+    oracle = True
+
+    def candidates(self, alone: Sequence[str]) -> list[str]:
+        """Return the ensembles of two."""
+        return list(self.options.runs)
+
+    def choose(
+        self,
+        models: Sequence[str],
+        evidence: Sequence[Evidence],
+        candidates: Sequence[Sequence[str]],
+    ) -> int:
+        """Return the candidate of the two models with the highest scores; the earlier of equals."""
+        by_score = sorted(range(len(models)), key=lambda number: -evidence[number].score)
+        best = {models[number] for number in by_score[:2]}
+        return next(number for number, pair in enumerate(candidates) if set(pair) == best)
+
+    def check(self, models: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> None:
+        """Refuse anything but one ensemble per pair of the models."""
+        found = {frozenset(pair): name for name, pair in candidates.items()}
+        for pair in combinations(models, 2):
+            if frozenset(pair) not in found:
+                raise UserError(
+                    f"no run among {list(candidates)} has the models {pair[0]} and {pair[1]}; add"
+                    " one, for they may be the two best"
+                )
+        for name, members in candidates.items():
+            if len(members) != 2 or not set(members) <= set(models):
+                raise UserError(
+                    f"run {name!r} is not a pair of {list(models)}; remove it from `runs`"
+                )
+
+
+class DevelopmentPair(BestPair):
+    """Takes the pair with the highest single-model scores on the benchmark's development rows."""
+
+    name = "development_pair"
+    oracle = False
+    development = True
+
+
+SELECTIONS: dict[str, type[Selection[Any]]] = {
+    selection.name: selection for selection in (BestOf, BestPair, DevelopmentPair)
+}
+
+
+def selection(name: str, options: Mapping[str, Any]) -> Selection[Any]:
+    """Return the selection `name` with `options` checked.
+
+    Raises:
+        UserError: an option that it does not have, or a value of the wrong form.
+    """
+    chosen = SELECTIONS[name]
+    return chosen(parse(chosen.Options, options, f"method {name}"))
+
+
+def is_oracle(method: str) -> bool:
+    """Say whether a method has seen the answers."""
+    return method in SELECTIONS and SELECTIONS[method].oracle

@@ -1,0 +1,65 @@
+"use strict";
+// The meaning of the data: examples of runs on benchmarks, by number. The order of the fields is that
+// of adafuse/report/explorer.py.
+
+(() => {
+  const manifest = () => adafuse.manifest;
+
+  adafuse.benchmark = (name) => manifest().benchmarks.find((each) => each.name === name);
+
+  // Stop reasons in words.
+  adafuse.STOPS = { eos: "end of text", stop: "stop string", length: "length limit", error: "error" };
+
+  adafuse.ids = (benchmark) => adafuse.load(`${benchmark}/index`);
+
+  // {stops: [stop reason of each example], values: {protocol: [value of each example or null]}}
+  adafuse.index = (benchmark, run) => adafuse.load(`${benchmark}/runs/${run}/index`);
+
+  adafuse.question = async (benchmark, number) => {
+    const [text, answers] = await piece(`${benchmark}/questions`, manifest().sizes.questions, number);
+    return { text, answers };
+  };
+
+  adafuse.text = async (benchmark, run, number) =>
+    (await piece(`${benchmark}/runs/${run}/texts`, manifest().sizes.texts, number)) ?? "";
+
+  adafuse.example = async (benchmark, run, number) => {
+    const [row, text, index] = await Promise.all([
+      piece(`${benchmark}/runs/${run}/rounds`, manifest().sizes.rounds, number),
+      adafuse.text(benchmark, run, number),
+      adafuse.index(benchmark, run),
+    ]);
+    const [rounds, tokens, promptTokens, forwards, seconds, error, traceback, takenFrom] = row;
+    const { models, tau } = manifest().runs[takenFrom ?? run];
+    const values = Object.entries(index.values).map(([protocol, all]) => [protocol, all[number]]);
+    return {
+      run, text, tokens, promptTokens, forwards, seconds, error, traceback, takenFrom, models,
+      rounds: rounds.map(round), stop: index.stops[number], values: new Map(values),
+      tau,
+    };
+  };
+
+  function round([candidates, selected, words, margins]) {
+    return { candidates: candidates.map(candidate), selected, words, margins };
+  }
+
+  function candidate([text, ends, proposers, nll, fused]) {
+    const size = (value) => (typeof value === "string" ? Infinity : value); // "inf" and "nan"
+    return { text, ends: Boolean(ends), proposers, nll: nll.map(size), fused: size(fused) };
+  }
+
+  async function piece(key, size, number) {
+    return (await adafuse.load(`${key}-${Math.floor(number / size)}`))[number % size];
+  }
+
+  // Calls visit(number, question and text) for each of the examples, piece by piece.
+  adafuse.scan = async (benchmark, run, numbers, visit) => {
+    for (const number of numbers) {
+      const [question, text] = await Promise.all([
+        adafuse.question(benchmark, number),
+        adafuse.text(benchmark, run, number),
+      ]);
+      if (visit(number, question, text) === false) return;
+    }
+  };
+})();

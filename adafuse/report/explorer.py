@@ -1,0 +1,217 @@
+"""The data of the trace explorer: scripts that hand compressed JSON to pages.
+
+A page that is opened from a folder may not read files, but it may load scripts.
+"""
+
+import base64
+import gzip
+import json
+import math
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from adafuse.errors import UserError
+from adafuse.files import write_text
+from adafuse.workflow.traces import read_arrow, read_rows
+
+QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
+"""Examples in a file; assets/model.js reads the numbers in the manifest."""
+
+_COLUMNS = ("id", "text", "stop_reason", "error", "traceback", "seconds", "tokens")
+_NESTED = ("prompt_tokens", "forwards", "rounds")
+_TAKEN_FROM = "taken_from"
+_FILE, _CALL = "manifest.js", "adafuse.manifest = "
+_LEVEL = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question; `answers` are the accepted ones, if they are known."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """A run's merged trace, and its outcomes by protocol."""
+
+    run: str
+    trace: Path
+    outcomes: Mapping[str, Path]
+
+
+def write_benchmark(
+    folder: Path, benchmark: str, questions: Sequence[Question], runs: Sequence[RunFiles]
+) -> None:
+    """Write all data of a benchmark to FOLDER/BENCHMARK; examples are in the questions' order.
+
+    What was there before is replaced when all is written.
+
+    Raises:
+        UserError: a trace or outcomes cannot be read, or a trace lacks a question.
+    """
+    ids = [each.id for each in questions]
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=".writing-") as made:
+        writing = Path(made)
+        write_packed(writing, f"{benchmark}/index", ids)
+        texts = [[each.text, each.answers] for each in questions]
+        write_pieces(writing, f"{benchmark}/questions", texts, QUESTIONS)
+        for run in runs:
+            _write_run(writing, f"{benchmark}/runs/{run.run}", ids, run)
+        shutil.rmtree(folder / benchmark, ignore_errors=True)
+        (writing / benchmark).rename(folder / benchmark)
+
+
+def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> None:
+    trace = _in_order(files.trace, ids)
+    index = {
+        "stops": trace["stop_reason"].to_pylist(),
+        "values": {name: _values(path, ids) for name, path in files.outcomes.items()},
+    }
+    write_packed(folder, f"{key}/index", index)
+    write_pieces(folder, f"{key}/texts", trace["text"].to_pylist(), TEXTS)
+    for number_of, rows in enumerate(_slices(trace.drop_columns(["text"]))):
+        write_packed(folder, f"{key}/rounds-{number_of}", [compact_row(row) for row in rows])
+
+
+def _in_order(path: Path, ids: Sequence[str]) -> pa.Table:
+    table = read_arrow(path)
+    columns = [*_COLUMNS, *_NESTED]
+    table = table.select(columns + [_TAKEN_FROM] * (_TAKEN_FROM in table.column_names))
+    places = {name: place for place, name in enumerate(table["id"].to_pylist())}
+    if missing := [name for name in ids if name not in places]:
+        raise UserError(
+            f"trace {str(path)!r} has no row {missing[0]!r} of its benchmark; run snakemake again"
+        )
+    return table.take([places[name] for name in ids])
+
+
+def _slices(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    for first in range(0, len(table), ROUNDS):
+        yield table.slice(first, ROUNDS).to_pylist()
+
+
+def _values(path: Path, ids: Sequence[str]) -> list[float | str | None]:
+    """Return each example's value; None for those that are not scored."""
+    found = {row["id"]: row["value"] for row in read_rows(path, ["id", "value"])}
+    return [number(found.get(name), 1) for name in ids]
+
+
+def compact_row(row: dict[str, Any]) -> list[Any]:
+    """Return everything but the text, which is in another file because it is searched."""
+    return [
+        [_round(each) for each in row["rounds"]],
+        row["tokens"],
+        row["prompt_tokens"],
+        row["forwards"],
+        number(row["seconds"]),
+        row["error"],
+        row["traceback"],
+        row.get("taken_from"),
+    ]
+
+
+def _round(row: dict[str, Any]) -> list[Any]:
+    candidates = [_candidate(each) for each in row["candidates"]]
+    margins = [[number(value, 6) for value in values] for values in row["margins"]]
+    return [candidates, row["selected"], row["words"], margins]
+
+
+def _candidate(row: dict[str, Any]) -> list[Any]:
+    nll = [number(value) for value in row["nll"]]
+    return [row["text"], int(row["ends"]), row["proposers"], nll, number(row["fused"])]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run's method and models by name; `tau` is None where the method has no threshold."""
+
+    method: str
+    models: tuple[str, ...]
+    tau: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkEntry:
+    """A benchmark of `n` examples, the runs on it, and how an example's value is shown.
+
+    `label` names the metric. A `binary` value is right (1) or wrong (0).
+    """
+
+    name: str
+    n: int
+    runs: tuple[str, ...]
+    label: str = ""
+    binary: bool = False
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All benchmarks, and all runs that rows may come from; models give the order of colours.
+
+    `note` is what a reader must know before anything else.
+    """
+
+    benchmarks: Sequence[BenchmarkEntry]
+    runs: Mapping[str, RunEntry]
+    models: Sequence[str]
+    protocols: Sequence[str]
+    note: str | None = None
+
+
+def has_manifest(folder: Path) -> bool:
+    """Say whether a folder holds the data of a report."""
+    return (folder / _FILE).is_file()
+
+
+def read_benchmarks(folder: Path) -> list[str]:
+    """Return the benchmarks of the report whose data lie in a folder; none without a report."""
+    if not has_manifest(folder):
+        return []
+    value = (folder / _FILE).read_text(encoding="utf-8").removeprefix(_CALL).removesuffix(";\n")
+    return [benchmark["name"] for benchmark in json.loads(value)["benchmarks"]]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write it where explorer.html looks for it."""
+    sizes = {"questions": QUESTIONS, "texts": TEXTS, "rounds": ROUNDS}
+    value = json.dumps({**asdict(manifest), "sizes": sizes})
+    write_text(folder / _FILE, f"{_CALL}{value};\n")
+
+
+def write_packed(folder: Path, key: str, value: object) -> None:
+    """Write `value` to KEY.js in a folder, for `adafuse.load(KEY)` of assets/chunks.js.
+
+    Args:
+        folder: the page's folder for data.
+        key: a path without its suffix; parts are safe file names.
+        value: JSON-ready, without infinities (see `number`).
+    """
+    plain = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    packed = base64.b64encode(gzip.compress(plain, _LEVEL, mtime=0)).decode()
+    path = folder / f"{key}.js"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'adafuse.receive({json.dumps(key)},"{packed}");\n', encoding="ascii")
+
+
+def write_pieces(folder: Path, key: str, values: Sequence[Any], size: int) -> None:
+    """Write values in pieces KEY-0, KEY-1, ... of `size`."""
+    for first in range(0, len(values), size):
+        write_packed(folder, f"{key}-{first // size}", values[first : first + size])
+
+
+def number(value: float | None, digits: int = 4) -> float | str | None:
+    """Return a number with few digits; what JSON cannot hold as text (`inf`, `nan`)."""
+    if value is None:
+        return None
+    return round(value, digits) if math.isfinite(value) else str(value)

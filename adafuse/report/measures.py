@@ -1,0 +1,123 @@
+"""What merged traces say of a run: words per round, and what decoding cost."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from adafuse.errors import UserError
+from adafuse.metrics.intervals import Estimate, bootstrap, wilson
+from adafuse.workflow.traces import read_arrow, read_rows
+
+_ALWAYS = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class WordShare:
+    """The rounds of a run on a benchmark that committed `words` words.
+
+    `rounds` of the `n` rounds that committed a word did; `share` and its 95 % interval (Wilson,
+    which takes rounds of one text for independent) are in percent. `wordless` rounds committed an
+    end and no word, or nothing, and are not in n.
+    """
+
+    benchmark: str
+    run: str
+    words: int
+    rounds: int
+    n: int
+    share: float
+    low: float
+    high: float
+    wordless: int
+
+
+def words_per_round(trace: Path) -> list[WordShare]:
+    """Count the rounds of a merged trace; empty if none committed a word.
+
+    Raises:
+        UserError: not a trace of adafuse, or one of several runs or benchmarks.
+    """
+    names, words = _rounds(trace)
+    if len(names) > 1:
+        raise UserError(f"{str(trace)!r} mixes {sorted(names)}; give the trace of one run")
+    counts = Counter(words)
+    return [share for benchmark, run in names for share in word_shares(benchmark, run, counts)]
+
+
+def word_shares(benchmark: str, run: str, counts: Counter[int]) -> list[WordShare]:
+    """Return the share of each number of words; 1, 2 and 3 always have one.
+
+    Args:
+        benchmark: name.
+        run: name.
+        counts: rounds by the number of words that they committed.
+    """
+    wordless = counts[0]
+    n = counts.total() - wordless
+    if not n:
+        return []
+    shares = []
+    for words in sorted({*_ALWAYS, *counts} - {0}):
+        rounds = counts[words]
+        low, high = (100 * end for end in wilson(rounds, n))
+        share = 100 * rounds / n
+        shares.append(WordShare(benchmark, run, words, rounds, n, share, low, high, wordless))
+    return shares
+
+
+def _rounds(trace: Path) -> tuple[set[tuple[str, str]], list[int]]:
+    """Return (benchmark, run) of the rows, and the words of each round of all rows."""
+    import pyarrow.compute as pc
+
+    table = read_arrow(trace, ["benchmark", "run", "rounds"])
+    names = zip(table["benchmark"].to_pylist(), table["run"].to_pylist(), strict=True)
+    rounds = pc.list_flatten(table["rounds"])
+    return set(names), pc.struct_field(rounds, "words").to_pylist()
+
+
+_COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A run on a benchmark: `seconds` per example with their 95 % interval (bootstrap).
+
+    `tokens` and `forwards` are means per example over the models together; `errors` counts examples
+    that could not be decoded, which are in no mean. None where no example was decoded. Only the
+    seconds of `timed` runs, which had the machine to themselves, can be compared.
+    """
+
+    benchmark: str
+    run: str
+    n: int
+    errors: int
+    seconds: Estimate | None
+    tokens: float | None
+    forwards: float | None
+    timed: bool = False
+
+
+def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
+    """Summarise what decoding a merged trace cost.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    import numpy as np
+
+    rows = read_rows(trace, _COLUMNS)
+    good = [row for row in rows if row["stop_reason"] != "error"]
+    if not good:
+        return Cost(benchmark, run, len(rows), len(rows), None, None, None, timed)
+    seconds = np.array([row["seconds"] for row in good])
+    low, high = bootstrap(len(good), lambda chosen: float(seconds[chosen].mean()))
+    return Cost(
+        benchmark=benchmark,
+        run=run,
+        n=len(rows),
+        errors=len(rows) - len(good),
+        seconds=Estimate(float(seconds.mean()), low, high),
+        tokens=float(np.mean([sum(row["tokens"]) for row in good])),
+        forwards=float(np.mean([sum(row["forwards"]) for row in good])),
+        timed=timed,
+    )

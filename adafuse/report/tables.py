@@ -1,0 +1,314 @@
+"""The tables: CSV for programs, Markdown for readers, written in one place."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from adafuse.benchmarks.description import Described
+from adafuse.config.config import Config
+from adafuse.files import write_text
+from adafuse.metrics.audit import RULES, Accepted, Audit, audit
+from adafuse.metrics.compare import Comparison
+from adafuse.metrics.published import Published, PublishedRow
+from adafuse.metrics.score import read_outcomes
+from adafuse.metrics.scorer import PUBLISHED, STRICT
+from adafuse.report.measures import WordShare
+from adafuse.workflow.tables import outcomes_file
+
+PAPER_TITLE = "## Published by the paper (not measured here)"
+
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
+
+_COMPARISON = """\
+Each ensemble against each of its models decoding on its own and against the best baseline: of all
+other runs whose method is not adafuse, the one with the highest score on the same rows, hence
+chosen with knowledge of the answers. Scores are in percent; their own intervals are in the main
+table. The difference is run minus other, in points, with its 95 % interval (accuracies: Newcombe
+1998, method 10, for paired proportions; BLEU: middle of 1,000 paired resamples). A row without a
+usable text counts as wrong.
+
+p is that of McNemar's exact two-sided test for accuracies, of sacrebleu's paired bootstrap (seed
+12345) for BLEU; p (Holm) is adjusted for all tests of its table. The p-value of sacrebleu's paired
+bootstrap is generous: two equally good systems fall below 0.05 about one time in ten. So a
+difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0. The
+smallest p of the bootstrap is 1/1001, so that no BLEU difference can be marked in a table of more
+than 50 tests. "Only run right" and "only other right" count the rows on which the two disagree.
+"""
+
+_DATASETS = (
+    "Mean lengths in characters over the rows of each benchmark as configured; those of the paper"
+    " (appendix C) in parentheses where they are known. The answer is that of all accepted answers"
+    " joined by a space, as the paper counts, then of the first one. Shots: rows that are few-shot"
+    " examples of the prompt. Repeated: rows with the question of an earlier row, verbatim and up"
+    " to case; all are kept. Renamed: rows whose id got a suffix."
+)
+
+_COMPARED = (
+    *("run", "against", "role", "score", "other", "difference", "p", "p (Holm)"),
+    *("only run right", "only other right"),
+)
+
+_AUDIT = (
+    "Right answers under each protocol on the same rows, and by which published rule those were"
+    " accepted that strict refuses; `dropped` counts empty translations, which published leaves out"
+    " of the corpus."
+)
+_AUDIT_COLUMNS = ("benchmark", "run", "n", "strict", "published", "only_published", "only_strict")
+_EXAMPLES = 3
+"""Of each rule that the audit shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns and rows as the CSV file has them, and the Markdown that shows them to readers."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    markdown: str = ""
+
+
+def write_table(table: Table, csv_file: Path, markdown_file: Path | None = None) -> None:
+    """Write a table as CSV and, if a file is named for it, as Markdown."""
+    write_text(csv_file, to_csv(table))
+    if markdown_file is not None:
+        write_text(markdown_file, table.markdown)
+
+
+def to_csv(table: Table) -> str:
+    """Return the CSV of a table; what is missing is empty.
+
+    Floats have four decimals, seconds six, p-values four digits, and the values of a swept option
+    (`x`) all digits.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    for row in table.rows:
+        writer.writerow([_cell(*cell) for cell in zip(table.columns, row, strict=True)])
+    return text.getvalue()
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, float):
+        return str(value)
+    if column == "x":
+        return repr(value)
+    if column in ("p", "p_holm"):
+        return f"{value:.4g}"
+    return f"{value:.6f}" if column.startswith("seconds") else f"{value:.4f}"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], text: int = 1) -> str:
+    """Return a Markdown table, whose first `text` columns hold text and the others numbers."""
+    rule = ["---"] * text + ["---:"] * (len(head) - text)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rule, *rows))
+
+
+def escape(text: str) -> str:
+    """Escape what Markdown would take for markup; a line break becomes a space."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def comparison_table(
+    comparisons: Sequence[Comparison], no_single: Mapping[str, Sequence[str]]
+) -> Table:
+    """Return a row per comparison; the Markdown has a table per benchmark and protocol.
+
+    Args:
+        comparisons: those of one benchmark and protocol next to each other.
+        no_single: by ensemble the models that no run of method single decodes with.
+    """
+    groups = groupby(comparisons, key=lambda each: (each.benchmark, each.protocol))
+    parts = [_comparison_section(list(group)) for _, group in groups]
+    parts = parts or ["No run has more than one model, so nothing is compared.\n"]
+    parts += [
+        f"- {escape(run)} is not compared with {escape(', '.join(models))}: no run of method single"
+        " uses it.\n"
+        for run, models in no_single.items()
+    ]
+    columns = [field.name for field in fields(Comparison)]
+    text = "\n".join(["# Paired comparisons\n", _COMPARISON, *parts])
+    return Table(columns, [astuple(each) for each in comparisons], text)
+
+
+def read_comparisons(text: str) -> list[Comparison]:
+    """Read the CSV of a comparison table; numbers have lost the digits that it leaves out."""
+    rows = csv.DictReader(io.StringIO(text))
+    plain = [{name: value or None for name, value in row.items()} for row in rows]
+    return TypeAdapter(list[Comparison]).validate_python(plain)
+
+
+def _comparison_section(group: Sequence[Comparison]) -> str:
+    first = group[0]
+    title = f"{escape(first.benchmark)}, {escape(first.protocol)} scoring"
+    heading = f"## {title} ({escape(first.metric)}, {first.test}, n = {first.n})\n"
+    return "\n".join([heading, markdown_table(_COMPARED, map(_comparison_row, group), text=3)])
+
+
+def _comparison_row(each: Comparison) -> list[str]:
+    mark = r" \*" if each.significant else ""
+    return [
+        escape(each.run),
+        escape(each.against),
+        each.role,
+        f"{each.value:.1f}",
+        f"{each.other:.1f}",
+        f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]{mark}",
+        *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (each.p, each.p_holm)),
+        *("" if count is None else str(count) for count in (each.wins, each.losses)),
+    ]
+
+
+def words_table(shares: Sequence[WordShare]) -> Table:
+    """Return a row per benchmark, run and number of words."""
+    return Table([field.name for field in fields(WordShare)], [astuple(each) for each in shares])
+
+
+def datasets_table(lines: Sequence[Described]) -> Table:
+    """Return a row per benchmark; what the paper does not say is empty."""
+    rows = [_dataset_row(line) for line in lines]
+    head = ("benchmark", "rows", "question", "answers", "first answer", "shots", "repeated")
+    text = markdown_table((*head, "renamed"), map(_dataset_cells, lines))
+    return Table(list(rows[0]), [list(row.values()) for row in rows], f"{text}\n{_DATASETS}\n")
+
+
+def _dataset_row(line: Described) -> dict[str, Any]:
+    ours, paper = line.ours, line.paper
+
+    def plain(value: float | None) -> str | None:
+        return None if value is None else str(value)
+
+    return {
+        "benchmark": line.benchmark,
+        "rows": ours.rows,
+        "paper_rows": paper.rows,
+        "question_chars": f"{ours.question_chars:.1f}",
+        "paper_question_chars": plain(paper.question_chars),
+        "answer_chars": f"{ours.answer_chars:.1f}",
+        "paper_answer_chars": plain(paper.answer_chars),
+        "first_answer_chars": f"{ours.first_answer_chars:.1f}",
+        "shots_among_rows": ours.shots,
+        "repeated_questions": ours.repeated,
+        "repeated_up_to_case": ours.repeated_up_to_case,
+        "renamed_ids": ours.renamed,
+    }
+
+
+def _dataset_cells(line: Described) -> list[str]:
+    ours, paper = line.ours, line.paper
+
+    def paired(value: str, figure: float | None) -> str:
+        return value if figure is None else f"{value} ({figure})"
+
+    return [
+        escape(line.benchmark),
+        paired(str(ours.rows), paper.rows),
+        paired(f"{ours.question_chars:.1f}", paper.question_chars),
+        paired(f"{ours.answer_chars:.1f}", paper.answer_chars),
+        f"{ours.first_answer_chars:.1f}",
+        str(ours.shots),
+        f"{ours.repeated}, {ours.repeated_up_to_case}",
+        str(ours.renamed),
+    ]
+
+
+def stored_audits(config: Config) -> list[Audit]:
+    """Compare both protocols for every benchmark and run, in the order of the configuration.
+
+    Raises:
+        UserError: an outcomes file is missing or of another form.
+    """
+    return [
+        audit(
+            read_outcomes(outcomes_file(config, STRICT, name, run)),
+            read_outcomes(outcomes_file(config, PUBLISHED, name, run)),
+            config.benchmarks[name].scorer,
+            benchmark=name,
+            run=run,
+        )
+        for name in config.main_benchmarks
+        for run in config.main_runs
+    ]
+
+
+def audit_table(audits: Sequence[Audit]) -> Table:
+    """Return counts per benchmark and run, a column per rule; the Markdown has examples too."""
+    rows = [_audit_row(each) for each in audits]
+    head = [*(name.replace("_", " ") for name in _AUDIT_COLUMNS), *RULES]
+    shown = [["" if cell is None else escape(str(cell)) for cell in row] for row in rows]
+    parts = ["# What only the published scorer accepts\n", markdown_table(head, shown, text=2)]
+    text = "\n".join([*parts, f"{_AUDIT}\n", *filter(None, map(_audit_examples, audits))])
+    return Table([*_AUDIT_COLUMNS, *(f"rule_{rule}" for rule in RULES)], rows, text)
+
+
+def _audit_row(each: Audit) -> list[Any]:
+    counts = [each.n, each.strict, each.published, len(each.accepted), each.only_strict]
+    return [each.benchmark, each.run, *counts, *(each.rules[rule] for rule in RULES)]
+
+
+def _audit_examples(each: Audit) -> str:
+    def some(rule: str) -> list[Accepted]:
+        return [one for one in each.accepted if one.rule == rule and one.text.strip()][:_EXAMPLES]
+
+    rows = [
+        (one.rule, escape(one.id), escape(one.text[-80:]), escape(one.answers[0][-80:]))
+        for rule in RULES
+        for one in some(rule)
+    ]
+    if not rows:
+        return ""
+    table = markdown_table(("rule", "id", "prediction", "gold"), rows, text=4)
+    return f"## {escape(each.run)} on {escape(each.benchmark)}\n\n{table}"
+
+
+def published_section(published: Published, benchmarks: Sequence[str], protocol: str) -> str:
+    """Return Table 1 of the paper for those of `benchmarks` that it has; empty if it has none.
+
+    The paper's numbers never share a column with ours: this is a table of its own, and it says
+    under which protocol ours can be compared with them.
+
+    Args:
+        published: the paper's numbers.
+        benchmarks: the columns of our table, in their order.
+        protocol: how the scores of our table above the section were scored.
+    """
+    shown = [name for name in benchmarks if name in published.main.benchmarks]
+    if not shown:
+        return ""
+    whole = set(shown) == set(published.main.benchmarks)
+    averages = ["average as printed", "average of the cells"] if whole else []
+    columns = [published.main.benchmarks.index(name) for name in shown]
+    rows = [_published_row(row, columns, whole) for row in published.main.rows]
+    table = markdown_table(["row", *map(escape, shown), *averages], rows)
+    note = f"\n\\* {escape(published.note)}\n" if whole else ""
+    return f"{PAPER_TITLE}\n\n{_preamble(published, protocol)}\n\n{table}{note}"
+
+
+def _preamble(published: Published, protocol: str) -> str:
+    same = protocol == published.protocol
+    verdict = "as the table above" if same else f"not {escape(protocol)} as the table above"
+    return (
+        f"{escape(published.main.title)} of {escape(published.source)};"
+        f" {escape(published.main.setting)}. In percent; the paper gives neither intervals nor"
+        f" numbers of rows. Its scorer corresponds to the protocol"
+        f" {escape(published.protocol)}, {verdict}: compare these numbers only with runs scored"
+        f" under {escape(published.protocol)}."
+    )
+
+
+def _published_row(row: PublishedRow, columns: Sequence[int], whole: bool) -> list[str]:
+    cells = [escape(row.name), *(f"{row.values[column]:.2f}" for column in columns)]
+    mark = r" \*" if row.flagged else ""
+    averages = (row.printed_average, row.average) if whole else ()
+    return cells + [f"{average:.2f}{mark}" for average in averages]

@@ -1,1 +1,0 @@
-"""Scores with their intervals. Strict rules are what a reader should believe."""

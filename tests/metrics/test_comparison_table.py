@@ -1,0 +1,71 @@
+"""The comparison table as CSV and Markdown."""
+
+import csv
+import io
+
+from adafuse.metrics.compare import LEVEL, compare_runs
+from adafuse.metrics.paired import RESAMPLES, holm
+from adafuse.report.tables import comparison_table, to_csv
+
+from .conftest import accuracy, translation
+
+RUNS = {"m_1": ("single", ["m"]), "bo|th": ("adafuse", ["m", "l"])}
+TEXTS = ["the old girl sings a song", "the king sees the white cow"]
+COMPARED = compare_runs(
+    RUNS,
+    [
+        accuracy("m_1", [0] * 20 + [1]),
+        accuracy("bo|th", [1] * 20 + [0]),
+        translation("m_1", TEXTS, TEXTS),
+        translation("bo|th", TEXTS, TEXTS),
+    ],
+)
+
+MARKDOWN = comparison_table(COMPARED, {}).markdown
+
+
+def test_the_csv_has_the_promised_columns_and_decimals() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(comparison_table(COMPARED, {})))))
+    assert list(rows[0]) == [
+        "benchmark", "protocol", "run", "against", "role", "metric", "n", "value", "other",
+        "difference", "low", "high", "test", "p", "p_holm", "wins", "losses",
+    ]  # fmt: skip
+    assert len(rows) == 4
+    assert (rows[0]["value"], rows[0]["other"]) == ("95.2381", "4.7619")
+    assert (rows[0]["wins"], rows[0]["losses"], rows[0]["n"]) == ("20", "1", "21")
+    assert float(rows[0]["p"]) == float(f"{2 * 22 / 2**21:.4g}")
+    assert (rows[2]["wins"], rows[2]["losses"], rows[2]["p"]) == ("", "", "1")
+
+
+def test_the_markdown_has_a_section_per_benchmark_with_n_and_intervals() -> None:
+    text = MARKDOWN
+    assert "## qa, strict scoring (exact\\_match, McNemar exact, n = 21)" in text
+    assert "## mt, strict scoring (bleu\\_13a, paired bootstrap, n = 2)" in text
+    row = next(line for line in text.splitlines() if line.startswith("| bo\\|th | m\\_1 | member"))
+    assert "| +90.5 [" in row and "] \\* | \\< 0.001 |" in row
+    assert "+0.0 [+0.0, +0.0] | 1.000 | 1.000 |  |  |" in text
+
+
+def test_the_mark_is_explained() -> None:
+    text = MARKDOWN
+    assert "marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0" in " ".join(
+        text.split()
+    )
+
+
+def test_holm_can_mark_the_smallest_bootstrap_p_among_50_tests_and_no_more() -> None:
+    smallest = 1 / (RESAMPLES + 1)
+    assert holm([smallest] * 50)[0] < LEVEL < holm([smallest] * 51)[0]
+
+
+def test_rows_have_as_many_cells_as_the_head() -> None:
+    lines = [line for line in MARKDOWN.splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in lines} == {11}
+
+
+def test_what_could_not_be_compared_is_said() -> None:
+    assert (
+        "- bo\\|th is not compared with l:" in comparison_table(COMPARED, {"bo|th": ["l"]}).markdown
+    )
+    assert "nothing is compared" in comparison_table([], {}).markdown
+    assert to_csv(comparison_table([], {})).count("\n") == 1

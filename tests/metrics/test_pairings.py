@@ -1,0 +1,74 @@
+"""Who is compared with whom."""
+
+from adafuse.metrics.compare import Pairing, all_pairs, is_baseline, models_without_single, pairings
+
+RUNS = {
+    "mistral": ("single", ["m"]),
+    "llama": ("single", ["l"]),
+    "adafuse": ("adafuse", ["m", "l"]),
+    "adafuse_b3": ("adafuse", ["m", "l"]),
+    "fixed": ("fixed_length", ["m", "l"]),
+}
+VALUES = {"mistral": 40.0, "llama": 50.0, "adafuse": 70.0, "adafuse_b3": 80.0, "fixed": 60.0}
+
+
+def test_neither_the_method_adafuse_nor_a_choice_between_runs_is_a_baseline() -> None:
+    assert not any(map(is_baseline, ("adafuse", "best_of", "best_pair", "development_pair")))
+    assert all(map(is_baseline, ("single", "fixed_length", "beam_scaling", "unite")))
+
+
+def test_every_ensemble_meets_its_members_and_the_best_baseline() -> None:
+    found = pairings(RUNS, VALUES)
+    assert [(p.run, p.against, p.role) for p in found] == [
+        ("adafuse", "mistral", "member"),
+        ("adafuse", "llama", "member"),
+        ("adafuse", "fixed", "best baseline"),
+        ("adafuse_b3", "mistral", "member"),
+        ("adafuse_b3", "llama", "member"),
+        ("adafuse_b3", "fixed", "best baseline"),
+        ("fixed", "mistral", "member"),
+        ("fixed", "llama", "member"),
+        ("fixed", "llama", "best baseline"),
+    ]
+
+
+def test_an_oracle_is_compared_with_nothing() -> None:
+    runs = {**RUNS, "best": ("best_of", ["m", "l"]), "fair": ("development_pair", ["m", "l"])}
+    found = pairings(runs, {**VALUES, "best": 99.0, "fair": 90.0})
+    assert "best" not in {run for pair in found for run in (pair.run, pair.against)}
+    assert [p.against for p in found if p.run == "fair"] == ["mistral", "llama", "fixed"]
+
+
+def test_a_run_without_a_score_takes_no_part() -> None:
+    found = pairings(RUNS, {name: VALUES[name] for name in ("llama", "adafuse")})
+    assert found == [
+        Pairing("adafuse", "llama", "member"),
+        Pairing("adafuse", "llama", "best baseline"),
+    ]
+    assert pairings(RUNS, {"adafuse": 1.0, "adafuse_b3": 2.0}) == []
+    assert pairings(RUNS, {"mistral": 1.0, "llama": 2.0}) == []
+
+
+def test_of_equal_baselines_the_first_is_taken() -> None:
+    found = pairings(RUNS, dict.fromkeys(RUNS, 5.0))
+    assert {p.against for p in found if p.role == "best baseline"} == {"mistral"}
+
+
+def test_a_model_that_is_in_the_ensemble_twice_is_one_member() -> None:
+    runs = {"m": ("single", ["m"]), "twice": ("adafuse", ["m", "m"])}
+    assert [p.role for p in pairings(runs, {"m": 1.0, "twice": 2.0})] == ["member", "best baseline"]
+
+
+def test_models_that_no_run_uses_alone_are_named() -> None:
+    runs = {"llama": ("single", ["l"]), "adafuse": ("adafuse", ["m", "l"])}
+    assert models_without_single(runs) == {"adafuse": ["m"]}
+    assert models_without_single(RUNS) == {}
+
+
+def test_all_pairs_are_each_run_with_every_later_one() -> None:
+    assert [(p.run, p.against) for p in all_pairs({"a": 1.0, "b": 3.0, "c": 2.0})] == [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "c"),
+    ]
+    assert all_pairs({"a": 1.0}) == []

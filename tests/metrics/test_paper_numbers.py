@@ -1,0 +1,105 @@
+"""The paper's numbers: every average and the headline gain follow from the cells."""
+
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import yaml
+
+from adafuse.errors import UserError
+from adafuse.metrics.published import Published, read_published, relative_gain
+from adafuse.report.tables import PAPER_TITLE, published_section
+
+FILE = Path(__file__).parents[2] / "config" / "published.yaml"
+PUBLISHED = read_published(FILE)
+SIX = PUBLISHED.main.benchmarks
+
+
+def test_the_average_of_every_row_follows_from_its_cells() -> None:
+    assert len(PUBLISHED.main.rows) == 7 and len(SIX) == 6
+    for row in PUBLISHED.main.rows:
+        assert row.average == pytest.approx(fmean(row.values), abs=0.005 + 1e-9), row.name
+
+
+def test_exactly_two_rows_print_another_average_than_their_cells_give() -> None:
+    rows = {row.name: row for row in PUBLISHED.main.rows if row.flagged}
+    assert {name: (row.printed_average, row.average) for name, row in rows.items()} == {
+        "SweetSpan": (59.16, 57.48),
+        "LLM-Blender": (54.97, 55.47),
+    }
+    for row in PUBLISHED.main.rows:
+        off = abs(row.printed_average - fmean(row.values)) > 0.005 + 1e-9
+        assert off == row.flagged, row.name
+        if row.flagged:
+            assert f"{row.printed_average}" in PUBLISHED.note and f"{row.average}" in PUBLISHED.note
+
+
+def test_the_headline_gain_is_recomputed_from_the_cells() -> None:
+    table, headline = PUBLISHED.main, PUBLISHED.headline
+    assert relative_gain(table, printed=True) == pytest.approx(headline.advertised_gain, abs=0.005)
+    assert relative_gain(table, printed=False) == pytest.approx(headline.gain_from_cells, abs=0.05)
+
+
+def test_what_we_do_not_have_is_not_made_up() -> None:
+    assert PUBLISHED.ensemble_size.values is None
+    assert PUBLISHED.words_per_round.values is None
+
+
+def changed(tmp_path: Path, change) -> Path:
+    values = yaml.safe_load(FILE.read_text())
+    change(values)
+    path = tmp_path / "changed.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda v: v.update(extra=1), "extra: Extra inputs"),
+        (lambda v: v["main"]["rows"][0].update(average=50), "average 50.0 must be .* 54.19"),
+        (lambda v: v["main"]["rows"][4].update(flagged=False), "flagged must be True"),
+        (lambda v: v["main"]["rows"][0].update(flagged=True), "flagged must be False"),
+        (lambda v: v["main"]["benchmarks"].pop(), "6 values must be 5"),
+        (lambda v: v["main"]["rows"][0]["values"].append(101), "values.6: Input should be less"),
+        (lambda v: v["words_per_round"].update(values=[1]), "words_per_round.values"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(tmp_path, change, sentence) -> None:
+    with pytest.raises(UserError, match=sentence):
+        read_published(changed(tmp_path, change))
+
+
+def test_a_missing_or_broken_file_is_one_sentence(tmp_path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_published(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_published(tmp_path / "bad.yaml")
+
+
+def test_the_section_is_a_table_of_its_own_with_both_averages() -> None:
+    text = published_section(PUBLISHED, SIX, "published")
+    assert text.startswith(PAPER_TITLE)
+    assert "compare these numbers only with runs scored under published" in text
+    assert "| SweetSpan | 37.59 |" in text and "| 59.16 \\* | 57.48 \\* |" in text
+    assert text.count("\n| ") == 9  # head, rule and seven rows
+    assert "10.0 %" in text
+
+
+def test_under_strict_it_warns_that_the_table_above_is_not_comparable() -> None:
+    assert ", not strict as the table above" in published_section(PUBLISHED, SIX, "strict")
+
+
+def test_only_the_benchmarks_of_our_table_are_shown_in_its_order() -> None:
+    text = published_section(PUBLISHED, ["toy_qa", "squad", "natural_questions"], "published")
+    assert "| row | squad | natural\\_questions |\n" in text
+    assert "| UniTE | 82.17 | 38.95 |" in text
+    assert "average" not in text
+    assert published_section(PUBLISHED, ["toy_qa"], "strict") == ""
+
+
+def test_the_records_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        PUBLISHED.protocol = "strict"  # type: ignore[misc]
+    assert isinstance(PUBLISHED, Published)

@@ -1,0 +1,109 @@
+"""Predictions that cannot be matched to rows are one sentence with file and line."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from adafuse.benchmarks.rows import Row
+from adafuse.errors import UserError
+from adafuse.metrics.predictions import read_exclusions, read_predictions
+from adafuse.workflow.traces import write_table
+
+ROWS = (
+    Row("a", "Where?", ("here",)),
+    Row("b", "When?", ("now",)),
+    Row("c", "Why?", ("so",)),
+    Row("c-2", "Why?", ("because",)),
+    Row("7", "How many?", ("7",)),
+)
+
+
+def read(path: Path, *values: object, benchmark: str | None = "qa"):
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    return read_predictions(path, ROWS, benchmark=benchmark)
+
+
+def test_rows_are_found_by_id_or_question(tmp_path: Path) -> None:
+    found = read(
+        tmp_path / "p.jsonl",
+        {"id": "c-2", "text": "x"},
+        {"id": 7, "text": ""},
+        {"question": " When? ", "text": "y"},
+    )
+    assert [(row["id"], row["text"]) for row in found] == [("c-2", "x"), ("7", ""), ("b", "y")]
+
+
+A = {"id": "a", "text": "x"}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ([A, {"id": "zz", "text": "x"}], "line 2: id or question is no row of the references"),
+        ([{"id": "zz", "text": "x"}], "line 1: no id or question is one of the references"),
+        ([A, {"question": "Who?", "text": "x"}], "line 2: id or question is no row"),
+        ([A, A], "line 2: row 'a' occurs twice, first in line 1; keep one"),
+        ([A, {"question": "Where?", "text": "x"}], "line 2: row 'a' occurs twice"),
+        ([{"question": "Why?", "text": "x"}], "question is that of rows 'c', 'c-2'; give an id"),
+        ([{"text": "x"}], "line 1: id is None and question is None; give one of them"),
+        ([{"id": "", "text": "x"}], "line 1: id is ''; give a string or a number"),
+        ([{"id": True, "text": "x"}], "line 1: id is True; give a string or a number"),
+        ([{"id": "a"}], "line 1: text is missing; give a string"),
+        ([{"id": "a", "text": 3}], "line 1: text is 3; give a string"),
+        ([{**A, "benchmark": "mt"}], "line 1: benchmark is 'mt', not 'qa'; give the file of 'qa'"),
+        ([[1]], "line 1 is not a JSON object"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_with_its_line(
+    tmp_path: Path, values: list[object], sentence: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        read(tmp_path / "p.jsonl", *values)
+    assert sentence in str(error.value)
+    assert str(tmp_path / "p.jsonl") in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_broken_json_and_missing_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": "a"\n')
+    with pytest.raises(UserError, match="line 1 is not valid JSON"):
+        read_predictions(tmp_path / "p.jsonl", ROWS, benchmark=None)
+    for name in ("none.jsonl", "none.parquet"):
+        with pytest.raises(UserError, match=name):
+            read_predictions(tmp_path / name, ROWS, benchmark=None)
+
+
+def trace(path: Path, benchmark: str) -> Path:
+    names = ("id", "benchmark", "text", "stop_reason")
+    rows = [dict(zip(names, ("a", benchmark, "here", "error"), strict=True))]
+    write_table(path, [pa.field(name, pa.string()) for name in names], rows, {})
+    return path
+
+
+def test_a_trace_is_read_with_its_stop_reasons_if_it_is_of_this_benchmark(tmp_path: Path) -> None:
+    path = trace(tmp_path / "t.parquet", "qa")
+    assert read_predictions(path, ROWS, benchmark="qa") == [
+        {"id": "a", "text": "here", "stop_reason": "error"}
+    ]
+    with pytest.raises(UserError, match="row 1: benchmark is 'qa', not 'mt'"):
+        read_predictions(path, ROWS, benchmark="mt")
+    assert read_predictions(path, ROWS, benchmark=None)
+
+
+def test_a_parquet_file_without_text_is_refused(tmp_path: Path) -> None:
+    write_table(tmp_path / "t.parquet", [pa.field("id", pa.string())], [{"id": "a"}], {})
+    with pytest.raises(UserError, match="has no column 'text'"):
+        read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
+
+
+def test_exclusions_name_ids_or_questions(tmp_path: Path) -> None:
+    path = tmp_path / "shots.txt"
+    path.write_text('a\n\nWhy?\n{"id": 7}\n{"question": "When?"}\n')
+    assert read_exclusions(path, ROWS) == {"a", "c", "c-2", "7", "b"}
+    path.write_text("a\nWho?\n")
+    with pytest.raises(UserError, match="line 2: 'Who\\?' is neither id nor question"):
+        read_exclusions(path, ROWS)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_exclusions(tmp_path / "none.txt", ROWS)

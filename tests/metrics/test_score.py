@@ -1,0 +1,125 @@
+"""Scoring a run on a benchmark."""
+
+from pathlib import Path
+
+import pytest
+
+from adafuse.benchmarks.shards import PreparedRow
+from adafuse.errors import UserError
+from adafuse.metrics.registry import SCORERS, scorer_named
+from adafuse.metrics.score import (
+    Score,
+    evaluate,
+    read_outcomes,
+    read_score,
+    write_outcomes,
+    write_score,
+)
+from adafuse.metrics.scorer import PROTOCOLS
+
+OFFLINE = [name for name in SCORERS if name != "translation"]
+
+
+def score_rows(*given, **names) -> Score:
+    """The score alone, without what became of each example."""
+    return evaluate(*given, **names).score
+
+
+def row(name: str, *answers: str) -> PreparedRow:
+    return PreparedRow(name, 0, f"Question: {name}", "0" * 64, answers or ("right",))
+
+
+def prediction(name: str, text: str = "right", reason: str = "stop") -> dict[str, str]:
+    return {"id": name, "text": text, "stop_reason": reason}
+
+
+ROWS = [row("a"), row("b"), row("c"), row("d")]
+NAMES = {"benchmark": "qa", "run": "x"}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_missing_empty_and_failed_rows_count_as_wrong_and_are_counted(protocol: str) -> None:
+    predictions = [prediction("a"), prediction("b", " "), prediction("c", reason="error")]
+    score = score_rows(ROWS, predictions, "squad", protocol, **NAMES)
+    assert (score.n, score.main.value) == (4, 25.0)
+    assert (score.missing, score.empty, score.failed) == (1, 1, 1)
+    assert 0 < score.main.low < 25 < score.main.high < 100
+
+
+@pytest.mark.parametrize("scorer", OFFLINE)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_failed_and_empty_texts_score_0_everywhere(scorer: str, protocol: str) -> None:
+    rows = [row("a", "the answer is 3"), row("b", "the answer is 4")]
+    for text, reason in (("the answer is 3", "error"), ("", "stop"), (" \n", "stop")):
+        texts = [prediction(each.id, text, reason) for each in rows]
+        score = score_rows(rows, texts, scorer, protocol, **NAMES)
+        assert {estimate.value for estimate in score.metrics.values()} == {0}
+
+
+def test_a_prediction_of_another_benchmark_is_refused() -> None:
+    with pytest.raises(UserError, match="'stranger'"):
+        score_rows(ROWS, [prediction("stranger")], "squad", **NAMES)
+
+
+def test_a_gold_answer_without_a_number_is_refused() -> None:
+    with pytest.raises(UserError, match="'no number here' of row 'a'"):
+        score_rows([row("a", "no number here")], [], "gsm8k", **NAMES)
+
+
+def test_accuracy_takes_any_gold_answer() -> None:
+    rows = [row("a", "4", "5"), row("b", "6")]
+    predictions = [prediction("a", "\\boxed{5}"), prediction("b", "7")]
+    assert score_rows(rows, predictions, "gsm8k", **NAMES).main.value == 50
+
+
+def test_unknown_metrics_and_protocols_are_named_with_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown scorer 'rouge'; known are: nq, squad"):
+        scorer_named("rouge", "benchmarks.qa")
+    with pytest.raises(UserError, match=r"unknown protocol 'lax'; known are: strict, published"):
+        score_rows(ROWS, [], "squad", "lax", **NAMES)
+
+
+@pytest.mark.parametrize("scorer", OFFLINE)
+def test_every_scorer_gives_100_to_gold_answers(scorer: str) -> None:
+    rows = [row(str(number), f"the answer is {number} big apples") for number in range(12)]
+    gold = [prediction(each.id, each.answers[0]) for each in rows]
+    score = score_rows(rows, gold, scorer, **NAMES)
+    for estimate in score.metrics.values():
+        assert estimate.value == pytest.approx(100)
+        assert estimate.low <= estimate.high == pytest.approx(100)
+
+
+def test_strict_leaves_out_worked_examples_and_published_keeps_them() -> None:
+    predictions = [prediction("a"), prediction("b", "wrong")]
+    strict, published = (
+        evaluate(ROWS, predictions, "squad", protocol, **NAMES, exclude={"a", "d"})
+        for protocol in PROTOCOLS
+    )
+    assert (strict.score.n, strict.score.excluded, strict.score.missing) == (2, 2, 1)
+    assert strict.score.main.value == 0
+    assert [outcome.id for outcome in strict.outcomes] == ["b", "c"]
+    assert (published.score.n, published.score.excluded) == (4, 0)
+    with pytest.raises(UserError, match="all rows are excluded"):
+        evaluate(ROWS, predictions, "squad", **NAMES, exclude={"a", "b", "c", "d"})
+
+
+def test_every_example_has_an_outcome_whose_mean_is_the_score(tmp_path: Path) -> None:
+    result = evaluate(ROWS, [prediction("a"), prediction("b", "no")], "squad", **NAMES)
+    assert [(o.id, o.text, o.value) for o in result.outcomes] == [
+        ("a", "right", 1.0), ("b", "no", 0.0), ("c", "", 0.0), ("d", "", 0.0)
+    ]  # fmt: skip
+    write_outcomes(tmp_path / "o.parquet", result.outcomes, {})
+    assert read_outcomes(tmp_path / "o.parquet") == result.outcomes
+
+
+def test_a_score_is_read_back_as_written(tmp_path: Path) -> None:
+    score = score_rows(ROWS, [prediction("a")], "squad", **NAMES)
+    write_score(tmp_path / "score.json", score)
+    assert read_score(tmp_path / "score.json") == score
+
+
+@pytest.mark.parametrize("text", ['{"benchmark": "qa"', "{}", "[]", '{"metrics": {"f1": 3}}'])
+def test_a_torn_score_file_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "score.json").write_text(text)
+    with pytest.raises(UserError, match="is no score"):
+        read_score(tmp_path / "score.json")

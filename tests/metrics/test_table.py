@@ -1,0 +1,115 @@
+"""The main table as CSV and Markdown."""
+
+import csv
+import io
+from statistics import fmean
+
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.metrics.intervals import Estimate
+from adafuse.metrics.score import Score
+from adafuse.report.main_table import (
+    ScoreTable,
+    best_rows,
+    build_table,
+    score_table,
+    tables_markdown,
+    to_markdown,
+)
+from adafuse.report.tables import escape, to_csv
+
+
+def score(
+    benchmark: str, run: str, value: float, n: int = 10, missing: int = 0,
+    protocol: str = "strict", spm: str = "",
+) -> Score:  # fmt: skip
+    return Score(
+        benchmark=benchmark, run=run, protocol=protocol, n=n, excluded=0, missing=missing, empty=0,
+        failed=0, metrics={"exact_match": Estimate(value, value - 5, value + 5)},
+        primary="exact_match", details={"spm_sha256": spm} if spm else {},
+    )  # fmt: skip
+
+
+RUNS = {"one": ("single", ["m1"]), "both_1": ("adafuse", ["m1", "m|2"])}
+
+
+def table(*scores: Score, note: str | None = None) -> ScoreTable:
+    return build_table(["qa", "mt"], RUNS, scores, note)
+
+
+FULL = (
+    score("qa", "one", 41.123456),
+    score("mt", "one", 30),
+    score("mt", "both_1", 29.96),
+    score("qa", "both_1", 60, missing=2),
+)
+
+
+def test_the_csv_has_the_promised_columns_and_a_row_per_run() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(score_table(table(*FULL))))))
+    cells = [f"{name}{end}" for name in ("qa", "mt") for end in ("", "_low", "_high", "_n")]
+    assert list(rows[0]) == ["run", "method", "models", *cells, "macro_average"]
+    assert [(row["run"], row["models"]) for row in rows] == [("one", "m1"), ("both_1", "m1+m|2")]
+
+
+def test_the_macro_average_is_the_mean_of_the_row_s_own_cells() -> None:
+    for row in csv.DictReader(io.StringIO(to_csv(score_table(table(*FULL))))):
+        mean = fmean(float(row[name]) for name in ("qa", "mt"))
+        assert float(row["macro_average"]) == pytest.approx(mean, abs=1e-4)
+
+
+def test_a_missing_cell_is_blank_and_so_is_its_average() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(score_table(table(*FULL[1:]))))))
+    assert (rows[0]["qa"], rows[0]["qa_n"], rows[0]["macro_average"]) == ("", "", "")
+    assert rows[1]["macro_average"] != ""
+
+
+def test_the_best_of_a_column_goes_by_what_is_printed() -> None:
+    assert best_rows(table(*FULL), 0) == {1}
+    assert best_rows(table(*FULL), 1) == {0, 1}  # 30.0 and 29.96
+    assert best_rows(table(), 0) == set()
+
+
+def test_the_markdown_shows_intervals_n_once_bold_bests_and_the_note_first() -> None:
+    text = to_markdown(table(*FULL, note="means | nothing"))
+    assert text.startswith("**Note:** means \\| nothing\n\n| run |")
+    assert text.count("n = 10") == 2
+    assert "| **60.0** [55.0, 65.0] |" in text
+    assert "| 41.1 [36.1, 46.1] |" in text
+    assert "both\\_1 on qa: 2 missing, 0 empty, 0 failed" in text
+
+
+def test_markdown_rows_have_as_many_cells_as_the_head() -> None:
+    rows = [line for line in to_markdown(table(*FULL)).splitlines() if line.startswith("|")]
+    assert {line.replace("\\|", "").count("|") for line in rows} == {7}
+
+
+def test_names_cannot_become_markup() -> None:
+    assert escape("a_b*c|d<e>\n[f](g) & `h`") == "a\\_b\\*c\\|d\\<e\\> \\[f\\](g) \\& \\`h\\`"
+
+
+def test_scores_over_different_rows_cannot_share_a_column() -> None:
+    with pytest.raises(UserError, match=r"'qa' cover \[10, 11\] rows"):
+        table(FULL[0], score("qa", "both_1", 60, n=11))
+
+
+def test_protocols_cannot_share_a_table() -> None:
+    with pytest.raises(UserError, match="scores of published and strict cannot stand in one table"):
+        table(FULL[0], score("mt", "one", 60, protocol="published"))
+
+
+def test_bleu_with_different_sentencepiece_models_cannot_share_a_table() -> None:
+    table(score("qa", "one", 40), score("mt", "one", 60, spm="aa"))
+    with pytest.raises(UserError, match="different SentencePiece models, sha256 aa and bb"):
+        table(score("qa", "one", 40, spm="bb"), score("mt", "one", 60, spm="aa"))
+
+
+def test_both_protocols_stand_apart_with_their_difference_in_points() -> None:
+    lenient = table(*(score(s.benchmark, s.run, s.main.value + 7.5) for s in FULL), note="x")
+    text = tables_markdown(table(*FULL, note="x"), lenient, None)
+    strict, published, difference = text.split("\n## ")
+    assert "strict scoring" in strict and "48.6" not in strict
+    assert "published scoring" in published and "| 48.6 [43.6, 53.6] |" in published
+    assert text.count("**Note:**") == 1
+    assert "| one | +7.5 | +7.5 | +7.5 |" in difference

@@ -1,0 +1,140 @@
+"""A scorer of somebody else is known everywhere from its registration alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adafuse.benchmarks.shards import PreparedRow, write_prepared
+from adafuse.cli.options import scorer_names
+from adafuse.config.reading import parse_config
+from adafuse.errors import UserError
+from adafuse.metrics.intervals import Estimate, mean
+from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
+from adafuse.metrics.score import Score, evaluate, write_outcomes
+from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer, judge, share_right
+from adafuse.report.explorer import (
+    Manifest,
+    Question,
+    RunEntry,
+    RunFiles,
+    write_benchmark,
+    write_manifest,
+)
+from adafuse.report.main_table import best_rows, build_table, table_view
+from adafuse.report.pages import write_explorer
+from adafuse.report.stored import Stored
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
+from tests.pipeline.conftest import values as configuration
+from tests.support.browser import DESKTOP, Tab
+from tests.support.made_up import FUSED
+from tools.docs.tables import scorers_table
+
+values = configuration
+
+
+def contained(examples: Sequence[Example]) -> Judgement:
+    outcomes = judge(examples, lambda each: any(answer in each.text for answer in each.answers))
+    return Judgement(outcomes, {"contained": share_right(outcomes)})
+
+
+def edits(examples: Sequence[Example]) -> Judgement:
+    outcomes = tuple(Outcome(e.id, e.text, e.answers, float(len(e.text))) for e in examples)
+    found = mean([outcome.value / 100 for outcome in outcomes])
+    return Judgement(outcomes, {"edit_distance": found})
+
+
+CONTAINED = Scorer(
+    "contained", "share of texts that contain an answer",
+    (Metric("contained", "answer contained", binary=True),), contained,
+)  # fmt: skip
+EDITS = Scorer(
+    "edits", "characters to change",
+    (Metric("edit_distance", "edit distance", higher_is_better=False),), edits,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    for scorer in (CONTAINED, EDITS):
+        register_scorer(scorer)
+    yield
+    for scorer in (CONTAINED, EDITS):
+        del SCORERS[scorer.name]
+
+
+def test_the_configuration_the_shell_and_the_documentation_know_it(values: dict[str, Any]) -> None:
+    values["benchmarks"]["qa"]["scorer"] = "edits"
+    assert parse_config(values).benchmarks["qa"].scorer == "edits"
+    assert ("contained", "share of texts that contain an answer") in scorer_names("con")
+    assert "| `edits` | characters to change | edit distance (`edit_distance`) |" in scorers_table()
+    assert metric_named("contained").label == "answer contained"
+
+
+def test_two_scorers_of_one_name_are_refused() -> None:
+    with pytest.raises(UserError, match="two scorers 'contained'; rename one of them"):
+        register_scorer(replace(CONTAINED, doc="another"))
+
+
+@pytest.mark.parametrize("protocol", ["strict", "published"])
+def test_without_published_rules_both_protocols_are_the_same(protocol: str) -> None:
+    rows = [PreparedRow("a", 0, "?", "", ("Rome",)), PreparedRow("b", 0, "?", "", ("Oslo",))]
+    texts = [{"id": "a", "text": "in Rome"}, {"id": "b", "text": "no idea"}]
+    found = evaluate(rows, texts, "contained", protocol, benchmark="qa", run="x")
+    assert (found.score.primary, found.score.main.value) == ("contained", 50)
+
+
+def test_the_table_names_the_metric_and_its_best_is_the_lowest() -> None:
+    def score(run: str, value: float) -> Score:
+        metrics = {"edit_distance": Estimate(value, value, value)}
+        return Score("qa", run, "strict", 4, 0, 0, 0, 0, metrics, "edit_distance", {})
+
+    runs = {"near": ("single", ["m"]), "far": ("single", ["l"])}
+    table = build_table(["qa"], runs, [score("near", 2.0), score("far", 9.0)], None)
+    assert best_rows(table, 0) == {0}
+    assert table_view(table, "strict", {}, {}).headings == (("qa", "edit distance", 4),)
+
+
+def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[float]) -> None:
+    """An explorer over two examples of a benchmark with a scorer."""
+    import pyarrow as pa
+
+    values["benchmarks"] = {"qa": {**values["benchmarks"]["qa"], "scorer": scorer}}
+    config = parse_config({**values, "results": str(folder / "results")})
+    rows = [PreparedRow(f"q{n}", 0, "?", "", ("x",)) for n in range(2)]
+    write_prepared(folder / "results/benchmarks/qa/rows.jsonl", rows)
+    (entry,) = Stored(config, {"qa": ("fused",)}).manifest().benchmarks
+    trace = folder / "trace.parquet"
+    written = [{"id": f"q{n}", **result_columns(FUSED[n])} for n in range(2)]
+    write_table(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], written, {})
+    given = [Outcome(f"q{n}", "x", ("x",), value) for n, value in enumerate(outcomes)]
+    write_outcomes(folder / "outcomes.parquet", given, {})
+    files = RunFiles("fused", trace, {"strict": folder / "outcomes.parquet"})
+    write_benchmark(folder / "data", "qa", [Question("q0", "?"), Question("q1", "?")], [files])
+    runs = {"fused": RunEntry("adafuse", ("ant", "bee"), 0.7)}
+    write_manifest(folder / "data", Manifest([entry], runs, ["ant", "bee"], ["strict"]))
+    write_explorer(folder, report=False)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "outcomes", "shown"),
+    [
+        ("contained", (0.0, 1.0), ["✗ wrong", "✓ right"]),
+        ("edits", (0.0, 17.5), ["edit distance 0.0", "edit distance 17.5"]),
+        ("translation_13a", (0.0, 55.5), ["BLEU 0.0", "BLEU 55.5"]),
+    ],
+)
+def test_the_explorer_shows_its_values_under_its_own_name(
+    tmp_path: Path, browser: Any, values: dict[str, Any], scorer, outcomes, shown
+) -> None:
+    _site(tmp_path, values, scorer, outcomes)
+    tab = Tab.opened(browser, tmp_path, DESKTOP, dark=False)
+    page = tab.open("explorer.html")
+    assert page.locator("#list .mark").all_inner_texts() == shown
+    assert page.locator(".verdict").inner_text() == f"{shown[0]} (strict)"
+    kinds = page.locator("#show option").all_inner_texts()
+    assert ("wrong" in kinds) == (scorer == "contained")
+    tab.assert_clean()
+    page.context.close()
