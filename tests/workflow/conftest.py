@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-SHARDS = {"qa": 3, "mt": 1}
+SHARDS = {"qa": 2, "mt": 1}
 
 
 Job = tuple[str, tuple[str, ...]]
