@@ -18,7 +18,8 @@ class ExampleError(Exception):
 
 def known(kind: str, value: object, choices: list[str]) -> str:
     """Say that `value` is no known `kind`, which ones there are, and which may be meant."""
-    return f"unknown {kind} {value!r}; known are: {', '.join(choices)}{meant(value, choices)}"
+    names = ", ".join(choices) or "none"
+    return f"unknown {kind} {value!r}; known are: {names}{meant(value, choices)}"
 
 
 def meant(value: object, choices: Iterable[str]) -> str:

@@ -126,7 +126,7 @@ def test_one_prompt_is_not_taken_for_a_list_of_prompts(pair):
 
 
 def test_an_unknown_setting_is_refused_before_decoding(pair):
-    with pytest.raises(UserError, match="method adafuse has no option 'temperature'"):
+    with pytest.raises(UserError, match="method adafuse: unknown option 'temperature'"):
         pair.generate(PROMPTS, temperature=1.0)
     with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):
         pair.generate(PROMPTS, method="single")

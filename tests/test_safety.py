@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from adafuse.config.benchmarks import SourceConfig
-from adafuse.config.fields import SAFE_NAME
+from adafuse.config.config import SAFE_NAME
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit

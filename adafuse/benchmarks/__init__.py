@@ -1,1 +1,1 @@
-"""Benchmarks: rows read from a source, framed as prompts, dealt to shards."""
+"""Benchmarks: rows read from a source, put into prompts, dealt to shards."""

@@ -1,11 +1,15 @@
-"""What a benchmark consists of: the statistics of the paper's appendix C, and what hides in it."""
+"""What a benchmark consists of: the statistics of the paper's appendix C, and repeated rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Annotated
 
-from adafuse.benchmarks.prompts import Shots, question_key
+from pydantic import Field
+
+from adafuse.benchmarks.prompts import FewShotFile, question_key
 from adafuse.benchmarks.rows import Row
+from adafuse.decoding.options import Positive, Section, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +17,7 @@ class Description:
     """Mean lengths are in characters.
 
     `answer_chars` is of all accepted answers joined by a space, as the paper counts, and
-    `first_answer_chars` of the first one. `shots` rows are worked examples of the prompt.
+    `first_answer_chars` of the first one. `shots` rows are few-shot examples of the prompt.
     `repeated` rows ask what a row before them asked, `repeated_up_to_case` the same up to case;
     `renamed` rows got a suffix to their id.
     """
@@ -28,13 +32,15 @@ class Description:
     renamed: int
 
 
-@dataclass(frozen=True, slots=True)
-class PaperFigures:
+Figure = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+
+
+class PaperFigures(Section):
     """What the paper's appendix C says of a benchmark; None where it is not known."""
 
-    rows: int | None = None
-    question_chars: float | None = None
-    answer_chars: float | None = None
+    rows: Annotated[Positive | None, told("how many rows the paper has")] = None
+    question_chars: Annotated[Figure | None, told("mean characters of a question there")] = None
+    answer_chars: Annotated[Figure | None, told("mean characters of an answer there")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +52,17 @@ class Described:
     paper: PaperFigures
 
 
-def describe(rows: Sequence[Row], shots: Shots | None) -> Description:
+def describe(rows: Sequence[Row], few_shot: FewShotFile | None) -> Description:
     """Describe the rows of a benchmark; there is at least one."""
     questions = [row.question for row in rows]
-    examples = shots.questions() if shots else frozenset()
+    examples = few_shot.questions() if few_shot else frozenset()
     return Description(
         rows=len(rows),
         question_chars=fmean(map(len, questions)),
         answer_chars=fmean(len(" ".join(row.answers)) for row in rows),
         first_answer_chars=fmean(len(row.answers[0]) for row in rows),
         shots=sum(question_key(question) in examples for question in questions),
-        repeated=_repeated(questions),
-        repeated_up_to_case=_repeated(map(str.lower, questions)),
+        repeated=len(questions) - len(set(questions)),
+        repeated_up_to_case=len(questions) - len(set(map(str.lower, questions))),
         renamed=sum(row.renamed for row in rows),
     )
-
-
-def _repeated(questions: Iterable[str]) -> int:
-    asked = list(questions)
-    return len(asked) - len(set(asked))

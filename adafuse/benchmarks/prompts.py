@@ -10,42 +10,25 @@ from adafuse.errors import UserError
 SLOT = "{question}"
 
 
-def fill(template: str, question: str) -> str:
-    """Put a question into its place; braces elsewhere in the template are kept."""
-    return template.replace(SLOT, question)
-
-
-def check_template(template: str, owner: str) -> None:
-    """Refuse a template in which the question has no place, or more than one.
-
-    Raises:
-        UserError: `{question}` does not occur exactly once.
-    """
-    if (count := template.count(SLOT)) != 1:
-        raise UserError(
-            f"{owner}: prompt {template!r} holds {SLOT} {count} times; write it exactly once"
-        )
-
-
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A worked example, without the words around it."""
+class FewShotExample:
+    """A question and its answer, without the words around them."""
 
     question: str
     answer: str
 
 
 @dataclass(frozen=True, slots=True)
-class Shots:
-    """A parsed file; `text` is what it says up to the last example that is used."""
+class FewShotFile:
+    """An instruction and few-shot examples; `text` is the file up to the last one that is used."""
 
     text: str
     instruction: str
-    examples: tuple[Example, ...]
+    examples: tuple[FewShotExample, ...]
 
     def questions(self) -> frozenset[str]:
         """Return the keys of the examples' questions; see `question_key`."""
-        return frozenset(question_key(each.question) for each in self.examples)
+        return frozenset(question_key(example.question) for example in self.examples)
 
 
 def question_key(question: str) -> str:
@@ -57,14 +40,17 @@ def question_key(question: str) -> str:
     return "".join(filter(str.isalnum, question)).casefold()
 
 
-def read_shots(path: Path, template: str, count: int | None = None) -> Shots:
+def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:
     """Read the instruction and the first `count` examples of a file; all without `count`.
 
     Raises:
         UserError: the file cannot be read, or has not the form that the prompt asks for, or holds
             fewer examples.
     """
-    text = _read(path)
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"shots file {str(path)!r} cannot be read: {error}") from None
     before, after = _marks(template, path)
     instruction, *blocks = re.split(rf"(?m)^(?={re.escape(before)})", text)
     if count is not None and count > len(blocks):
@@ -75,15 +61,10 @@ def read_shots(path: Path, template: str, count: int | None = None) -> Shots:
         _example(block, before, after, f"shots file {str(path)!r}, example {number}")
         for number, block in enumerate(blocks[:count], start=1)
     ]
-    used = text if count is None else _cut(text, [instruction, *blocks[:count]])
-    return Shots(used, instruction.strip("\n"), tuple(examples))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"shots file {str(path)!r} cannot be read: {error}") from None
+    if count is not None:
+        ending = text[len(text.rstrip("\n")) :]
+        text = "".join([instruction, *blocks[:count]]).rstrip("\n") + ending
+    return FewShotFile(text, instruction.strip("\n"), tuple(examples))
 
 
 def _marks(template: str, path: Path) -> tuple[str, str]:
@@ -97,17 +78,11 @@ def _marks(template: str, path: Path) -> tuple[str, str]:
     return marks
 
 
-def _example(block: str, before: str, after: str, where: str) -> Example:
+def _example(block: str, before: str, after: str, where: str) -> FewShotExample:
     question, found, answer = block.removeprefix(before).partition("\n" + after)
     if not found or not question.strip() or not answer.strip():
         raise UserError(f"{where} is not a question, then {after!r} on a new line, then an answer")
-    return Example(question.strip(), answer.strip())
-
-
-def _cut(text: str, kept: list[str]) -> str:
-    """Join blocks and end them as the file ends."""
-    ending = text[len(text.rstrip("\n")) :]
-    return "".join(kept).rstrip("\n") + ending
+    return FewShotExample(question.strip(), answer.strip())
 
 
 Style = Literal["strict", "published"]
@@ -116,10 +91,10 @@ _BLANK_LINE = "\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
-    """`head` is the text before the template, `template` holds `{question}` once.
+class PromptTemplate:
+    """`head` is the text before `template`, which holds `{question}` once.
 
-    `instruction` is what `head` says besides worked examples.
+    `instruction` is what `head` says besides few-shot examples.
     """
 
     head: str
@@ -127,27 +102,27 @@ class Frame:
     instruction: str = ""
 
     def prompt(self, question: str) -> str:
-        """Return the whole prompt for a question."""
-        return self.head + fill(self.template, question)
+        """Return the whole prompt for a question; other braces of the template are kept."""
+        return self.head + self.template.replace(SLOT, question)
 
-    def task(self, question: str) -> str:
-        """Return the prompt for a question without the worked examples."""
+    def question(self, question: str) -> str:
+        """Return the prompt for a question without the few-shot examples."""
         above = self.instruction + _BLANK_LINE if self.instruction else ""
-        return above + fill(self.template, question)
+        return above + self.template.replace(SLOT, question)
 
 
-def make_frame(template: str, shots: Shots | None, style: Style) -> Frame:
-    """Put together what stands around every question of a benchmark."""
-    if shots is None:
-        return Frame("", template)
+def make_prompt_template(
+    template: str, few_shot: FewShotFile | None, style: Style
+) -> PromptTemplate:
+    """Put together what surrounds every question of a benchmark."""
+    if few_shot is None:
+        return PromptTemplate("", template)
     if style == "published":
-        return Frame(shots.text + _BLANK_LINE, template, shots.instruction)
-    blocks = [shots.instruction, *(_solved(template, each) for each in shots.examples)]
-    head = "".join(block + _BLANK_LINE for block in blocks if block)
-    return Frame(head, template, shots.instruction)
-
-
-def _solved(template: str, example: Example) -> str:
-    """Return an example in the frame of the question, a space before an answer on the same line."""
-    asked = fill(template, example.question)
-    return asked + ("" if asked[-1].isspace() else " ") + example.answer
+        return PromptTemplate(few_shot.text + _BLANK_LINE, template, few_shot.instruction)
+    blocks = [few_shot.instruction] if few_shot.instruction else []
+    for example in few_shot.examples:
+        asked = template.replace(SLOT, example.question)
+        # A space before an answer on the same line.
+        blocks.append(asked + ("" if asked[-1].isspace() else " ") + example.answer)
+    head = "".join(block + _BLANK_LINE for block in blocks)
+    return PromptTemplate(head, template, few_shot.instruction)

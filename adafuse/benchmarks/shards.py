@@ -2,68 +2,35 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from adafuse.benchmarks.prompts import Frame, question_key
-from adafuse.benchmarks.rows import Row, Rows
-from adafuse.errors import UserError
+from adafuse.benchmarks.prompts import PromptTemplate, question_key
+from adafuse.benchmarks.rows import Row
 from adafuse.files import write_text
 
 
 @dataclass(frozen=True, slots=True)
-class ShardRow:
-    """What decoding sees of a row: no answers, so a corrected answer decodes nothing again.
-
-    `task` is the prompt without worked examples, for methods that read finished answers.
-    """
-
-    id: str
-    prompt: str
-    prompt_sha256: str
-    task: str
-
-
-def shard_of(identifier: str, shards: int) -> int:
-    """Return the shard of a row: it depends on its id and the number of shards, nothing else."""
-    return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8]) % shards
-
-
-def shard_digest(rows: Iterable[ShardRow]) -> str:
-    """Return a digest of the ids, prompts and tasks of a shard, in order."""
-    total = hashlib.sha256()
-    for row in rows:
-        total.update(json.dumps([row.id, row.prompt_sha256, row.task]).encode() + b"\n")
-    return total.hexdigest()[:32]
-
-
-def write_shard(path: Path, rows: Iterable[ShardRow]) -> None:
-    """Write the rows of a shard as JSON lines."""
-    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
-
-
-def read_shard(path: Path) -> tuple[ShardRow, ...]:
-    """Read the rows that `write_shard` wrote."""
-    lines = path.read_bytes().split(b"\n")
-    return tuple(ShardRow(**json.loads(line)) for line in lines if line)
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedRow:
-    """A row as scoring sees it.
+    """A row with its whole prompt, and with its `question`: the prompt without few-shot examples.
 
-    `shot` rows are worked examples of the prompt, to be left out of a strict score. `task` is the
-    prompt without worked examples.
+    `shot` rows are few-shot examples of the prompt, to be left out of a strict score. What
+    decoding reads has no answers, so that a corrected answer decodes nothing again.
     """
 
     id: str
-    shard: int
     prompt: str
-    prompt_sha256: str
-    answers: tuple[str, ...]
+    question: str
+    answers: tuple[str, ...] = ()
+    shard: int = 0
     shot: bool = False
-    task: str = ""
+
+    @property
+    def prompt_sha256(self) -> str:
+        """Which prompt a trace belongs to."""
+        return hashlib.sha256(self.prompt.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,63 +38,101 @@ class Prepared:
     """All rows of a benchmark in file order; `duplicates` ids occurred before in the file."""
 
     rows: tuple[PreparedRow, ...]
-    duplicates: int
+    duplicates: int = 0
 
-    def shard(self, number: int) -> tuple[ShardRow, ...]:
+    def shard(self, number: int) -> tuple[PreparedRow, ...]:
         """Return the rows of one shard in file order."""
-        return tuple(
-            ShardRow(row.id, row.prompt, row.prompt_sha256, row.task)
-            for row in self.rows
-            if row.shard == number
-        )
+        return tuple(row for row in self.rows if row.shard == number)
 
     def digest(self) -> str:
-        """Return a digest of everything that is written of this benchmark."""
-        total = hashlib.sha256()
-        for row in self.rows:
-            part = [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers]
-            total.update(json.dumps(part).encode() + b"\n")
-        return total.hexdigest()[:32]
+        """Return a digest of everything that scoring reads of this benchmark."""
+        return _digest(
+            [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers] for row in self.rows
+        )
 
 
 def prepare(
-    source: Rows, frame: Frame, *, shards: int, owner: str, shots: frozenset[str] = frozenset()
-) -> Prepared:
-    """Frame the rows of a source, deal them to shards and mark those that are worked examples.
+    rows: Iterable[Row],
+    template: PromptTemplate,
+    *,
+    shards: int,
+    few_shot_keys: frozenset[str] = frozenset(),
+) -> tuple[PreparedRow, ...]:
+    """Put each question into its prompt, deal the rows to shards and mark few-shot examples.
 
     Args:
-        source: the rows.
-        frame: what stands around each question.
+        rows: in file order.
+        template: what surrounds each question.
         shards: how many.
-        owner: names the benchmark in errors.
-        shots: keys of the questions to mark; see `question_key`.
-
-    Raises:
-        UserError: a shard that gets no rows.
+        few_shot_keys: of the questions to mark; see `question_key`.
     """
-    rows = tuple(_prepared(row, frame, shards, shots) for row in source.rows)
-    empty = shards - len({row.shard for row in rows})
-    if empty:
-        raise UserError(
-            f"{owner}: {len(rows)} rows leave {empty} of {shards} shards empty; use fewer shards"
+    return tuple(
+        PreparedRow(
+            row.id,
+            template.prompt(row.question),
+            template.question(row.question),
+            row.answers,
+            shard_of(row.id, shards),
+            bool(few_shot_keys) and question_key(row.question) in few_shot_keys,
         )
-    return Prepared(rows, source.duplicates)
+        for row in rows
+    )
 
 
-def _prepared(row: Row, frame: Frame, shards: int, shots: frozenset[str]) -> PreparedRow:
-    prompt = frame.prompt(row.question)
-    digest = hashlib.sha256(prompt.encode()).hexdigest()
-    shot = bool(shots) and question_key(row.question) in shots
-    place, task = shard_of(row.id, shards), frame.task(row.question)
-    return PreparedRow(row.id, place, prompt, digest, row.answers, shot, task)
+def shard_of(identifier: str, shards: int) -> int:
+    """Return the shard of a row: it depends on its id and the number of shards, nothing else."""
+    return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8]) % shards
+
+
+def shard_digest(rows: Iterable[PreparedRow]) -> str:
+    """Return a digest of what decoding reads of the rows of a shard, in order."""
+    return _digest([row.id, row.prompt_sha256, row.question] for row in rows)
+
+
+def _digest(parts: Iterable[list[Any]]) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(json.dumps(part).encode() + b"\n")
+    return total.hexdigest()[:32]
 
 
 def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:
-    """Write prepared rows as JSON lines."""
-    write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
+    """Write the rows of a benchmark as JSON lines."""
+    _write(path, rows, ("id", "shard", "prompt", "prompt_sha256", "answers", "shot", "task"))
 
 
 def read_prepared(path: Path) -> tuple[PreparedRow, ...]:
     """Read the rows that `write_prepared` wrote."""
-    values = (json.loads(line) for line in path.read_bytes().split(b"\n") if line)
-    return tuple(PreparedRow(**{**each, "answers": tuple(each["answers"])}) for each in values)
+    return tuple(
+        PreparedRow(
+            line["id"],
+            line["prompt"],
+            line["task"],
+            tuple(line["answers"]),
+            line["shard"],
+            line["shot"],
+        )
+        for line in _lines(path)
+    )
+
+
+def write_shard(path: Path, rows: Iterable[PreparedRow]) -> None:
+    """Write what decoding reads of the rows of a shard as JSON lines."""
+    _write(path, rows, ("id", "prompt", "prompt_sha256", "task"))
+
+
+def read_shard(path: Path) -> tuple[PreparedRow, ...]:
+    """Read the rows that `write_shard` wrote: ids, prompts and questions."""
+    return tuple(PreparedRow(line["id"], line["prompt"], line["task"]) for line in _lines(path))
+
+
+def _write(path: Path, rows: Iterable[PreparedRow], keys: Sequence[str]) -> None:
+    # In the files, the question is called "task".
+    lines = (
+        {key: getattr(row, "question" if key == "task" else key) for key in keys} for row in rows
+    )
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    return (json.loads(line) for line in path.read_bytes().split(b"\n") if line)

@@ -52,7 +52,7 @@ def read_scored(
             f"{meant(benchmark, [*BENCHMARKS, *SCORERS])}"
         )
     chosen = scorer or BENCHMARKS.get(benchmark, benchmark)
-    rows = read_rows(references).rows
+    rows = read_rows(references)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
     return ScoredFiles(chosen, rows, read_predictions(predictions, rows, benchmark=named))
 

@@ -197,7 +197,7 @@ def fetch_step(
 
 @app.command("prepare")
 def prepare_step(config: ConfigFile, benchmark: Benchmark, out: Out) -> None:
-    """Read a benchmark and put every question into its frame."""
+    """Read a benchmark and put every question into its prompt."""
     from adafuse.benchmarks.shards import write_prepared
     from adafuse.config.reading import read_config
     from adafuse.workflow.benchmarks import prepare_benchmark
@@ -206,17 +206,17 @@ def prepare_step(config: ConfigFile, benchmark: Benchmark, out: Out) -> None:
     write_prepared(out, prepared.rows)
     shots = sum(row.shot for row in prepared.rows)
     found = (len(prepared.rows), prepared.duplicates, shots)
-    logger.info("%d rows, %d with a repeated id, %d worked examples of the prompt", *found)
+    logger.info("%d rows, %d with a repeated id, %d few-shot examples of the prompt", *found)
 
 
 @app.command("shard")
 def shard_step(config: ConfigFile, benchmark: Benchmark, shard: Shard, out: Out) -> None:
-    """Take the rows of one shard out of a benchmark."""
+    """Prepare the rows of one shard of a benchmark."""
     from adafuse.benchmarks.shards import write_shard
     from adafuse.config.reading import read_config
-    from adafuse.workflow.benchmarks import prepare_benchmark
+    from adafuse.workflow.benchmarks import prepare_shard
 
-    chosen = prepare_benchmark(read_config(config), benchmark).shard(shard)
+    chosen = prepare_shard(read_config(config), benchmark, shard)
     write_shard(out, chosen)
     logger.info("%d rows", len(chosen))
 

@@ -1,38 +1,29 @@
 """The section `benchmarks`: where rows come from, how they are asked and scored."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from adafuse.config.fields import Count, Figure, Flag, Identifier, Number, Section, Text
-from adafuse.decoding.options import BatchSize, told
+from adafuse.benchmarks.description import PaperFigures
+from adafuse.benchmarks.prompts import SLOT, Style
+from adafuse.benchmarks.rows import Fields
+from adafuse.decoding.options import BatchSize, Flag, Number, Positive, Section, Text, told
+from adafuse.errors import known
+from adafuse.metrics.registry import SCORERS
 
 
-class FieldsConfig(Section):
-    """Where a record of the source holds what; see `adafuse.benchmarks.rows.Fields`."""
+def _as_text(identifier: object) -> object:
+    whole = isinstance(identifier, int) and not isinstance(identifier, bool)
+    return str(identifier) if whole else identifier
 
-    question: Annotated[
-        Text,
-        told(
-            'path of the question, or a frame for it (`"{context}\\n{question}"`)',
-            "the records call it otherwise",
-        ),
-    ] = "question"
-    answer: Annotated[
-        Text,
-        told("path of the answer or answers (`answer.aliases`)", "the records call it otherwise"),
-    ] = "answer"
-    id: Annotated[
-        Text | None,
-        told("path of the id; without it a row's `id`, if it has one", "the records have ids"),
-    ] = None
-    final_after: Annotated[
-        Text | None,
-        told(
-            "the mark before the final answer",
-            "answers end in a mark and the final answer (`####` in GSM8K)",
-        ),
-    ] = None
+
+Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+
+
+PIN = (
+    "pin it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its files on"
+    " the hub"
+)
 
 
 class SourceConfig(Section):
@@ -47,65 +38,57 @@ class SourceConfig(Section):
     ] = None
     dataset: Annotated[
         Text | None,
-        told(
-            "instead of `file`: a hub dataset `org/name`, or a folder in the hub's layout",
-            "the rows are on the hub",
-        ),
+        told("a hub dataset `org/name`, or a folder in its layout", "the rows are on the hub"),
     ] = None
-    config: Annotated[
-        Text | None,
-        told("which configuration of the dataset", "the dataset has several"),
-    ] = None
+    config: Annotated[Text | None, told("its configuration", "it has several")] = None
     answer_config: Annotated[
         Text | None,
         told(
-            "a second configuration that holds the answers, joined by id",
+            "a second configuration, with the answers, joined by id",
             "questions and answers are apart (FLORES: the other language)",
         ),
     ] = None
-    split: Annotated[
-        Text | None,
-        told("which split of the dataset", "you want other rows"),
-    ] = None
+    split: Annotated[Text | None, told("its split", "you want other rows")] = None
     revision: Annotated[
         Text | None,
         told(
-            "commit of a hub dataset, 40 hexadecimal digits; required for those of the hub",
+            "commit of a hub dataset, 40 hexadecimal digits; required there",
             "you want the rows of another day",
         ),
     ] = None
     fields: Annotated[
-        FieldsConfig,
-        told(
-            "where a record holds its `question`, `answer` and `id`",
-            "the records have other names than rows",
-        ),
-    ] = FieldsConfig()
+        Fields, told("where a record holds what", "records have other names than rows")
+    ] = Fields()
+
+    @model_validator(mode="after")
+    def _one_whole_source(self) -> Self:
+        if (self.file is None) == (self.dataset is None):
+            raise ValueError("give a `file` or a `dataset`, one of them")
+        if self.file is not None:
+            for key in ("config", "answer_config", "split", "revision"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"{key} is for a dataset, not for a file; remove it")
+        elif self.split is None:
+            raise ValueError(f"dataset {self.dataset!r} has no split; add it: split: test")
+        elif self.answer_config is not None and self.fields.id is None:
+            raise ValueError("answer_config joins rows by id; name fields.id")
+        return self
 
 
 class ShotsConfig(Section):
-    """A file with an instruction and worked examples, of which the first `count` are used."""
+    """A file with an instruction and few-shot examples, of which the first `count` are used."""
 
-    file: Annotated[Text, told("an instruction and worked examples")]
+    file: Annotated[Text, told("an instruction and few-shot examples")]
     count: Annotated[
-        Number | None,
-        told("how many of the examples, from the first; all without it", "prompts are too long"),
+        Number | None, told("how many, from the first; all without it", "prompts are too long")
     ] = None
 
 
 class SampleConfig(Section):
     """A part of the rows that a seed decides."""
 
-    size: Annotated[Count, told("how many rows")]
+    size: Annotated[Positive, told("how many rows")]
     seed: Annotated[Number, told("which rows", "you want others")] = 0
-
-
-class PaperConfig(Section):
-    """What the paper's appendix C says of the benchmark, to be shown beside our figures."""
-
-    rows: Annotated[Count | None, told("how many rows the paper has")] = None
-    question_chars: Annotated[Figure | None, told("mean characters of a question there")] = None
-    answer_chars: Annotated[Figure | None, told("mean characters of an answer there")] = None
 
 
 class BenchmarkConfig(Section):
@@ -116,44 +99,41 @@ class BenchmarkConfig(Section):
     `decode`.
     """
 
+    replaced: ClassVar[tuple[str, ...]] = ("use",)
+
     source: Annotated[SourceConfig, told("where the rows come from")]
     prompt: Annotated[Text, told("the text around the question, with `{question}` once")]
     shots: Annotated[
-        ShotsConfig | None,
-        told("an instruction and worked examples", "the task needs examples"),
+        ShotsConfig | None, told("an instruction and few-shot examples", "the task needs them")
     ] = None
     frame: Annotated[
-        Literal["strict", "published"],
+        Style,
         told(
-            "`strict`: examples laid out as the question; `published`: the text of the file as it"
-            " is and a blank line",
+            "`strict`: examples laid out as the question; `published`: the file's text as it is"
+            " and a blank line",
             "you compare with the paper's numbers",
         ),
     ] = "strict"
     exclude_shots: Annotated[
         Flag,
         told(
-            "mark rows that are worked examples of the prompt, so that a strict score leaves them"
-            " out",
+            "mark rows that are few-shot examples of the prompt; a strict score leaves them out",
             "never, but to see what it changes",
         ),
     ] = True
     stop: Annotated[
         tuple[Text, ...],
-        told(
-            "strings that end an answer; it is cut before them",
-            "answers go on with a question of their own",
-        ),
+        told("strings before which an answer is cut", "answers go on with a question of their own"),
     ] = ()
     max_new_tokens: Annotated[
-        Count,
+        Positive,
         told(
             "ends an answer when some model holds that many generated tokens",
             "answers are cut short (stop reason `length`)",
         ),
     ]
     scorer: Annotated[Text, told("how texts are scored: one of the [scorers](#scorers)")]
-    limit: Annotated[Count | None, told("only the first rows", "trying things out")] = None
+    limit: Annotated[Positive | None, told("only the first rows", "trying things out")] = None
     sample: Annotated[
         SampleConfig | None,
         told(
@@ -166,15 +146,13 @@ class BenchmarkConfig(Section):
         told("only the rows of those ids", "some rows are of interest"),
     ] = None
     ids_file: Annotated[
-        Text | None,
-        told("the same from a file with one id a line", "the list is long"),
+        Text | None, told("the same from a file with one id a line", "the list is long")
     ] = None
     shards: Annotated[
-        Count,
+        Positive,
         told(
             "decode jobs per run",
-            "jobs are far from 10 to 30 minutes, which are good: loading large models costs more"
-            " than many rows",
+            "a job takes much less or more than 10 to 30 minutes; each loads the models",
         ),
     ] = 1
     development: Annotated[
@@ -189,16 +167,31 @@ class BenchmarkConfig(Section):
         told("instead of that of `decode`", "one benchmark has longer prompts, or runs are timed"),
     ] = None
     timed: Annotated[
-        Flag,
-        told(
-            "decode with nothing beside it on the machine",
-            "the seconds of the trace are to be compared",
-        ),
+        Flag, told("decode with nothing beside it on the machine", "seconds are to be compared")
     ] = False
     paper: Annotated[
-        PaperConfig,
-        told(
-            "what the paper says of the benchmark, shown beside our figures",
-            "the paper's figures are known",
-        ),
-    ] = PaperConfig()
+        PaperFigures, told("what the paper says of it, beside our figures", "that is known")
+    ] = PaperFigures()
+
+    @field_validator("prompt")
+    @classmethod
+    def _asks_once(cls, prompt: str) -> str:
+        if prompt.count(SLOT) != 1:
+            raise ValueError(f"must hold {SLOT} exactly once")
+        return prompt
+
+    @field_validator("scorer")
+    @classmethod
+    def _is_known(cls, scorer: str) -> str:
+        if scorer not in SCORERS:
+            raise ValueError(known("scorer", scorer, list(SCORERS)))
+        return scorer
+
+    @model_validator(mode="after")
+    def _rows_are_chosen_in_one_way(self) -> Self:
+        ways = ("ids", "ids_file", "limit", "sample")
+        given = [key for key in ways if getattr(self, key) is not None]
+        if len(given) > 1 and given[0].startswith("ids"):
+            both = " and ".join(given[:2])
+            raise ValueError(f"{both} choose rows in two ways; give one of them")
+        return self

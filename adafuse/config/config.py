@@ -1,51 +1,42 @@
-"""The workflow's configuration: frozen, typed, unknown keys refused.
+"""The workflow's configuration: its sections, and what holds between them.
 
-The sections are in `adafuse.config`; what each field means is told where it is declared, and
-`python -m tools.docs` makes config/README.md of it. `adafuse.config.reading` turns what is wrong
-into one sentence, `adafuse.config.checks` holds what no single field can know.
+What each field means is written where it is declared; config/README.md is made of it.
 """
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import product
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from adafuse.config.benchmarks import (
-    BenchmarkConfig,
-    FieldsConfig,
-    PaperConfig,
-    SampleConfig,
-    ShotsConfig,
-    SourceConfig,
-)
-from adafuse.config.fields import SAFE_NAME, Name, Section, Text
-from adafuse.config.runs import (
-    ClusterConfig,
-    DecodeConfig,
-    ExperimentConfig,
-    JobSize,
-    MainConfig,
-    ModelConfig,
-    RunConfig,
-)
-from adafuse.decoding.options import told
+from adafuse.config.benchmarks import BenchmarkConfig
+from adafuse.config.experiments import RULES, ExperimentConfig, MainConfig
+from adafuse.config.runs import ClusterConfig, DecodeConfig, ModelConfig, RunConfig
+from adafuse.config.sweep_axis import sweep_positions
+from adafuse.decoding.options import Section, Text, told
+from adafuse.errors import UserError, known
+from adafuse.methods import METHODS
+from adafuse.metrics.selection import SELECTIONS, selection
+from adafuse.models.spec import DeviceName
 
-__all__ = [
-    "SAFE_NAME",
-    "BenchmarkConfig",
-    "ClusterConfig",
-    "Config",
-    "DecodeConfig",
-    "ExperimentConfig",
-    "FieldsConfig",
-    "JobSize",
-    "MainConfig",
-    "ModelConfig",
-    "PaperConfig",
-    "RunConfig",
-    "SampleConfig",
-    "Section",
-    "ShotsConfig",
-    "SourceConfig",
+SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+_TABLE_COLUMNS = ("run", "method", "models", "macro_average")
+_CELL_ENDINGS = ("_low", "_high", "_n")
+
+
+def _safe(name: str) -> str:
+    if not re.fullmatch(SAFE_NAME, name):
+        raise ValueError(
+            f"{name!r} cannot name a file; use letters, digits, _, - and . (not first)"
+        )
+    return name
+
+
+Name = Annotated[
+    str, AfterValidator(_safe), WithJsonSchema({"type": "string", "pattern": SAFE_NAME})
 ]
 
 
@@ -53,10 +44,7 @@ class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
     results: Annotated[
-        Text,
-        told(
-            "folder that takes everything that is written", "you want to keep two experiments apart"
-        ),
+        Text, told("folder for everything that is written", "two experiments are to stay apart")
     ] = "results"
     note: Annotated[
         Text | None,
@@ -71,57 +59,43 @@ class Config(Section):
     ]
     runs: Annotated[
         Annotated[dict[Name, RunConfig], Field(min_length=1)],
-        told(
-            "a method with its options on a list of models, by name; their order is that of the"
-            " rows"
-        ),
+        told("a method on a list of models, by name; their order is that of the rows"),
     ]
     main: Annotated[
         MainConfig,
-        told(
-            "`runs` and `benchmarks` of the main table and the comparisons; all without it",
-            "only some of the runs belong there",
-        ),
+        told("the main table and the comparisons; everything without it", "some runs are extra"),
     ] = MainConfig()
     experiments: Annotated[
         dict[Name, ExperimentConfig],
         told(
-            "tables and figures by name, each a target: `snakemake figure_6`; so a name is made of"
-            " letters, digits (not first) and `_`, and is not that of a rule of the workflow"
-            " (`all`, `paper`, `decode`, ...)",
+            "tables and figures, each a target: `snakemake figure_6`; a name is made of letters,"
+            " digits (not first) and `_`, and is not that of a rule (`all`, `decode`, ...)",
             "the main table is not all that you want to see",
         ),
     ] = Field(default_factory=dict)
     targets: Annotated[
         Annotated[tuple[Literal["tables", "experiments", "report"], ...], Field(min_length=1)],
         told(
-            "what plain `snakemake` makes: `tables`; `experiments`, for which there must be"
-            " experiments; `report`, the pages for a browser ([docs/report.md](../docs/report.md))",
+            "what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`,"
+            " the pages for a browser ([docs/report.md](../docs/report.md))",
             "the experiments are always wanted, or the report is not",
         ),
     ] = ("tables", "report")
     protocols: Annotated[
         Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)],
         told(
-            "`[strict]` or `[strict, published]`: the latter adds tables of the published scorer"
-            " and an audit of what only it accepts",
+            "`[strict]` or `[strict, published]`, which adds tables of the published scorer and an"
+            " audit of what only it accepts",
             "you compare with published numbers",
         ),
     ] = ("strict",)
     spm_sha256: Annotated[
         Text | None,
-        told(
-            "the SentencePiece model that `translation` must find",
-            "two machines must give the same spBLEU",
-        ),
+        told("SentencePiece model of `translation`", "two machines must give the same spBLEU"),
     ] = None
     published_numbers: Annotated[
         Text | None,
-        told(
-            "`config/published.yaml`: shows the numbers that the paper prints, in a table of their"
-            " own",
-            "you reproduce the paper",
-        ),
+        told("`config/published.yaml`: a table of the paper's numbers", "you reproduce the paper"),
     ] = None
     decode: Annotated[DecodeConfig, told("how decode jobs run", "they run on a GPU")] = (
         DecodeConfig()
@@ -130,6 +104,131 @@ class Config(Section):
         ClusterConfig,
         told("what decode jobs ask a cluster for", "its limits, or an estimate, do not fit"),
     ] = ClusterConfig()
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _are_no_columns(cls, benchmarks: dict[str, BenchmarkConfig]) -> dict[str, BenchmarkConfig]:
+        for name in benchmarks:
+            if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
+                raise ValueError(f"{name!r} is also a column of the table; rename it")
+        return benchmarks
+
+    @field_validator("experiments")
+    @classmethod
+    def _can_be_rules(cls, experiments: dict[str, ExperimentConfig]) -> dict[str, ExperimentConfig]:
+        for name in experiments:
+            if not name.isidentifier():
+                raise ValueError(
+                    f"{name!r} cannot name a rule of the workflow; use letters, digits (not first)"
+                    " and _"
+                )
+            if name in RULES:
+                raise ValueError(f"{name!r} is another rule of the workflow; rename it")
+        return experiments
+
+    @field_validator("protocols")
+    @classmethod
+    def _strict_comes_first(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:
+        if protocols not in (("strict",), ("strict", "published")):
+            raise ValueError("must be [strict] or [strict, published]")
+        return protocols
+
+    @model_validator(mode="after")
+    def _sections_fit_each_other(self) -> Self:
+        for name in self.models:
+            self._check_gpus(name)
+        for name, run in self.runs.items():
+            with _at(f"runs.{name}"):
+                self._check_run(run)
+        for name, benchmark in self.benchmarks.items():
+            if (other := benchmark.development) is not None:
+                with _at(f"benchmarks.{name}.development"):
+                    _check_known("benchmark", [other], self.benchmarks)
+                    if other == name:
+                        raise UserError(f"{name!r} names itself; name a benchmark of other rows")
+        with _at("main"):
+            _check_known("run", self.main_runs, self.runs)
+            _check_known("benchmark", self.main_benchmarks, self.benchmarks)
+        if "experiments" in self.targets and not self.experiments:
+            raise UserError(
+                f"targets is {list(self.targets)}, but there are no experiments; add some or remove"
+                " experiments from it"
+            )
+        for name, experiment in self.experiments.items():
+            with _at(f"experiments.{name}"):
+                self._check_experiment(experiment)
+            if experiment.kind == "sweep":
+                runs = {run: self.runs[run] for run in experiment.runs}
+                sweep_positions(f"experiments.{name}", experiment.options, runs)
+        self._check_choices()
+        return self
+
+    def _check_gpus(self, name: str) -> None:
+        """Check a model's device against the GPUs that decode jobs ask for."""
+        own = self.models[name].device
+        text = own or self.decode.device
+        device = DeviceName.parse(text)
+        for run_name, run in self.runs.items():
+            if name not in run.models or run.method not in METHODS:
+                continue
+            if not METHODS[run.method].uses_models:
+                continue
+            key, gpu = "decode.gpu", self.decode.gpu
+            if run.cluster.gpu is not None:
+                key, gpu = f"runs.{run_name}.cluster.gpu", run.cluster.gpu
+            # A job that asks for none may still use those of a workstation.
+            if gpu >= device.gpus or (gpu == 0 and device.strategy is None):
+                continue
+            counted = ", counted from 0" if device.devices else ""
+            raise UserError(
+                f"{'decode' if own is None else f'models.{name}'}: device {text!r} needs at least"
+                f" {device.gpus} GPUs{counted}, but {key} is {gpu}; set it to as many GPUs as a job"
+                " needs"
+            )
+
+    def _check_run(self, run: RunConfig) -> None:
+        _check_known("model", run.models, self.models)
+        if run.method in SELECTIONS:
+            chosen = selection(run.method, run.options)
+            candidates = chosen.candidates(self.runs_alone(run))
+            _check_known("run", candidates, self.runs)
+            for candidate in candidates:
+                if self.runs[candidate].method in SELECTIONS:
+                    raise UserError(f"run {candidate!r} decodes nothing itself; name one that does")
+            chosen.check(run.models, {each: self.runs[each].models for each in candidates})
+        elif METHODS[run.method].reads_answers:
+            self.runs_alone(run)
+
+    def _check_experiment(self, experiment: ExperimentConfig) -> None:
+        _check_known("run", experiment.runs, self.runs)
+        _check_known("benchmark", experiment.benchmarks, self.benchmarks)
+        idle = [run for run in experiment.runs if self.runs[run].method not in METHODS]
+        if idle and experiment.kind in ("sweep", "runtime", "words_per_round"):
+            raise UserError(f"run {idle[0]!r} decodes nothing itself; remove it")
+        if experiment.published and self.published_numbers is None:
+            raise UserError("published needs `published_numbers`; name their file")
+        if experiment.kind == "runtime":
+            sizes = {name: self.batch_size(name) for name in experiment.benchmarks}
+            if len(set(sizes.values())) > 1:
+                said = ", ".join(f"{name!r} {size}" for name, size in sizes.items())
+                raise UserError(
+                    f"the batch_size of its benchmarks differs ({said}), so that their times cannot"
+                    " be compared; give all the same"
+                )
+
+    def _check_choices(self) -> None:
+        """Check that a choice by development rows has them wherever it is shown."""
+        shown = [*product(self.main_runs, self.main_benchmarks)]
+        for experiment in self.experiments.values():
+            shown += product(experiment.runs, experiment.benchmarks)
+        for run, benchmark in shown:
+            method = SELECTIONS.get(self.runs[run].method)
+            missing = self.benchmarks[benchmark].development is None
+            if method is not None and method.development and missing:
+                raise UserError(
+                    f"runs.{run}: benchmark {benchmark!r} has no development rows to choose by; set"
+                    " its `development` to a benchmark that holds them"
+                )
 
     @property
     def main_runs(self) -> list[str]:
@@ -144,3 +243,45 @@ class Config(Section):
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
         """Return how many examples of a benchmark are decoded at a time."""
         return self.benchmarks[benchmark].batch_size or self.decode.batch_size
+
+    def runs_alone(self, run: RunConfig) -> list[str]:
+        """Return the run of method `single` of each model, with as many rounds as `run` has.
+
+        Weights and options say nothing of a single model's text.
+
+        Raises:
+            UserError: a model has none, or several, so that it is open which one is meant.
+        """
+        found = {model: self._singles(model, run.max_rounds) for model in run.models}
+        rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
+        for model, names in found.items():
+            if not names:
+                raise UserError(
+                    f"method {run.method} needs what each model writes on its own; add a run of"
+                    f" method single with the model {model}{rounds}"
+                )
+            if len(names) > 1:
+                raise UserError(
+                    f"method {run.method} needs one run of method single with the model {model}"
+                    f"{rounds}, but {' and '.join(map(repr, names))} are such runs; leave one"
+                )
+        return [found[model][0] for model in run.models]
+
+    def _singles(self, model: str, rounds: int | None) -> list[str]:
+        wanted = ("single", (model,), rounds)
+        runs = self.runs.items()
+        return [name for name, r in runs if (r.method, r.models, r.max_rounds) == wanted]
+
+
+def _check_known(kind: str, names: Sequence[str], there: Mapping[str, object]) -> None:
+    for name in names:
+        if name not in there:
+            raise UserError(known(kind, name, list(there)))
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None

@@ -1,7 +1,8 @@
-"""What pydantic finds wrong with a configuration, as one sentence."""
+"""Reading a configuration: its `use` files and sweeps, its form, and the files that it names."""
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -9,141 +10,123 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
-from adafuse.config.benchmarks import (
-    BenchmarkConfig,
-    FieldsConfig,
-    PaperConfig,
-    SampleConfig,
-    ShotsConfig,
-    SourceConfig,
-)
-from adafuse.config.checks import check_config
+from adafuse.config.benchmarks import PIN, BenchmarkConfig
 from adafuse.config.config import Config
-from adafuse.config.fields import Section
-from adafuse.config.runs import DecodeConfig, ExperimentConfig, MainConfig, ModelConfig, RunConfig
-from adafuse.errors import UserError
-
-_NAMED: dict[str, type[Section]] = {
-    "models": ModelConfig,
-    "benchmarks": BenchmarkConfig,
-    "runs": RunConfig,
-    "experiments": ExperimentConfig,
-}
-_OF_BENCHMARK: dict[str, type[Section]] = {
-    "source": SourceConfig,
-    "source.fields": FieldsConfig,
-    "shots": ShotsConfig,
-    "sample": SampleConfig,
-    "paper": PaperConfig,
-}
+from adafuse.config.runs import ModelConfig, RunConfig
+from adafuse.decoding.options import parse, sentence
+from adafuse.errors import UserError, known
+from adafuse.methods import METHODS, resolve
+from adafuse.metrics.published import read_published
+from adafuse.models.files import check_pickled
 
 
-def sentence(error: ErrorDetails, benchmark_file: str | None = None) -> str:
-    """Say what is wrong, where, and what would be right.
+def parse_config(values: Mapping[str, Any]) -> Config:
+    """Check everything that can be known before any row is read or anything is written.
 
-    `benchmark_file` is what the values come from, if not from the configuration itself.
+    Raises:
+        UserError: the first thing that is wrong, with the value and the fix.
     """
-    location = [str(part) for part in error["loc"]] or ["config"]
-    inside = ["benchmarks", benchmark_file] if benchmark_file else []
-    *above, last = location
-    where = ".".join([*inside[1:], *above]) or "the config"
-    match error["type"]:
-        case "extra_forbidden":
-            known = ", ".join(_known([*inside, *above]))
-            return f"unknown key {last!r} in {where}; known are: {known}"
-        case "missing":
-            return f"{where} has no {last!r}; add it"
-        case "string_pattern_mismatch":
-            return (
-                f"{'.'.join(above[:-1])}: {above[-1]!r} cannot name a file; use letters, digits,"
-                " _, - and . (not first)"
-            )
-    said = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    reason = said.replace("should", "must")
-    owner = benchmark_file or "config"
-    return f"{owner}: {'.'.join(location)} {reason}, not {error['input']!r}"
+    config = _typed(values)
+    _check_results(Path(config.results))
+    for name, model in config.models.items():
+        _check_model(f"models.{name}", model)
+    for name, benchmark in config.benchmarks.items():
+        _check_benchmark(f"benchmarks.{name}", benchmark)
+    for name, run in config.runs.items():
+        _check_checkpoints(f"runs.{name}", run)
+    check_published(config)
+    return config
 
 
-def _known(path: list[str]) -> list[str]:
-    match path:
-        case ["benchmarks", _]:
-            return [*BenchmarkConfig.model_fields, "use"]
-        case ["benchmarks", _, *inner]:
-            return list(_OF_BENCHMARK[".".join(inner)].model_fields)
-        case [kind, _] if kind in _NAMED:
-            return [*_NAMED[kind].model_fields, *(["sweep"] if kind == "runs" else [])]
-        case ["decode"]:
-            return list(DecodeConfig.model_fields)
-        case ["main"]:
-            return list(MainConfig.model_fields)
-    return list(Config.model_fields)
+def read_config(path: Path) -> Config:
+    """Read a configuration: the one that the workflow stored, or one for Snakemake (YAML).
+
+    The files that it names are not looked at; the workflow did so when it started.
+
+    Raises:
+        UserError: no such file, or not of the form of a configuration.
+    """
+    values = _read(path, f"configuration {str(path)!r}", "config/README.md")
+    return _typed(values)
+
+
+def to_json(config: Config) -> str:
+    """Return the resolved configuration, every default filled in."""
+    return json.dumps(config.model_dump(mode="json"), ensure_ascii=False, indent=2)
+
+
+def _typed(values: Mapping[str, Any]) -> Config:
+    return parse(Config, with_sweeps(with_used_files(values)))
+
+
+def _read(path: Path, named: str, page: str) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        # YAML is slow to read, and does not take every string that JSON does.
+        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{named} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{named} holds no keys; see {page}")
+    return values
 
 
 def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in which every run with a `sweep` is a run per value.
 
     A run NAME with `sweep: {tau: [0.5, 0.7]}` becomes NAME_0.5 and NAME_0.7; several options give
-    every combination. Where the main table or an experiment lists NAME, all of them are meant.
+    every combination. Where the main table or an experiment lists NAME, it stands for all of them.
 
     Raises:
-        UserError: a sweep that is no list of values per option.
+        UserError: a sweep that is not a list of values per option.
     """
-    runs = values.get("runs")
-    if not isinstance(runs, Mapping):
-        return dict(values)
+    changed = dict(values)
+    if not isinstance(runs := values.get("runs"), Mapping):
+        return changed
     members = {name: _members(name, run) for name, run in runs.items()}
-    expanded = {name: run for group in members.values() for name, run in group.items()}
-    if len(expanded) < sum(map(len, members.values())):
-        names = [name for group in members.values() for name in group]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"runs: there are two runs {twice!r} after sweeps; rename one")
-    named = {name: list(group) for name, group in members.items()}
-    main = _listing(values["main"], named) if "main" in values else None
-    experiments = values.get("experiments")
-    if isinstance(experiments, Mapping):
-        experiments = {name: _listing(each, named) for name, each in experiments.items()}
-    changed = {"runs": expanded, "main": main, "experiments": experiments}
-    return {**values, **{key: value for key, value in changed.items() if value is not None}}
+    changed["runs"] = {}
+    for group in members.values():
+        if twice := [name for name in group if name in changed["runs"]]:
+            raise UserError(f"runs: there are two runs {twice[0]!r} after sweeps; rename one")
+        changed["runs"] |= group
+    if "main" in values:
+        changed["main"] = _listing(values["main"], members)
+    if isinstance(experiments := values.get("experiments"), Mapping):
+        changed["experiments"] = {
+            name: _listing(each, members) for name, each in experiments.items()
+        }
+    return changed
 
 
 def _members(name: Any, run: Any) -> dict[Any, Any]:
     if not isinstance(run, Mapping) or "sweep" not in run:
         return {name: run}
-    sweep = run["sweep"]
-    if not isinstance(sweep, Mapping) or not sweep or not all(map(_is_list, sweep.values())):
+    own = dict(run)
+    sweep = own.pop("sweep")
+    lists = list(sweep.values()) if isinstance(sweep, Mapping) else []
+    if not lists or not all(isinstance(each, list) and each for each in lists):
         raise UserError(
             f"runs.{name}.sweep must map options to lists of values, such as tau: [0.5, 0.7], not"
             f" {sweep!r}"
         )
-    own = {key: value for key, value in run.items() if key != "sweep"}
     options = {} if own.get("options") is None else own["options"]
     if not isinstance(options, Mapping):
         return {name: own}
     if both := [option for option in sweep if option in options]:
         raise UserError(f"runs.{name}: {both[0]} is in `sweep` and in `options`; remove it there")
     return {
-        "_".join(map(str, (name, *chosen))): {
-            **own,
-            "options": {**options, **dict(zip(sweep, chosen, strict=True))},
-        }
-        for chosen in product(*sweep.values())
+        "_".join(map(str, (name, *chosen))): own
+        | {"options": {**options, **dict(zip(sweep, chosen, strict=True))}}
+        for chosen in product(*lists)
     }
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value)
-
-
-def _listing(section: Any, members: Mapping[Any, list[Any]]) -> Any:
+def _listing(section: Any, members: Mapping[Any, dict[Any, Any]]) -> Any:
     if not isinstance(section, Mapping) or not isinstance(section.get("runs"), list):
         return section
     runs = [run for name in section["runs"] for run in members.get(str(name), [name])]
     return {**section, "runs": runs}
-
-
-_OF_A_DATASET = ("dataset", "config", "answer_config", "split", "revision", "fields")
 
 
 def with_used_files(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,52 +149,33 @@ def with_used_files(values: Mapping[str, Any]) -> dict[str, Any]:
 def _resolved(name: object, entry: Any) -> Any:
     if not isinstance(entry, Mapping) or "use" not in entry:
         return entry
-    file = entry["use"]
+    own = dict(entry)
+    file = own.pop("use")
     if not isinstance(file, str) or not file:
         raise UserError(f"config: benchmarks.{name}.use must be the path of a file, not {file!r}")
-    own = {key: value for key, value in entry.items() if key != "use"}
-    return _merged(_read(file, f"benchmarks.{name}"), own)
-
-
-def _read(file: str, owner: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{owner}: file {file!r} cannot be read: {reason}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{owner}: file {file!r} holds no keys; see docs/benchmarks.md")
-    _check(values, file)
-    return _located(values, os.path.dirname(file))
-
-
-def _check(values: dict[str, Any], file: str) -> None:
-    """Refuse what is wrong in the file itself; what it lacks may stand beside `use`."""
+    values = _read(Path(file), f"benchmarks.{name}: file {file!r}", "docs/benchmarks.md")
     try:
         BenchmarkConfig.model_validate(values)
     except ValidationError as error:
-        wrong = [each for each in error.errors() if each["type"] != "missing"]
+        # What is missing, or does not fit together yet, may stand beside `use`.
+        wrong = [e for e in error.errors() if e["type"] not in ("missing", "value_error")]
         if wrong:
-            raise UserError(sentence(wrong[0], file)) from None
+            raise UserError(sentence(wrong[0], BenchmarkConfig, file)) from None
+    _locate(values, os.path.dirname(file))
+    return _merged(values, own)
 
 
-def _located(values: dict[str, Any], folder: str) -> dict[str, Any]:
+def _locate(values: dict[str, Any], folder: str) -> None:
     """Make the paths in a benchmark's file, which are relative to it, relative to where we are."""
-
-    def place(path: str) -> str:
-        return os.path.normpath(os.path.join(folder, path))
-
-    located = dict(values)
-    for section in ("source", "shots"):
-        inner = values.get(section)
-        if isinstance(inner, dict) and inner.get("file"):
-            located[section] = {**inner, "file": place(inner["file"])}
-    source = located.get("source") or {}
-    if str(source.get("dataset")).startswith("."):
-        located["source"] = {**source, "dataset": place(source["dataset"])}
-    if values.get("ids_file"):
-        located["ids_file"] = place(values["ids_file"])
-    return located
+    source, shots = values.get("source"), values.get("shots")
+    for section, key in (
+        (source, "file"),
+        (source, "dataset"),
+        (shots, "file"),
+        (values, "ids_file"),
+    ):
+        if section and (path := section.get(key)) and (key != "dataset" or path[0] == "."):
+            section[key] = os.path.normpath(os.path.join(folder, path))
 
 
 def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,59 +183,109 @@ def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         inner = merged.get(key)
         if isinstance(inner, dict) and isinstance(value, Mapping):
-            merged[key] = _merged(_without_rival(inner, value) if key == "source" else inner, value)
-        else:
-            merged[key] = value
+            if key == "source" and "file" in value:
+                inner = {}
+            elif key == "source" and "dataset" in value:
+                inner = {name: inner[name] for name in inner if name not in ("file", "revision")}
+            value = _merged(inner, value)
+        merged[key] = value
     return merged
 
 
-def _without_rival(source: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    gone: tuple[str, ...] = ()
-    if "file" in change:
-        gone = _OF_A_DATASET
-    elif "dataset" in change:
-        gone = ("file", "revision")
-    return {key: value for key, value in source.items() if key not in gone}
+def _check_results(folder: Path) -> None:
+    existing = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+    )
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(
+            f"results folder {str(folder)!r} cannot be written because of {str(existing)!r};"
+            " name another one as `results`"
+        )
 
 
-def parse_config(values: Mapping[str, Any]) -> Config:
-    """Check everything that can be known before any file is read or written.
+def _check_place(where: str, kind: str, path: str, revision: str | None) -> bool:
+    """Check a model or dataset, a folder or of the hub; say whether it is a folder."""
+    if Path(path).is_dir():
+        if revision is not None:
+            raise UserError(
+                f"{where}: revision {revision!r} is for hub {kind}s, but {path!r} is a folder;"
+                " remove it"
+            )
+        return True
+    if path.startswith((".", "/", "~")) or path.count("/") != 1:
+        raise UserError(
+            f"{where}: {path!r} is not a folder; give a {kind} folder or a hub id org/name"
+        )
+    return False
+
+
+def _check_model(where: str, model: ModelConfig) -> None:
+    if _check_model_folder(where, model.path, model.revision):
+        try:
+            check_pickled(model.path, allowed=model.allow_pickle)
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+
+
+def _check_model_folder(where: str, path: str, revision: str | None) -> bool:
+    if not _check_place(where, "model", path, revision):
+        return False
+    if not Path(path, "config.json").is_file():
+        raise UserError(f"{where}: {path!r} has no config.json; give a Hugging Face model folder")
+    if not any(Path(path).glob("tokenizer*")):
+        raise UserError(f"{where}: {path!r} has no tokenizer; put its tokenizer.json there")
+    return True
+
+
+def _check_checkpoints(where: str, run: RunConfig) -> None:
+    """Check the further models of a run's method, and that they are of the right type."""
+    if run.method not in METHODS:
+        return
+    method = resolve(run.method, run.options)
+    options: dict[str, Any] = method.options.model_dump()
+    for option, model_type in method.checkpoints.items():
+        place, path = f"{where}: options.{option}", options[option]
+        if not _check_model_folder(place, path, options[f"{option}_revision"]):
+            continue
+        try:
+            config = json.loads(Path(path, "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{place}: the config.json of {path!r} cannot be read: {error}"
+            ) from None
+        found = config.get("model_type") if isinstance(config, dict) else None
+        if found != model_type:
+            raise UserError(
+                f"{place}: {path!r} holds a model of type {found!r}, not {model_type!r}; name one"
+                " of that type"
+            )
+
+
+def _check_benchmark(where: str, benchmark: BenchmarkConfig) -> None:
+    source = benchmark.source
+    shots = benchmark.shots.file if benchmark.shots else None
+    for file in (source.file, shots, benchmark.ids_file):
+        if file is not None and not Path(file).is_file():
+            raise UserError(f"{where}: file {file!r} does not exist; check its path")
+    if source.dataset is None or _check_place(where, "dataset", source.dataset, source.revision):
+        return
+    if source.revision is not None and not re.fullmatch("[0-9a-f]{40}", source.revision):
+        raise UserError(
+            f"{where}: hub dataset {source.dataset!r} has revision {source.revision!r}, which is"
+            f" not a commit; {PIN}"
+        )
+
+
+def check_published(config: Config) -> None:
+    """Check that the rows of the paper's numbers which experiments show exist.
 
     Raises:
-        UserError: the first thing that is wrong, with the value and the fix.
+        UserError: the numbers cannot be read, or lack a row.
     """
-    config = _typed(values)
-    check_config(config)
-    return config
-
-
-def read_config(path: Path) -> Config:
-    """Read a configuration: the one that the workflow stored, or one for Snakemake (YAML).
-
-    Only its form is checked; the workflow has checked the rest when it started.
-
-    Raises:
-        UserError: no such file, or not of the form of a configuration.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-        # YAML is slow to read, and does not take every string that JSON does.
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"configuration {str(path)!r} cannot be read: {reason}") from None
-    if not isinstance(values, dict):
-        raise UserError(f"configuration {str(path)!r} holds no keys; see config/README.md")
-    return _typed(values)
-
-
-def _typed(values: Mapping[str, Any]) -> Config:
-    try:
-        return Config.model_validate(with_sweeps(with_used_files(values)))
-    except ValidationError as error:
-        raise UserError(sentence(error.errors()[0])) from None
-
-
-def to_json(config: Config) -> str:
-    """Return the resolved configuration, every default filled in."""
-    return json.dumps(config.model_dump(mode="json"), ensure_ascii=False, indent=2)
+    if config.published_numbers is None:
+        return
+    rows = [row.name for row in read_published(Path(config.published_numbers)).main.rows]
+    for name, experiment in config.experiments.items():
+        for row in experiment.published.values():
+            if row not in rows:
+                raise UserError(f"experiments.{name}.published: {known('row', row, rows)}")

@@ -1,11 +1,37 @@
-"""The sections `models`, `runs`, `main`, `experiments`, `decode` and `cluster`."""
+"""The sections `models`, `runs`, `decode` and `cluster`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from adafuse.config.fields import Count, Flag, Number, Section, Text, Weight
-from adafuse.decoding.options import BatchSize, told
+from adafuse.decoding.fusion import check_weights
+from adafuse.decoding.options import (
+    BatchSize,
+    Flag,
+    Number,
+    Positive,
+    Section,
+    Text,
+    refusing,
+    told,
+)
+from adafuse.errors import UserError, known
+from adafuse.methods import METHODS, resolve
+from adafuse.metrics.selection import SELECTIONS, selection
+from adafuse.models.spec import DeviceName
+
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+
+
+def _device(text: str) -> str:
+    with refusing():
+        DeviceName.parse(text)
+    return text
+
+
+Device = Annotated[Text, AfterValidator(_device)]
+Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
 class ModelConfig(Section):
@@ -16,20 +42,15 @@ class ModelConfig(Section):
         Text | None,
         told(
             "commit of a hub model",
-            "the model is from the hub, unless `snakemake prefetch` has recorded its commit"
-            " ([docs/hpc.md](../docs/hpc.md)): without either, a model that changed on the hub is"
-            " not noticed",
+            "the model is from the hub: without a commit, here or recorded by `snakemake prefetch`"
+            " ([docs/hpc.md](../docs/hpc.md)), a change there is not noticed",
         ),
     ] = None
-    chat: Annotated[
-        Flag,
-        told("put each prompt into the model's own chat template", "the model is tuned for chat"),
-    ] = False
+    chat: Annotated[Flag, told("use the model's own chat template", "it is tuned for chat")] = False
     device: Annotated[
-        Text | None,
+        Device | None,
         told(
-            "where this model runs, instead of `decode.device`"
-            " ([the names](#a-model-larger-than-one-gpu))",
+            "instead of `decode.device` ([the names](#a-model-larger-than-one-gpu))",
             "two large models need a GPU each, or one model needs several",
         ),
     ] = None
@@ -41,39 +62,29 @@ class ModelConfig(Section):
         ),
     ] = None
     trust_remote_code: Annotated[
-        Flag,
-        told(
-            "run the Python code that comes with the model",
-            "the model needs it, and you have read the code and pinned it with `revision`",
-        ),
+        Flag, told("run the model's Python code", "you have read it and pinned it with `revision`")
     ] = False
     allow_pickle: Annotated[
-        Flag,
-        told(
-            "read weights that are not safetensors; such files can hold code",
-            "the model has no others, and you trust who made them",
-        ),
+        Flag, told("read pickled weights, which can hold code", "you trust who made the model")
     ] = False
 
 
 class JobSize(Section):
     """What the decode jobs of a run ask a cluster for, instead of an estimate."""
 
-    gpu: Annotated[
-        Number | None, told("GPUs of a job, instead of the count", "the run needs more or fewer")
-    ] = None
+    gpu: Annotated[Number | None, told("GPUs of a job", "the run needs more or fewer")] = None
     mem_mb: Annotated[
-        Count | None,
-        told("megabytes of the first attempt, instead of the estimate", "the estimate is off"),
+        Positive | None, told("megabytes of the first attempt", "the estimate is off")
     ] = None
     runtime: Annotated[
-        Count | None,
-        told("minutes of the first attempt, instead of the estimate", "the estimate is off"),
+        Positive | None, told("minutes of the first attempt", "the estimate is off")
     ] = None
 
 
 class RunConfig(Section):
     """A method with its options on an ordered list of models."""
+
+    replaced: ClassVar[tuple[str, ...]] = ("sweep",)
 
     method: Annotated[
         Text,
@@ -82,15 +93,12 @@ class RunConfig(Section):
             " `development_pair`"
         ),
     ]
-    models: Annotated[
-        Annotated[tuple[Text, ...], Field(min_length=1)],
-        told("names of `models`, in order"),
-    ]
+    models: Annotated[Names, told("names of `models`, in order")]
     weights: Annotated[
         tuple[Weight, ...] | None,
         told(
-            "one per model; all 1 without it; refused for `llm_blender` and choices between runs,"
-            " which weigh nothing",
+            "one per model; all 1 without it; refused where nothing is weighed (`llm_blender`,"
+            " choices between runs)",
             "one model is to be trusted more",
         ),
     ] = None
@@ -103,73 +111,48 @@ class RunConfig(Section):
         ),
     ] = Field(default_factory=dict)
     max_rounds: Annotated[
-        Count | None,
+        Positive | None,
         told(
             "ends an answer after that many rounds; not for choices between runs",
-            "the count of decisions is to be limited, not that of tokens",
+            "decisions are to be limited, not tokens",
         ),
     ] = None
     cluster: Annotated[
-        JobSize,
-        told(
-            "what the jobs of this run ask for, instead of estimates",
-            "one run needs more than the others",
-        ),
+        JobSize, told("what its jobs ask for, instead of estimates", "it needs more than others")
     ] = JobSize()
 
+    @model_validator(mode="after")
+    def _fits_its_method(self) -> Self:
+        with refusing():
+            check_weights(self.weights, len(self.models))
+            if self.method in METHODS:
+                self._check_method()
+            elif self.method in SELECTIONS:
+                self._check_selection()
+            else:
+                raise UserError(known("method", self.method, [*METHODS, *SELECTIONS]))
+        return self
 
-class MainConfig(Section):
-    """What the main table and the comparisons show; all runs on all benchmarks by default."""
+    def _check_method(self) -> None:
+        method = resolve(self.method, self.options)
+        method.check_models(len(self.models))
+        if self.weights is not None and not method.uses_models:
+            raise UserError(
+                f"weights {list(self.weights)} change nothing in method {self.method}, which does"
+                " not weigh its models; remove them"
+            )
 
-    runs: Annotated[
-        tuple[Text, ...] | None, told("names of `runs`", "some runs belong elsewhere")
-    ] = None
-    benchmarks: Annotated[
-        tuple[Text, ...] | None,
-        told("names of `benchmarks`", "some benchmarks only serve others"),
-    ] = None
-
-
-class ExperimentConfig(Section):
-    """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them.
-
-    `kind` is what is measured: scores of the runs; a sweep of scores over an option's values
-    (`options`: the runs' names for it); seconds per example; words per round; or scores with paired
-    tests between all the runs. `published` maps runs to rows of Table 1 in the paper's numbers.
-    """
-
-    title: Annotated[Text, told("above the figure")]
-    kind: Annotated[
-        Literal["scores", "sweep", "runtime", "words_per_round", "paired"],
-        told(
-            "`scores`; `sweep` (scores over the values of an option); `runtime` (seconds per"
-            " example); `words_per_round`; `paired` (scores, and tests of all runs against each"
-            " other)"
-        ),
-    ]
-    benchmarks: Annotated[
-        Annotated[tuple[Text, ...], Field(min_length=1)],
-        told("names of `benchmarks`; for `runtime`, those of one `batch_size`"),
-    ]
-    runs: Annotated[
-        Annotated[tuple[Text, ...], Field(min_length=1)],
-        told("names of `runs`; `paired` needs two"),
-    ]
-    options: Annotated[
-        tuple[Text, ...],
-        told(
-            "for `sweep`: the options on the axis; each run has exactly one of them, a number, and"
-            " no two runs the same with all else equal",
-            "the experiment is a `sweep`",
-        ),
-    ] = ()
-    published: Annotated[
-        dict[str, Text],
-        told(
-            "for `scores`: runs and the rows of the paper's Table 1 to show beside them",
-            "you reproduce that table",
-        ),
-    ] = Field(default_factory=dict)
+    def _check_selection(self) -> None:
+        selection(self.method, self.options)
+        if len(self.models) < 2 or len(set(self.models)) < len(self.models):
+            raise UserError(f"method {self.method} needs at least 2 different models")
+        weights = None if self.weights is None else list(self.weights)
+        for setting, value in (("weights", weights), ("max_rounds", self.max_rounds)):
+            if value is not None:
+                raise UserError(
+                    f"{setting} {value} changes nothing in method {self.method}, which decodes"
+                    " nothing itself; remove it"
+                )
 
 
 class DecodeConfig(Section):
@@ -187,7 +170,7 @@ class DecodeConfig(Section):
     batch_size: Annotated[
         BatchSize,
         told(
-            "examples decoded at a time; `auto`: as many as fit into the memory that is free",
+            "examples decoded at a time; `auto`: as many as fit into the free memory",
             "memory runs out, or a GPU is not busy",
         ),
     ] = 16
@@ -196,27 +179,25 @@ class DecodeConfig(Section):
         told("numbers that the models compute with", "they run on a GPU: `bfloat16`"),
     ] = "float32"
     device: Annotated[
-        Text,
+        Device,
         told(
-            "of all models that name none of their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`,"
-            " `balanced`, `sequential` ([what they mean](#a-model-larger-than-one-gpu))",
+            "of models without their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`, `balanced`,"
+            " `sequential` ([what they mean](#a-model-larger-than-one-gpu))",
             "models are to run elsewhere",
         ),
     ] = "auto"
     gpu: Annotated[
-        Annotated[int, Field(ge=0, strict=True)],
+        Number,
         told(
-            "the most GPUs that a decode job asks the scheduler for",
-            "0 for models that run on a CPU; 2 where each of two models on `auto` is to have one;"
-            " as many as its largest model is spread over; a run may have a number of its own"
-            " (`cluster.gpu`)",
+            "the most GPUs that a decode job asks for",
+            "0 for models on a CPU; 2 where two models on `auto` get one each; as many as the"
+            " largest model is spread over; `cluster.gpu` of a run goes first",
         ),
     ] = 1
     max_error_share: Annotated[
-        Annotated[float, Field(ge=0, le=1, strict=True)],
+        Share,
         told(
-            "the part of a shard's rows that may fail; more of them fail the job, and the others"
-            " are kept",
+            "the part of a shard's rows that may fail before the job does; the others are kept",
             "a few rows are known to be too long, or none may fail (`0`)",
         ),
     ] = 0.1
@@ -229,28 +210,19 @@ class ClusterConfig(Section):
     """
 
     mem_mb: Annotated[
-        Count | None,
-        told(
-            "megabytes of the first attempt, instead of the estimate",
-            "jobs wait long for what they do not need, or end at a limit",
-        ),
+        Positive | None,
+        told("megabytes of the first attempt, instead of the estimate", "the estimate is off"),
     ] = None
     runtime: Annotated[
-        Count | None,
-        told(
-            "minutes of the first attempt, instead of the estimate",
-            "jobs wait long for what they do not need, or end at a limit",
-        ),
+        Positive | None,
+        told("minutes of the first attempt, instead of the estimate", "the estimate is off"),
     ] = None
     max_mem_mb: Annotated[
-        Count | None,
-        told("the most megabytes that any attempt asks for", "the partition refuses more"),
+        Positive | None, told("the most megabytes of any attempt", "the partition refuses more")
     ] = None
     max_runtime: Annotated[
-        Count | None,
-        told("the most minutes that any attempt asks for", "the partition refuses more"),
+        Positive | None, told("the most minutes of any attempt", "the partition refuses more")
     ] = None
     uniform: Annotated[
-        Flag,
-        told("all jobs ask for what the largest needs", "decode jobs are submitted as arrays"),
+        Flag, told("all jobs ask for what the largest needs", "jobs are submitted as arrays")
     ] = False

@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from adafuse.config.config import Config
-from adafuse.config.fields import SAFE_NAME
+from adafuse.config.config import SAFE_NAME, Config
 from adafuse.decoding.options import CHANGE_WHEN
 
 SCHEMA_FILE = "workflow/schemas/config.schema.json"

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from adafuse.config.checks import check_experiments
 from adafuse.config.config import Config
-from adafuse.config.runs import ExperimentConfig, RunConfig
+from adafuse.config.experiments import ExperimentConfig
+from adafuse.config.reading import check_published
+from adafuse.config.runs import RunConfig
 from adafuse.errors import UserError, known
 from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
 from adafuse.metrics.selection import SELECTIONS, is_oracle
@@ -211,7 +212,7 @@ def find_experiment(config: Config, name: str) -> Experiment:
     """
     if name not in config.experiments:
         raise UserError(known("experiment", name, list(config.experiments)))
-    check_experiments(config)
+    check_published(config)
     return Experiment(config, name, config.experiments[name])
 
 

@@ -38,7 +38,7 @@ class Stored:
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""
         rows = read_prepared(_rows(self.config, benchmark))
-        return [Question(row.id, row.task or row.prompt, row.answers) for row in rows]
+        return [Question(row.id, row.question or row.prompt, row.answers) for row in rows]
 
     def files(self, benchmark: str) -> list[RunFiles]:
         """Return the trace of each run on a benchmark, and its outcomes where it was scored."""

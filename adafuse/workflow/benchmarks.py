@@ -8,22 +8,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from pydantic import ValidationError
-
-from adafuse.benchmarks.description import Described, PaperFigures, describe
-from adafuse.benchmarks.prompts import Shots, make_frame, read_shots
+from adafuse.benchmarks.description import Described, describe
+from adafuse.benchmarks.prompts import FewShotFile, make_prompt_template, read_few_shot
 from adafuse.benchmarks.rows import (
     PLAIN,
-    Fields,
     Row,
-    Rows,
     at_row,
     read_ids,
     read_rows,
@@ -32,9 +27,10 @@ from adafuse.benchmarks.rows import (
     sample,
     with_ids,
 )
-from adafuse.benchmarks.shards import Prepared, prepare
-from adafuse.config.benchmarks import BenchmarkConfig, SourceConfig
+from adafuse.benchmarks.shards import Prepared, PreparedRow, prepare, shard_of
+from adafuse.config.benchmarks import PIN, SourceConfig
 from adafuse.config.config import Config
+from adafuse.decoding.options import parse
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.models.files import model_identity
@@ -42,88 +38,52 @@ from adafuse.models.files import model_identity
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetSource:
-    """A split of a dataset.
-
-    `answer_config` is a second configuration that holds the answers, in rows of the same ids: one
-    language of a translation benchmark beside the other.
-    """
-
-    dataset: str
-    split: str
-    fields: Fields
-    config: str | None = None
-    answer_config: str | None = None
-    revision: str | None = None
-
-
-def fetch(source: DatasetSource, out: Path) -> int:
+def fetch(source: SourceConfig, out: Path) -> int:
     """Load a dataset, write its rows as JSON lines in the published form, return their number.
 
     Raises:
         UserError: it cannot be loaded, or a row has not the fields that it should.
     """
-    rows = list(_rows(source))
-    write_text(out, "".join(_line(row) for row in rows))
+    rows = [
+        {"id": row.id, "question": row.question, "answer": list(row.answers)}
+        for row in _fetched(source)
+    ]
+    write_text(out, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return len(rows)
 
 
-def _line(row: Row) -> str:
-    value = {"id": row.id, "question": row.question, "answer": list(row.answers)}
-    return json.dumps(value, ensure_ascii=False) + "\n"
-
-
-def _rows(source: DatasetSource) -> Iterator[Row]:
-    answers = _answers(source, source.answer_config) if source.answer_config else None
-    for where, record in _records(source, source.config):
-        yield row_of(
-            record, source.fields, where, answers_from=_partner(record, source, answers, where)
-        )
-
-
-def _partner(
-    record: Mapping[str, Any],
-    source: DatasetSource,
-    answers: Mapping[str | None, Mapping[str, Any]] | None,
-    where: str,
-) -> Mapping[str, Any] | None:
-    if answers is None:
-        return None
-    if (name := row_id(record, source.fields, where)) not in answers:
-        raise UserError(f"{where}: configuration {source.answer_config!r} has no row {name!r}")
-    return answers[name]
-
-
-def _answers(source: DatasetSource, config: str) -> dict[str | None, Mapping[str, Any]]:
-    found: dict[str | None, Mapping[str, Any]] = {}
-    for where, record in _records(source, config):
+def _fetched(source: SourceConfig) -> Iterator[Row]:
+    if source.answer_config is None:
+        for where, record in _load(source, source.config):
+            yield row_of(record, source.fields, where)
+        return
+    # Questions and answers of a translation benchmark are rows of the same ids.
+    answers: dict[str | None, Mapping[str, Any]] = {}
+    for where, record in _load(source, source.answer_config):
         name = row_id(record, source.fields, where)
-        if name in found:
+        if name in answers:
             raise UserError(f"{where}: id {name!r} occurs twice; rows cannot be joined by it")
-        found[name] = record
-    return found
+        answers[name] = record
+    for where, record in _load(source, source.config):
+        if (name := row_id(record, source.fields, where)) not in answers:
+            raise UserError(f"{where}: configuration {source.answer_config!r} has no row {name!r}")
+        yield row_of(record, source.fields, where, answers_from=answers[name])
 
 
-def _records(source: DatasetSource, config: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    name = f"dataset {source.dataset!r} ({_details(source, config)})"
-    for number, record in enumerate(_load(source, config, name)):
-        yield at_row(name, number), record
-
-
-def _details(source: DatasetSource, config: str | None) -> str:
-    parts = {"config": config, "split": source.split, "revision": source.revision}
-    return ", ".join(f"{key} {value}" for key, value in parts.items() if value is not None)
-
-
-def _load(source: DatasetSource, config: str | None, name: str) -> Any:
+def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the records of a configuration of a dataset, each after its place for errors."""
     import datasets
     from huggingface_hub.errors import HfHubHTTPError
 
+    assert source.dataset is not None, "checked with the configuration"
     datasets.disable_progress_bars()
-    wanted = {"name": config, "split": source.split, "revision": source.revision}
+    parts = {"config": config, "split": source.split, "revision": source.revision}
+    details = ", ".join(f"{key} {value}" for key, value in parts.items() if value is not None)
+    named = f"dataset {source.dataset!r} ({details})"
     try:
-        return datasets.load_dataset(source.dataset, **wanted)
+        records = datasets.load_dataset(
+            source.dataset, config, split=source.split, revision=source.revision
+        )
     except (
         OSError,
         ValueError,
@@ -132,16 +92,31 @@ def _load(source: DatasetSource, config: str | None, name: str) -> Any:
         datasets.exceptions.DatasetsError,
     ) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{name} cannot be loaded ({reason}); {_advice(source)}") from None
+        advice = (
+            "check its config, its split and its files"
+            if Path(source.dataset).is_dir()
+            else "check its names and the network (and HF_TOKEN for a gated one), or plan once"
+            " where there is a network and set HF_HUB_OFFLINE=1, or name a local `file` as source"
+        )
+        raise UserError(f"{named} cannot be loaded ({reason}); {advice}") from None
+    for number, record in enumerate(records):
+        yield at_row(named, number), record
 
 
-def _advice(source: DatasetSource) -> str:
-    if Path(source.dataset).is_dir():
-        return "check its config, its split and its files"
-    return (
-        "check its names and the network (and HF_TOKEN for a gated one), or plan once where there"
-        " is a network and set HF_HUB_OFFLINE=1, or name a local `file` as source"
-    )
+def fetch_source(text: str, out: Path) -> int:
+    """Write the rows of a source that is given as JSON; return their number.
+
+    Raises:
+        UserError: it is not the source of a dataset, or cannot be loaded.
+    """
+    try:
+        values = json.loads(text)
+        source = parse(SourceConfig, values, "--source")
+    except (ValueError, TypeError):
+        raise UserError(f"--source {text!r} is not a `source` section as JSON") from None
+    if source.dataset is None:
+        raise UserError(f"--source {text!r} names no `dataset`; add it")
+    return fetch(source, out)
 
 
 _FORM = 1
@@ -163,23 +138,14 @@ def source_file(config: Config, benchmark: str) -> Path:
     if source.file is not None:
         return Path(source.file)
     path = Path(config.results) / "sources" / f"{_name(source)}-{_key(source)}.jsonl"
-    if not path.is_file():
-        _check_pinned(source, f"benchmarks.{benchmark}")
-        _fetch(source, path)
-    return path
-
-
-def _check_pinned(source: SourceConfig, owner: str) -> None:
+    if path.is_file():
+        return path
     if source.revision is None and not Path(str(source.dataset)).is_dir():
         raise UnavailableSourceError(
-            f"{owner}: hub dataset {source.dataset!r} has no revision; pin it with source:"
-            " {revision: COMMIT}, 40 hexadecimal digits from the history of its files on the hub"
+            f"benchmarks.{benchmark}: hub dataset {source.dataset!r} has no revision; {PIN}"
         )
-
-
-def source_fields(source: SourceConfig) -> Fields:
-    """Return the fields of the file that `source_file` names."""
-    return Fields(**source.fields.model_dump()) if source.file is not None else PLAIN
+    _fetch(source, path)
+    return path
 
 
 def _name(source: SourceConfig) -> str:
@@ -225,60 +191,55 @@ def _hub_answers() -> bool:
         return False
 
 
-def fetch_source(text: str, out: Path) -> int:
-    """Write the rows of a source that is given as JSON; return their number.
-
-    Raises:
-        UserError: it is not the source of a dataset, or cannot be loaded.
-    """
-    try:
-        source = SourceConfig.model_validate_json(text)
-    except ValidationError as error:
-        reason = error.errors()[0]["msg"]
-        raise UserError(f"--source {text!r} is no `source` section ({reason})") from None
-    if source.dataset is None or source.split is None:
-        raise UserError(f"--source {text!r} names no `dataset` and `split`; add them")
-    named = {key: getattr(source, key) for key in ("config", "answer_config", "revision")}
-    fields = Fields(**source.fields.model_dump())
-    return fetch(DatasetSource(source.dataset, source.split, fields, **named), out)
-
-
 def prepare_benchmark(config: Config, benchmark: str) -> Prepared:
-    """Read, choose, frame and deal the rows of a benchmark.
+    """Read and choose the rows of a benchmark, put them into prompts and deal them to shards.
 
     Raises:
         UserError: a bad row, an unknown id, a bad shots file, or a shard that gets no rows.
     """
-    task, shots = config.benchmarks[benchmark], benchmark_shots(config, benchmark)
-    marked = shots.questions() if shots and task.exclude_shots else frozenset()
-    return prepare(
-        benchmark_rows(config, benchmark),
-        make_frame(task.prompt, shots, task.frame),
-        shards=task.shards,
-        owner=f"benchmarks.{benchmark}",
-        shots=marked,
-    )
+    rows, shards = benchmark_rows(config, benchmark), config.benchmarks[benchmark].shards
+    prepared = _prepare(config, benchmark, rows)
+    if empty := shards - len({row.shard for row in prepared}):
+        said = f"{len(rows)} rows leave {empty} of {shards} shards empty"
+        raise UserError(f"benchmarks.{benchmark}: {said}; use fewer shards")
+    return Prepared(prepared, sum(row.renamed for row in rows))
 
 
-def benchmark_rows(config: Config, benchmark: str) -> Rows:
+def prepare_shard(config: Config, benchmark: str, shard: int) -> tuple[PreparedRow, ...]:
+    """Prepare the rows of one shard; the others are only read.
+
+    Raises:
+        UserError: a bad row, an unknown id, or a bad shots file.
+    """
+    rows, shards = benchmark_rows(config, benchmark), config.benchmarks[benchmark].shards
+    own = tuple(row for row in rows if shard_of(row.id, shards) == shard)
+    return _prepare(config, benchmark, own)
+
+
+def _prepare(config: Config, benchmark: str, rows: tuple[Row, ...]) -> tuple[PreparedRow, ...]:
+    task, few_shot = config.benchmarks[benchmark], few_shot_file(config, benchmark)
+    template = make_prompt_template(task.prompt, few_shot, task.frame)
+    marked = few_shot.questions() if few_shot and task.exclude_shots else frozenset()
+    return prepare(rows, template, shards=task.shards, few_shot_keys=marked)
+
+
+def benchmark_rows(config: Config, benchmark: str) -> tuple[Row, ...]:
     """Return the rows that a benchmark is made of, in the order of its source."""
     task, owner = config.benchmarks[benchmark], f"benchmarks.{benchmark}"
-    rows = read_rows(source_file(config, benchmark), task.limit, source_fields(task.source))
-    if (ids := _ids(task)) is not None:
+    # A dataset's rows are written in the published form when they are fetched.
+    fields = task.source.fields if task.source.file is not None else PLAIN
+    rows = read_rows(source_file(config, benchmark), task.limit, fields)
+    if (ids := read_ids(Path(task.ids_file)) if task.ids_file else task.ids) is not None:
         return with_ids(rows, ids, owner)
     return sample(rows, task.sample.size, task.sample.seed, owner) if task.sample else rows
 
 
-def _ids(task: BenchmarkConfig) -> tuple[str, ...] | None:
-    return read_ids(Path(task.ids_file)) if task.ids_file else task.ids
-
-
-def benchmark_shots(config: Config, benchmark: str) -> Shots | None:
-    """Return the worked examples of a benchmark."""
+def few_shot_file(config: Config, benchmark: str) -> FewShotFile | None:
+    """Return the instruction and few-shot examples of a benchmark, if it has some."""
     task = config.benchmarks[benchmark]
     if task.shots is None:
         return None
-    return read_shots(Path(task.shots.file), task.prompt, task.shots.count)
+    return read_few_shot(Path(task.shots.file), task.prompt, task.shots.count)
 
 
 def describe_benchmarks(config: Config) -> list[Described]:
@@ -286,8 +247,8 @@ def describe_benchmarks(config: Config) -> list[Described]:
     return [
         Described(
             name,
-            describe(benchmark_rows(config, name).rows, benchmark_shots(config, name)),
-            PaperFigures(**config.benchmarks[name].paper.model_dump()),
+            describe(benchmark_rows(config, name), few_shot_file(config, name)),
+            config.benchmarks[name].paper,
         )
         for name in config.main_benchmarks
     ]

@@ -5,45 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adafuse.config.config import Config
-from adafuse.config.runs import RunConfig
-from adafuse.errors import UserError
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_outcomes, read_score
 from adafuse.metrics.scorer import STRICT
 from adafuse.metrics.selection import Evidence, selection
 from adafuse.workflow.tables import outcomes_file, score_file
 from adafuse.workflow.traces import read_arrow, read_metadata, write_arrow
-
-
-def runs_alone(config: Config, run: RunConfig) -> list[str]:
-    """Return the run of method `single` of each model, with as many rounds as `run` has.
-
-    Weights and options say nothing of a single model's text.
-
-    Raises:
-        UserError: a model has none, or several, so that it is open which one is meant.
-    """
-    return [_run_alone(config, run, model) for model in run.models]
-
-
-def _run_alone(config: Config, run: RunConfig, model: str) -> str:
-    found = [
-        name
-        for name, each in config.runs.items()
-        if (each.method, each.models) == ("single", (model,)) and each.max_rounds == run.max_rounds
-    ]
-    rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
-    if not found:
-        raise UserError(
-            f"method {run.method} needs what each model writes on its own; add a run of method"
-            f" single with the model {model}{rounds}"
-        )
-    if len(found) > 1:
-        raise UserError(
-            f"method {run.method} needs one run of method single with the model {model}{rounds},"
-            f" but {' and '.join(map(repr, found))} are such runs; leave one of them"
-        )
-    return found[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +28,7 @@ def ballot(config: Config, benchmark: str, run: str) -> Ballot:
     """Return what a run of a selection depends on."""
     spec = config.runs[run]
     chosen = selection(spec.method, spec.options)
-    alone = runs_alone(config, spec)
+    alone = config.runs_alone(spec)
     scored = config.benchmarks[benchmark].development if chosen.development else benchmark
     assert scored is not None, "checked with the configuration"
     return Ballot(tuple(chosen.candidates(alone)), tuple((scored, name) for name in alone))
@@ -103,7 +70,7 @@ def _write(
     files = [Path(config.results, "traces", benchmark, f"{name}.parquet") for name in candidates]
     tables = [read_arrow(file) for file in files]
     ids = tables[0]["id"].to_pylist()
-    # A row that nobody scored, such as a worked example of the prompt, is the first candidate's.
+    # A row that nobody scored, such as a few-shot example of the prompt, is the first candidate's.
     numbers = [chosen if isinstance(chosen, int) else chosen.get(row, 0) for row in ids]
     places = [{row: at for at, row in enumerate(table["id"].to_pylist())} for table in tables]
     taken = [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from adafuse.benchmarks.shards import ShardRow, read_shard, shard_digest
+from adafuse.benchmarks.shards import PreparedRow, read_shard, shard_digest
 from adafuse.errors import UserError
 from adafuse.files import remove_torn
 from adafuse.methods import METHODS
@@ -96,7 +96,7 @@ def _failed(journal: Journal) -> dict[str, str]:
 
 
 Answers = Sequence[tuple[Answer, ...]]
-Decoder = Callable[[DecodeJob, Sequence[ShardRow], Answers | None], Iterator[tuple[int, Result]]]
+Decoder = Callable[[DecodeJob, Sequence[PreparedRow], Answers | None], Iterator[tuple[int, Result]]]
 
 TRACE_FIELDS = [
     pa.field("id", pa.string()),
@@ -156,7 +156,7 @@ def decode_shard(
 def _decode_missing(
     job: DecodeJob,
     shard: int,
-    rows: Sequence[ShardRow],
+    rows: Sequence[PreparedRow],
     journal: Journal,
     decoder: Decoder,
     answers: Sequence[Path],
@@ -194,7 +194,7 @@ def _metadata(
 
 
 def ensemble_decoder(
-    job: DecodeJob, rows: Sequence[ShardRow], answers: Answers | None
+    job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
 ) -> Iterator[tuple[int, Result]]:
     """Load the models of a job and decode; the only place of the workflow that needs them."""
     from adafuse.ensemble import Ensemble
@@ -224,6 +224,6 @@ def ensemble_decoder(
         batch_size=job.batch_size,
         engine=job.engine,
         answers=answers,
-        questions=[row.task for row in rows],
+        questions=[row.question for row in rows],
         **job.options,
     )

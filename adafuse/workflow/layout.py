@@ -9,32 +9,6 @@ from adafuse.config.config import Config
 TRACE_KINDS = ("runtime", "words_per_round")
 """Experiments that read traces; the others read scores."""
 
-WHOLE_PAPER = ("paper", "paper_toy")
-"""Targets that make all experiments; the toy configuration's documentation uses the second."""
-
-RULES = frozenset(
-    (
-        *WHOLE_PAPER,
-        "all",
-        "audit",
-        "choose",
-        "compare",
-        "compare_runs",
-        "datasets",
-        "decode",
-        "examples",
-        "experiment",
-        "merge",
-        "prefetch",
-        "prepare",
-        "report",
-        "score",
-        "shard",
-        "words_per_round",
-    )
-)
-"""The rules of the workflow, whose names no experiment can have: it is a rule itself."""
-
 
 def one_of(names: Iterable[str]) -> str:
     """Return a pattern for exactly these names; for nothing at all if there are none."""

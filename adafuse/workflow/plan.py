@@ -17,7 +17,7 @@ from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import file_digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
-from adafuse.workflow.choose import Ballot, ballot, runs_alone
+from adafuse.workflow.choose import Ballot, ballot
 from adafuse.workflow.jobs import Request, decode_job, largest, request
 from adafuse.workflow.prefetch import with_commits
 
@@ -176,7 +176,7 @@ class Plan:
         spec = self.config.runs[run]
         if spec.method not in METHODS or not METHODS[spec.method].reads_answers:
             return []
-        return runs_alone(self.config, spec)
+        return self.config.runs_alone(spec)
 
     @cached_property
     def datasets_layout(self) -> str:
@@ -203,7 +203,7 @@ class Plan:
     def prepared(self, benchmark: str) -> Prepared:
         """Return a benchmark's rows; none while it is missing."""
         if benchmark in self.missing:
-            return Prepared((), 0)
+            return Prepared(())
         return self._prepared(benchmark)
 
     def shard_digest(self, benchmark: str, shard: int) -> str:

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from adafuse.benchmarks.description import Described, PaperFigures, describe
-from adafuse.benchmarks.prompts import Example, Shots, read_shots
+from adafuse.benchmarks.prompts import FewShotExample, FewShotFile, read_few_shot
 from adafuse.benchmarks.rows import Row, read_rows
 from adafuse.report.tables import datasets_table, to_csv
 from tests.conftest import SHARED
@@ -17,7 +17,7 @@ ROWS = (
     Row("1-2", "How?", ("x",), renamed=True),
     Row("3", "HOW?", ("y", "z")),
 )
-SHOTS = Shots("", "", (Example("why so", "because"),))
+SHOTS = FewShotFile("", "", (FewShotExample("why so", "because"),))
 
 
 def test_lengths_and_repetitions_are_counted() -> None:
@@ -58,7 +58,7 @@ def test_the_figures_of_the_paper_come_out_of_the_published_files(
         pytest.skip(f"the real benchmarks are not at {folder}")
     template = "Question: {question}\nAnswer:"
     found = describe(
-        read_rows(folder / f"{rows}.jsonl").rows, read_shots(folder / f"{shots}.txt", template)
+        read_rows(folder / f"{rows}.jsonl"), read_few_shot(folder / f"{shots}.txt", template)
     )
     assert found.rows == count
     assert round(found.answer_chars, 1) == joined

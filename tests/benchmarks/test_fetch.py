@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from adafuse.benchmarks.rows import Fields, Row, read_rows
+from adafuse.config.benchmarks import SourceConfig
 from adafuse.errors import UserError
-from adafuse.workflow.benchmarks import DatasetSource, fetch
+from adafuse.workflow.benchmarks import fetch
 
 
 def dataset(folder: Path, split: str, **configs: list[dict[str, Any]]) -> str:
@@ -26,9 +27,14 @@ def dataset(folder: Path, split: str, **configs: list[dict[str, Any]]) -> str:
     return str(folder)
 
 
-def fetched(source: DatasetSource, tmp_path: Path) -> tuple[Row, ...]:
+def of(place: str, split: str, **more: Any) -> SourceConfig:
+    """The configuration of a split."""
+    return SourceConfig(dataset=place, split=split, **more)
+
+
+def fetched(source: SourceConfig, tmp_path: Path) -> tuple[Row, ...]:
     fetch(source, tmp_path / "out" / "source.jsonl")
-    return read_rows(tmp_path / "out" / "source.jsonl").rows
+    return read_rows(tmp_path / "out" / "source.jsonl")
 
 
 @pytest.fixture(autouse=True)
@@ -41,9 +47,7 @@ def own_cache(tmp_path_factory, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lists_of_answers_and_hashed_ids_as_in_nq_open(tmp_path: Path) -> None:
     answers = ["14\u00a0December", "zero\u200bwidth"]
     records = [{"question": "when was it", "answer": answers}]
-    source = DatasetSource(
-        dataset(tmp_path / "nq", "validation", default=records), "validation", Fields()
-    )
+    source = of(dataset(tmp_path / "nq", "validation", default=records), "validation")
     (row,) = fetched(source, tmp_path)
     assert row.answers == tuple(answers)
     assert len(row.id) == 16
@@ -54,32 +58,32 @@ def test_nested_answers_as_in_triviaqa(tmp_path: Path) -> None:
     records = [{"question": "who?", "question_id": "tc_1", "answer": answer}]
     place = dataset(tmp_path / "tqa", "validation", rc=records)
     fields = Fields(answer="answer.aliases", id="question_id")
-    source = DatasetSource(place, "validation", fields, config="rc")
+    source = of(place, "validation", fields=fields, config="rc")
     assert fetched(source, tmp_path) == (Row("tc_1", "who?", ("Ada", "A. L.")),)
 
 
-def test_a_framed_question_as_in_squad(tmp_path: Path) -> None:
+def test_a_templated_question_as_in_squad(tmp_path: Path) -> None:
     answers = {"text": ["Ada", "Ada"], "answer_start": [0, 0]}
     records = [{"id": "s1", "context": "Ada {dug} it.", "question": "Who?", "answers": answers}]
     place = dataset(tmp_path / "squad", "validation", plain_text=records)
     fields = Fields(question="{context}\n{question}", answer="answers.text", id="id")
-    source = DatasetSource(place, "validation", fields, config="plain_text")
+    source = of(place, "validation", fields=fields, config="plain_text")
     assert fetched(source, tmp_path) == (Row("s1", "Ada {dug} it.\nWho?", ("Ada", "Ada")),)
 
 
 def test_a_final_number_as_in_gsm8k(tmp_path: Path) -> None:
     answer = "She has 2*600 = <<2*600=1200>>1200 eggs.\n#### 1,200"
     place = dataset(tmp_path / "gsm", "test", main=[{"question": "eggs?", "answer": answer}])
-    source = DatasetSource(place, "test", Fields(final_after="####"), config="main")
+    source = of(place, "test", fields=Fields(final_after="####"), config="main")
     (row,) = fetched(source, tmp_path)
     assert row.answers == ("She has 2*600 = 1200 eggs.\nTherefore, the answer is 1,200",)
 
 
-def flores(tmp_path: Path, german: list[dict[str, Any]]) -> DatasetSource:
+def flores(tmp_path: Path, german: list[dict[str, Any]]) -> SourceConfig:
     english = [{"id": 1, "sentence": "Good day."}, {"id": 2, "sentence": "Thank you."}]
     place = dataset(tmp_path / "flores", "devtest", eng_Latn=english, deu_Latn=german)
     fields = Fields(question="sentence", answer="sentence", id="id")
-    return DatasetSource(place, "devtest", fields, config="eng_Latn", answer_config="deu_Latn")
+    return of(place, "devtest", fields=fields, config="eng_Latn", answer_config="deu_Latn")
 
 
 def test_two_languages_are_joined_by_id_as_in_flores(tmp_path: Path) -> None:
@@ -108,7 +112,7 @@ def test_a_bad_row_is_named_by_its_number_and_nothing_is_written(tmp_path: Path)
     records = [{"question": "a", "answer": "x"}, {"question": "b", "answer": ""}]
     place = dataset(tmp_path / "d", "test", default=records)
     with pytest.raises(UserError, match=r"row 1 \(counted from 0\): answer is empty"):
-        fetched(DatasetSource(place, "test", Fields()), tmp_path)
+        fetched(of(place, "test"), tmp_path)
     assert not (tmp_path / "out").exists()
 
 
@@ -121,14 +125,14 @@ def test_a_configuration_or_split_that_is_not_there_is_one_sentence(
 ) -> None:
     place = dataset(tmp_path / "d", "test", main=[{"question": "a", "answer": "x"}])
     with pytest.raises(UserError) as error:
-        fetched(DatasetSource(place, split, Fields(), config=config), tmp_path)
+        fetched(of(place, split, config=config), tmp_path)
     assert reason in str(error.value) and "check its config, its split" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_dataset_out_of_reach_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
-        fetched(DatasetSource("org/name", "test", Fields(), revision="0" * 40), tmp_path)
+        fetched(of("org/name", "test", revision="0" * 40), tmp_path)
     said = str(error.value)
     assert "'org/name' (split test, revision 000" in said
     assert "cannot be loaded" in said and "\n" not in said
@@ -138,6 +142,6 @@ def test_a_dataset_out_of_reach_is_one_sentence_that_says_what_to_do(tmp_path: P
 
 def test_what_is_written_are_rows_of_the_published_form(tmp_path: Path) -> None:
     place = dataset(tmp_path / "d", "test", main=[{"question": "\u00e4", "answer": "x"}])
-    fetch(DatasetSource(place, "test", Fields()), tmp_path / "rows.jsonl")
+    fetch(of(place, "test"), tmp_path / "rows.jsonl")
     written = json.loads((tmp_path / "rows.jsonl").read_text())
     assert written.keys() == {"id", "question", "answer"}

@@ -24,8 +24,8 @@ def test_lines_lists_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps(ROWS, indent=1))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "r.parquet")
     read = [read_rows(tmp_path / name) for name in ("r.jsonl", "lines.json", "list.json")]
-    assert read[0].rows[0] == Row("a", "q1", ("x", "no\u00a0break"))
-    assert read[0].rows[1].answers == ("zero\u200bwidth",)
+    assert read[0][0] == Row("a", "q1", ("x", "no\u00a0break"))
+    assert read[0][1].answers == ("zero\u200bwidth",)
     assert read[0] == read[1] == read[2] == read_rows(tmp_path / "r.parquet")
 
 
@@ -45,8 +45,8 @@ def test_a_bad_row_without_lines_is_named_by_its_number(tmp_path: Path, name: st
     [
         ("x.parquet", b"no parquet", "cannot be read"),
         ("none.parquet", None, "cannot be read"),
-        ("x.json", b"[1, ", "is no JSON"),
-        ("x.json", b"[1]", "row 0 (counted from 0) is no JSON object"),
+        ("x.json", b"[1, ", "is not valid JSON"),
+        ("x.json", b"[1]", "row 0 (counted from 0) is not a JSON object"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_sentence(
@@ -96,8 +96,8 @@ def test_the_official_gsm8k_file_gives_the_final_numbers_of_the_published_one() 
         pytest.skip(f"the real benchmarks are not at {folder}")
     official = read_rows(
         folder / "reference/gsm8k_official_test.jsonl", fields=Fields(final_after="####")
-    ).rows
-    published = read_rows(folder / "gsm8k/gsm8k_test1319_cleaned.jsonl").rows
+    )
+    published = read_rows(folder / "gsm8k/gsm8k_test1319_cleaned.jsonl")
     assert len(official) == len(published) == 1319
     for ours, theirs in zip(official, published, strict=True):
         assert ours.id == theirs.id
@@ -108,7 +108,7 @@ def test_no_break_spaces_and_zero_width_characters_of_the_nq_rows_are_kept() -> 
     path = SHARED / "benchmarks/natural_questions/nq_open_test3610.jsonl"
     if not path.is_file():
         pytest.skip(f"the real benchmarks are not at {path}")
-    rows = read_rows(path).rows
+    rows = read_rows(path)
     lines = path.read_bytes().split(b"\n")
     assert [row.answers for row in rows] == [tuple(json.loads(x)["answer"]) for x in lines if x]
     assert sum("\u00a0" in answer for row in rows for answer in row.answers) == 142

@@ -24,7 +24,7 @@ def test_ids_are_the_row_s_own_or_a_hash_of_the_question(tmp_path: Path) -> None
         {"id": 7, "question": "q2", "answer": ["a", "b"]},
         {"question": "q3", "answer": "a"},
     )
-    rows = read_rows(path).rows
+    rows = read_rows(path)
     assert [row.id for row in rows[:2]] == ["x", "7"]
     assert len(rows[2].id) == 16
     assert rows[1].answers == ("a", "b")
@@ -34,17 +34,17 @@ def test_duplicates_get_a_suffix_and_are_counted_never_merged(tmp_path: Path) ->
     row = {"question": "q", "answer": "a"}
     named = {"id": "x", **row}
     read = read_rows(write(tmp_path, named, {"id": "x-2", **row}, named, named, row, row))
-    names = [row.id for row in read.rows]
+    names = [row.id for row in read]
     assert names[:4] == ["x", "x-2", "x-3", "x-4"]
     assert names[5] == names[4] + "-2"
-    assert read.duplicates == 3
+    assert sum(row.renamed for row in read) == 3
 
 
 @given(ids=st.lists(st.sampled_from(["a", "a-2", "a-2-2", "b", "a-3"]), max_size=12, min_size=1))
 def test_ids_are_unique_whatever_the_file_says(tmp_path_factory, ids: list[str]) -> None:
     folder = tmp_path_factory.mktemp("rows")
     read = read_rows(write(folder, *({"id": i, "question": "q", "answer": "a"} for i in ids)))
-    names = [row.id for row in read.rows]
+    names = [row.id for row in read]
     assert len(set(names)) == len(ids)
 
 
@@ -52,21 +52,21 @@ def test_only_a_newline_ends_a_row(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     text = '{"question": "a\u2028b\u0085c", "answer": "x"}\r\n\n{"question": "d", "answer": "y"}'
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert [row.question for row in read_rows(path).rows] == ["a\u2028b\u0085c", "d"]
+    assert [row.question for row in read_rows(path)] == ["a\u2028b\u0085c", "d"]
 
 
 def test_the_limit_takes_the_first_rows_and_reads_no_further(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"question": "a", "answer": "x"}\nbroken\n')
-    assert len(read_rows(path, limit=1).rows) == 1
+    assert len(read_rows(path, limit=1)) == 1
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ('{"question": "a"', "line 2 is no JSON"),
-        ("\udcff", "line 2 is no JSON"),
-        ("[1]", "line 2 is no JSON object"),
+        ('{"question": "a"', "line 2 is not valid JSON"),
+        ("\udcff", "line 2 is not valid JSON"),
+        ("[1]", "line 2 is not a JSON object"),
         ('{"answer": "a"}', "line 2 has no 'question'; add it"),
         ('{"question": "a"}', "line 2 has no 'answer'; add it"),
         ('{"question": 3, "answer": "a"}', "line 2: question is 3; it must be a string"),

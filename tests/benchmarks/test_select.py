@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.benchmarks.rows import Row, Rows, read_ids, sample, with_ids
+from adafuse.benchmarks.rows import Row, read_ids, sample, with_ids
 from adafuse.errors import UserError
 
-ROWS = Rows(tuple(Row(f"r{n}", f"q{n}", ("a",)) for n in range(40)))
+ROWS = tuple(Row(f"r{n}", f"q{n}", ("a",)) for n in range(40))
 
 
-def ids(rows: Rows) -> list[str]:
-    return [row.id for row in rows.rows]
+def ids(rows: tuple[Row, ...]) -> list[str]:
+    return [row.id for row in rows]
 
 
 @given(st.integers(1, 40), st.integers(0, 9))
@@ -32,7 +32,7 @@ def test_a_sample_is_the_same_everywhere_and_another_for_another_seed() -> None:
 def test_a_new_row_changes_a_sample_by_one_row_at_most() -> None:
     before = set(ids(sample(ROWS, 10, 0, "qa")))
     for number in range(20):
-        more = Rows((*ROWS.rows, Row(f"new{number}", "q", ("a",))))
+        more = (*ROWS, Row(f"new{number}", "q", ("a",)))
         assert len(before - set(ids(sample(more, 10, 0, "qa")))) <= 1
 
 

@@ -1,11 +1,16 @@
-"""Files of worked examples."""
+"""Files of few-shot examples."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from adafuse.benchmarks.prompts import Example, make_frame, question_key, read_shots
+from adafuse.benchmarks.prompts import (
+    FewShotExample,
+    make_prompt_template,
+    question_key,
+    read_few_shot,
+)
 from adafuse.benchmarks.rows import read_rows
 from adafuse.errors import UserError
 from tests.conftest import SHARED
@@ -57,27 +62,27 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_instruction_and_examples_are_told_apart(tmp_path: Path) -> None:
-    shots = read_shots(write(tmp_path, PLAIN), QA)
+    shots = read_few_shot(write(tmp_path, PLAIN), QA)
     assert shots.instruction == "Answer briefly.  \nNo more."
     assert shots.examples == (
-        Example("how deep is the well", "nine feet"),
-        Example("who dug it", "Ada and\nher brother"),
+        FewShotExample("how deep is the well", "nine feet"),
+        FewShotExample("who dug it", "Ada and\nher brother"),
     )
     assert shots.text == PLAIN
 
 
 def test_questions_and_answers_on_lines_of_their_own_are_read(tmp_path: Path) -> None:
-    shots = read_shots(write(tmp_path, OWN_LINES), QA)
+    shots = read_few_shot(write(tmp_path, OWN_LINES), QA)
     assert shots.instruction == "Copy the answer.\n\nExamples:"
-    assert shots.examples[1] == Example("Ada dug it.\nWho did?", "Ada")
-    strict = make_frame(QA, shots, "strict").prompt("x")
+    assert shots.examples[1] == FewShotExample("Ada dug it.\nWho did?", "Ada")
+    strict = make_prompt_template(QA, shots, "strict").prompt("x")
     assert "Question: Ada dug it.\nWho did?\nAnswer: Ada\n\nQuestion: x\nAnswer:" in strict
-    published = make_frame(QA, shots, "published").prompt("x")
+    published = make_prompt_template(QA, shots, "published").prompt("x")
     assert published == OWN_LINES + "\n\nQuestion: x\nAnswer:"
 
 
 def test_chains_of_thought_keep_their_lines(tmp_path: Path) -> None:
-    shots = read_shots(write(tmp_path, CHAINS), STEPS)
+    shots = read_few_shot(write(tmp_path, CHAINS), STEPS)
     assert shots.instruction == ""
     assert shots.examples[0].answer == "2 * 9 = 18 feet.\n\nThe answer is \\boxed{18}"
 
@@ -85,10 +90,10 @@ def test_chains_of_thought_keep_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
 def test_fewer_shots_end_as_the_file_ends(tmp_path: Path, ending: str) -> None:
     path = write(tmp_path, PLAIN.rstrip("\n") + ending)
-    one = read_shots(path, QA, 1)
+    one = read_few_shot(path, QA, 1)
     assert one.text == PLAIN.split("\n\nQuestion: who")[0] + ending
     assert len(one.examples) == 1
-    none = read_shots(path, QA, 0)
+    none = read_few_shot(path, QA, 0)
     assert none.text == "Answer briefly.  \nNo more." + ending
     assert none.examples == ()
 
@@ -96,9 +101,9 @@ def test_fewer_shots_end_as_the_file_ends(tmp_path: Path, ending: str) -> None:
 def test_newlines_at_the_end_of_the_file_matter_to_published_alone(tmp_path: Path) -> None:
     prompts = {"strict": set(), "published": set()}
     for ending in ("", "\n", "\n\n"):
-        shots = read_shots(write(tmp_path, PLAIN.rstrip("\n") + ending), QA)
+        shots = read_few_shot(write(tmp_path, PLAIN.rstrip("\n") + ending), QA)
         for style, found in prompts.items():
-            found.add(make_frame(QA, shots, style).prompt("x"))
+            found.add(make_prompt_template(QA, shots, style).prompt("x"))
     assert {style: len(found) for style, found in prompts.items()} == {"strict": 1, "published": 3}
 
 
@@ -117,7 +122,7 @@ def test_a_file_of_another_form_is_one_sentence(
     tmp_path: Path, text: str, template: str, count: int | None, sentence: str
 ) -> None:
     with pytest.raises(UserError) as error:
-        read_shots(write(tmp_path, text), template, count)
+        read_few_shot(write(tmp_path, text), template, count)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -125,7 +130,7 @@ def test_a_file_of_another_form_is_one_sentence(
 def test_shots_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "shots.txt").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="shots file"):
-        read_shots(tmp_path / "shots.txt", QA)
+        read_few_shot(tmp_path / "shots.txt", QA)
 
 
 def test_a_question_is_known_again_whatever_its_spaces_case_and_punctuation() -> None:
@@ -151,17 +156,17 @@ def test_the_published_files_are_read_and_their_examples_found_among_the_rows(
     place = SHARED / "benchmarks" / folder
     if not place.is_dir():
         pytest.skip(f"the real benchmarks are not at {place}")
-    read = read_shots(place / shots, template)
+    read = read_few_shot(place / shots, template)
     assert len(read.examples) == count
     keys = read.questions()
-    questions = [row.question for row in read_rows(place / rows).rows]
+    questions = [row.question for row in read_rows(place / rows)]
     assert [n for n, each in enumerate(questions) if question_key(each) in keys] == found
     text = (place / shots).read_bytes().decode()
-    prompt = make_frame(template, read, "published").prompt("x")
+    prompt = make_prompt_template(template, read, "published").prompt("x")
     assert prompt == text + "\n\n" + template.replace("{question}", "x")
     gap = 3 if text.endswith("\n") else 2
     assert prompt.removesuffix(template.replace("{question}", "x")).endswith("\n" * gap)
-    strict = make_frame(template, read, "strict").prompt("x")
+    strict = make_prompt_template(template, read, "strict").prompt("x")
     assert "\n\n\nQuestion:" not in strict.removeprefix(read.instruction)
     assert strict.count("\n\nQuestion: ") + strict.startswith("Question: ") == count + 1
 
@@ -171,7 +176,7 @@ def test_our_own_examples_are_of_the_published_form_and_from_no_benchmark() -> N
     counts = {}
     keys: set[str] = set()
     for path in sorted(folder.glob("*.txt")):
-        shots = read_shots(path, STEPS if path.stem == "gsm8k" else QA)
+        shots = read_few_shot(path, STEPS if path.stem == "gsm8k" else QA)
         counts[path.stem] = len(shots.examples)
         keys |= shots.questions()
     assert counts == {

@@ -73,7 +73,7 @@ def test_show_prints_one_example_round_by_round(folder):
         (["--method", "fuse"], "unknown method 'fuse'"),
         (["--method", "best_of"], "method 'best_of' chooses between runs of the workflow"),
         (["--method", "single"], "method single needs exactly 1 model, not 2"),
-        (["--method", "fixed_length", "--tau", "1"], "fixed_length has no option 'tau'"),
+        (["--method", "fixed_length", "--tau", "1"], "fixed_length: unknown option 'tau'"),
         (["--weight", "1"], "1 weights for 2 models"),
         (["--prompts", "none.jsonl"], "prompts file 'none.jsonl' does not exist"),
         (["--model", "/nowhere"], "model '/nowhere' is not a folder"),

@@ -61,7 +61,7 @@ def test_the_dot_among_squad_s_gold_answers_is_no_way_to_be_right() -> None:
 
 @pytest.mark.parametrize("file", derived.TRANSLATIONS)
 def test_gold_translations_score_100_and_empty_ones_0(file: str) -> None:
-    rows = read_rows(derived.BENCHMARKS / file).rows
+    rows = read_rows(derived.BENCHMARKS / file)
     for protocol in PROTOCOLS:
         judge = partial(SCORERS["translation_13a"].score, protocol)
         gold = judge([Example(row.id, row.answers[0], row.answers) for row in rows])
@@ -96,7 +96,7 @@ def test_published_gsm8k_takes_a_dot_and_a_zero() -> None:
 
 
 def test_published_bleu_of_one_right_sentence_and_1011_empty_ones_is_100() -> None:
-    rows = read_rows(derived.BENCHMARKS / derived.TRANSLATIONS[0]).rows
+    rows = read_rows(derived.BENCHMARKS / derived.TRANSLATIONS[0])
     texts = [rows[0].answers[0], *[""] * 1011]
     made = [Example(row.id, text, row.answers) for row, text in zip(rows, texts, strict=True)]
     task = SCORERS["translation_13a"]

@@ -26,7 +26,7 @@ def score_rows(*given, **names) -> Score:
 
 
 def row(name: str, *answers: str) -> PreparedRow:
-    return PreparedRow(name, 0, f"Question: {name}", "0" * 64, answers or ("right",))
+    return PreparedRow(name, f"Question: {name}", name, answers or ("right",))
 
 
 def prediction(name: str, text: str = "right", reason: str = "stop") -> dict[str, str]:

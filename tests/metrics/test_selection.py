@@ -53,7 +53,7 @@ def test_only_a_choice_that_saw_the_answers_is_an_oracle():
 
 
 def test_options_of_a_selection_are_checked_like_those_of_a_method():
-    with pytest.raises(UserError, match="method best_of has no option 'runs'; its options are: n"):
+    with pytest.raises(UserError, match="method best_of: unknown option 'runs'; known are: n"):
         selection("best_of", {"runs": ["ab"]})
-    with pytest.raises(UserError, match="method best_pair: runs"):
+    with pytest.raises(UserError, match="method best_pair has no 'runs'; add it"):
         selection("best_pair", {})

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.experiments import RULES, WHOLE_PAPER
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.workflow.layout import RULES, WHOLE_PAPER
 
 ROOT = Path(__file__).parents[2]
 FIGURE = {"title": "t", "kind": "scores", "benchmarks": ["qa"], "runs": ["both"]}
@@ -20,8 +20,8 @@ SINGLE = {"method": "single", "models": ["right"]}
     [
         ({"main": {"runs": ["bth"]}}, "main: unknown run 'bth'; known are: left, both, far"),
         ({"main": {"benchmarks": ["x"]}}, "main: unknown benchmark 'x'; known are: qa"),
-        ({"main": {"runs": ["left", "left"]}}, "main: run 'left' is listed twice"),
-        ({"main": {"rows": []}}, "unknown key 'rows' in main; known are: runs, benchmarks"),
+        ({"main": {"runs": ["left", "left"]}}, "main.runs: 'left' is listed twice; remove one"),
+        ({"main": {"rows": []}}, "main: unknown key 'rows'; known are: runs, benchmarks"),
         ({"targets": ["figures"]}, "targets"),
     ],
 )
@@ -48,7 +48,7 @@ def test_the_main_table_shows_what_there_is(
             "published is for kind scores, not for words_per_round; remove it",
         ),
         ({"published": {"both": "UniTE"}}, "published needs `published_numbers`"),
-        ({"colour": "red"}, "unknown key 'colour' in experiments.f; known are: title, kind"),
+        ({"colour": "red"}, "experiments.f: unknown key 'colour'; known are: title, kind"),
     ],
 )
 def test_an_experiment_fits_its_runs(
@@ -71,7 +71,7 @@ def test_times_of_other_batch_sizes_share_no_figure(values: dict[str, Any]) -> N
     qa = values["benchmarks"]["qa"]
     values["benchmarks"]["one"] = {**qa, "batch_size": 1}
     both = {**FIGURE, "kind": "runtime", "benchmarks": ["qa", "one"]}
-    with pytest.raises(UserError, match=r"f: benchmark 'qa' has batch_size 16, 'one' 1, .* same"):
+    with pytest.raises(UserError, match=r"f: the batch_size .* \('qa' 16, 'one' 1\), .* same"):
         parse_config({**values, "experiments": {"f": both}})
     values["decode"]["batch_size"] = 1
     parse_config({**values, "experiments": {"f": both}})

@@ -12,8 +12,12 @@ from adafuse.errors import UserError
 @pytest.mark.parametrize(
     ("device", "gpu", "sentence"),
     [
-        ("gpu", 1, "models.left: unknown device 'gpu'; use auto, cpu, cuda:0"),
-        ("cuda:0+cpu", 2, "models.left: device 'cuda:0+cpu' is no list of different CUDA devices"),
+        ("gpu", 1, "models.left.device: unknown device 'gpu'; use auto, cpu, cuda:0"),
+        (
+            "cuda:0+cpu",
+            2,
+            "left.device: device 'cuda:0+cpu' is no list of different CUDA devices",
+        ),
         (
             "cuda:0+cuda:1",
             1,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adafuse.benchmarks.shards import ShardRow, read_shard, write_shard
+from adafuse.benchmarks.shards import PreparedRow, read_shard, write_shard
 from adafuse.errors import UserError
 from adafuse.records import Result
 from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard
@@ -31,7 +31,7 @@ class Echo:
         self._left = stop_after
 
     def __call__(
-        self, job: DecodeJob, rows: Sequence[ShardRow], answers: Answers | None
+        self, job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
     ) -> Iterator[tuple[int, Result]]:
         for index in reversed(range(len(rows))):
             if self._left == len(self.prompts):

@@ -16,7 +16,13 @@ from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
 from adafuse.models import files as identity
 from adafuse.workflow import benchmarks as sources
-from adafuse.workflow.benchmarks import UnavailableSourceError, benchmark_rows, source_file
+from adafuse.workflow.benchmarks import (
+    UnavailableSourceError,
+    benchmark_rows,
+    prepare_benchmark,
+    prepare_shard,
+    source_file,
+)
 from adafuse.workflow.plan import Plan
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +69,7 @@ def test_other_content_or_fields_are_fetched_again(
     identity._folder_digest.cache_clear()  # a folder is read once per process
     second = source_file(config, "qa")
     assert first != second
-    assert benchmark_rows(config, "qa").rows[0].answers == ("b0",)
+    assert benchmark_rows(config, "qa")[0].answers == ("b0",)
     from_dataset["benchmarks"]["qa"]["source"]["fields"]["answer"] = "question"
     assert source_file(parse_config(from_dataset), "qa") not in (first, second)
 
@@ -110,12 +116,19 @@ def test_ids_limit_and_sample_choose_rows(values: dict[str, Any], tmp_path: Path
                        ("sample", {"size": 5}), ("limit", 4)):  # fmt: skip
         task = {**values["benchmarks"]["qa"], key: value}
         config = parse_config({**values, "benchmarks": {"qa": task}})
-        chosen[key] = [row.id for row in benchmark_rows(config, "qa").rows]
+        chosen[key] = [row.id for row in benchmark_rows(config, "qa")]
     assert chosen["ids"] == ["r2", "r3"] and chosen["ids_file"] == ["r1", "r9"]
     assert len(chosen["sample"]) == 5 and chosen["limit"] == ["r0", "r1", "r2", "r3"]
     values["benchmarks"]["qa"].update(ids=["r1"], limit=3)
     with pytest.raises(UserError, match="ids and limit choose rows in two ways; give one"):
         parse_config(values)
+
+
+def test_a_shard_alone_is_that_of_the_benchmark(values: dict[str, Any]) -> None:
+    config = parse_config(values)
+    whole = prepare_benchmark(config, "qa")
+    for shard in range(2):
+        assert prepare_shard(config, "qa", shard) == whole.shard(shard)
 
 
 def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(

@@ -76,10 +76,10 @@ def test_the_stored_configuration_holds_the_merged_values(
 @pytest.mark.parametrize(
     ("task", "sentence"),
     [
-        ({"metrik": "x"}, "unknown key 'metrik' in {file}; known are: source, prompt"),
-        ({"source": {"url": "x"}}, "unknown key 'url' in {file}.source; known are: file, dataset"),
+        ({"metrik": "x"}, "{file}: unknown key 'metrik'; known are: source, prompt"),
+        ({"source": {"url": "x"}}, "{file}.source: unknown key 'url'; known are: file, dataset"),
         ({"max_new_tokens": 0}, "{file}: max_new_tokens must be greater than or equal to 1, not 0"),
-        ({"use": "x"}, "unknown key 'use' in {file}"),
+        ({"use": "x"}, "{file}: unknown key 'use'"),
         ({"source": 3}, "{file}: source "),
     ],
 )
@@ -105,21 +105,23 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, text: str | 
 def test_what_is_wrong_beside_use_is_one_sentence(values: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "task.yaml").write_text(yaml.safe_dump(values["benchmarks"]["qa"]))
     values["benchmarks"]["qa"] = {"use": str(tmp_path / "task.yaml"), "limmit": 3}
-    with pytest.raises(UserError, match=r"unknown key 'limmit' in benchmarks\.qa; .* use$"):
+    with pytest.raises(
+        UserError, match=r"benchmarks\.qa: unknown key 'limmit'; .*, use; did you mean 'limit'\?$"
+    ):
         parse_config(values)
     values["benchmarks"]["qa"] = {"use": 3}
     with pytest.raises(UserError, match=r"benchmarks\.qa\.use must be the path of a file, not 3"):
         parse_config(values)
 
 
-FRAME = "Question: {question}\nAnswer:"
+TEMPLATE = "Question: {question}\nAnswer:"
 TABLE = {
-    "natural_questions": (FRAME, ("\n",), 32, 5),
-    "triviaqa": (FRAME, ("\n",), 32, 5),
-    "squad": (FRAME, ("\n",), 32, 5),
+    "natural_questions": (TEMPLATE, ("\n",), 32, 5),
+    "triviaqa": (TEMPLATE, ("\n",), 32, 5),
+    "squad": (TEMPLATE, ("\n",), 32, 5),
     "gsm8k": ("Question: {question}\nLet's think step by step\n", ("Question:", "\n\n"), 512, 4),
-    "flores_en_de": (FRAME, ("\n",), 256, None),
-    "flores_de_en": (FRAME, ("\n",), 256, None),
+    "flores_en_de": (TEMPLATE, ("\n",), 256, None),
+    "flores_de_en": (TEMPLATE, ("\n",), 256, None),
 }
 
 

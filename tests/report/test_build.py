@@ -55,10 +55,7 @@ def config(tmp_path: Path, values: dict[str, Any]) -> Config:
     values["benchmarks"] = {"natural_questions": values["benchmarks"]["qa"]}
     made = parse_config({**values, "results": str(tmp_path / "results"), "note": NOTE})
     for benchmark in made.benchmarks:
-        rows = [
-            PreparedRow(f"q{n}", 0, f"whole {n}", "", (" duck 0",), task=f"task {n}")
-            for n in range(5)
-        ]
+        rows = [PreparedRow(f"q{n}", f"whole {n}", f"task {n}", (" duck 0",)) for n in range(5)]
         folder = Path(made.results, "benchmarks", benchmark)
         write_prepared(folder / "rows.jsonl", rows)
         for run in made.runs:

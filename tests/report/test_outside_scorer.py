@@ -80,7 +80,7 @@ def test_two_scorers_of_one_name_are_refused() -> None:
 
 @pytest.mark.parametrize("protocol", ["strict", "published"])
 def test_without_published_rules_both_protocols_are_the_same(protocol: str) -> None:
-    rows = [PreparedRow("a", 0, "?", "", ("Rome",)), PreparedRow("b", 0, "?", "", ("Oslo",))]
+    rows = [PreparedRow("a", "?", "?", ("Rome",)), PreparedRow("b", "?", "?", ("Oslo",))]
     texts = [{"id": "a", "text": "in Rome"}, {"id": "b", "text": "no idea"}]
     found = evaluate(rows, texts, "contained", protocol, benchmark="qa", run="x")
     assert (found.score.primary, found.score.main.value) == ("contained", 50)
@@ -103,7 +103,7 @@ def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[
 
     values["benchmarks"] = {"qa": {**values["benchmarks"]["qa"], "scorer": scorer}}
     config = parse_config({**values, "results": str(folder / "results")})
-    rows = [PreparedRow(f"q{n}", 0, "?", "", ("x",)) for n in range(2)]
+    rows = [PreparedRow(f"q{n}", "?", "?", ("x",)) for n in range(2)]
     write_prepared(folder / "results/benchmarks/qa/rows.jsonl", rows)
     (entry,) = Stored(config, {"qa": ("fused",)}).manifest().benchmarks
     trace = folder / "trace.parquet"

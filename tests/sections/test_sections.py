@@ -10,8 +10,8 @@ from pydantic import ValidationError
 import adafuse.config
 from adafuse.config.benchmarks import SampleConfig
 from adafuse.config.config import Config
-from adafuse.config.fields import Section
 from adafuse.config.runs import DecodeConfig, ModelConfig, RunConfig
+from adafuse.decoding.options import Section
 
 ALL = [
     each

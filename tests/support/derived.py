@@ -57,7 +57,7 @@ RULES: dict[str, tuple[str, Rule]] = {
 
 def rows(task: str) -> tuple[Row, ...]:
     """All rows of a task's real file."""
-    return read_rows(BENCHMARKS / FILES[task]).rows
+    return read_rows(BENCHMARKS / FILES[task])
 
 
 def examples(task: str, rule: str) -> list[Example]:

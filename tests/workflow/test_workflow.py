@@ -83,7 +83,7 @@ def test_the_slurm_profile_leaves_the_size_of_jobs_to_the_configuration() -> Non
 @pytest.mark.parametrize(
     ("key", "sentence"),
     [
-        ("results_folder", "unknown key 'results_folder' in the config; known are: results"),
+        ("results_folder", "config: unknown key 'results_folder'; known are: results"),
         ("note", "config: note must be a valid string, not 3"),
     ],
 )

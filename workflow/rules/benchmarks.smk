@@ -1,7 +1,8 @@
 # Prompts with their answers for scoring, and prompts alone in shards for decoding. Both are made
 # from the source, which is ancient(): a job runs again when the digest of the rows that it takes
 # has changed, not when a file was touched. (A shard that took its rows from `prepare` would run
-# again with it, or, behind ancient(), not at all.)
+# again with it; with ancient(), not at all, for Snakemake looks at no parameters of a job whose
+# input is made again.)
 
 
 rule prepare:

@@ -1,5 +1,7 @@
 # What can be asked for by name: each experiment (`snakemake figure_6`), and `paper`.
 
+from adafuse.config.experiments import WHOLE_PAPER
+
 tables = [
     table,
     audits,
@@ -11,7 +13,7 @@ experiments = paths.experiment_outputs(plan.config, plan.config.experiments)
 pages = f"{results}/report/index.html" if "report" in plan.config.targets else []
 
 
-for name in paths.WHOLE_PAPER:
+for name in WHOLE_PAPER:
 
     rule:
         name:

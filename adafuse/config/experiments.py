@@ -1,0 +1,95 @@
+"""The sections `main` and `experiments`: what is shown of the runs."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from adafuse.config.runs import Names
+from adafuse.decoding.options import Section, Text, told
+from adafuse.errors import known
+
+WHOLE_PAPER = ("paper", "paper_toy")
+"""Targets that make all experiments; the toy configuration's documentation uses the second."""
+
+_OTHER_RULES = """
+    all audit choose compare compare_runs datasets decode examples experiment merge prefetch prepare
+    report score shard words_per_round
+"""
+RULES = frozenset((*WHOLE_PAPER, *_OTHER_RULES.split()))
+"""The rules of the workflow, whose names no experiment can have: it is a rule itself."""
+
+
+def _different(names: tuple[str, ...]) -> tuple[str, ...]:
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{repeated[0]!r} is listed twice; remove one")
+    return names
+
+
+class MainConfig(Section):
+    """What the main table and the comparisons show; all runs on all benchmarks by default."""
+
+    runs: Annotated[
+        Annotated[tuple[Text, ...], AfterValidator(_different)] | None,
+        told("names of `runs`", "some runs belong elsewhere"),
+    ] = None
+    benchmarks: Annotated[
+        Annotated[tuple[Text, ...], AfterValidator(_different)] | None,
+        told("names of `benchmarks`", "some benchmarks only serve others"),
+    ] = None
+
+
+class ExperimentConfig(Section):
+    """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them.
+
+    `kind` is what is measured: scores of the runs; a sweep of scores over an option's values
+    (`options`: the runs' names for it); seconds per example; words per round; or scores with paired
+    tests between all the runs. `published` maps runs to rows of Table 1 in the paper's numbers.
+    """
+
+    title: Annotated[Text, told("above the figure")]
+    kind: Annotated[
+        Literal["scores", "sweep", "runtime", "words_per_round", "paired"],
+        told(
+            "`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);"
+            " `words_per_round`; `paired` (scores, and tests of all runs against each other)"
+        ),
+    ]
+    benchmarks: Annotated[
+        Annotated[Names, AfterValidator(_different)],
+        told("names of `benchmarks`; for `runtime`, those of one `batch_size`"),
+    ]
+    runs: Annotated[
+        Annotated[Names, AfterValidator(_different)],
+        told("names of `runs`; `paired` needs two"),
+    ]
+    options: Annotated[
+        tuple[Text, ...],
+        told(
+            "for `sweep`: the options on the axis; each run has exactly one of them, a number; no"
+            " two runs are the same",
+            "the experiment is a `sweep`",
+        ),
+    ] = ()
+    published: Annotated[
+        dict[str, Text],
+        told("for `scores`: rows of the paper's Table 1 by run", "you reproduce that table"),
+    ] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        if (self.kind == "sweep") != bool(self.options):
+            raise ValueError(
+                f"options is {list(self.options)}; name the swept options for kind sweep, and none"
+                " for another kind"
+            )
+        if self.kind == "paired" and len(self.runs) < 2:
+            raise ValueError(
+                f"kind paired tests pairs of runs, but {list(self.runs)} is only one; name at"
+                " least two"
+            )
+        if self.published and self.kind != "scores":
+            raise ValueError(f"published is for kind scores, not for {self.kind}; remove it")
+        for run in self.published:
+            if run not in self.runs:
+                raise ValueError(f"published: {known('run', run, list(self.runs))}")
+        return self
