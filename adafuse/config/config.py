@@ -28,6 +28,7 @@ from adafuse.config.runs import (
     RunConfig,
 )
 from adafuse.decoding.options import told
+from adafuse.models.spec import ModelSpec
 
 __all__ = [
     "SAFE_NAME",
@@ -140,6 +141,11 @@ class Config(Section):
     def main_benchmarks(self) -> list[str]:
         """Benchmarks of the main table."""
         return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
+
+    def model_spec(self, name: str) -> ModelSpec:
+        """Return how a model is loaded: what it does not say itself is that of `decode`."""
+        said = self.models[name].model_dump(exclude_none=True)
+        return ModelSpec(**{"device": self.decode.device, "dtype": self.decode.dtype} | said)
 
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
         """Return how many examples of a benchmark are decoded at a time."""

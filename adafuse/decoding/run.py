@@ -20,8 +20,8 @@ from adafuse.engine.scheduler import (
     release,
 )
 from adafuse.errors import UserError
-from adafuse.models.capacity import demands, rows_that_fit, slots
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.memory import demands, rows_that_fit, slots
 from adafuse.models.placement import Place
 from adafuse.records import Answer, Chat, Prompt, Result, letters
 from adafuse.tokenization.prompts import check_chat, ids_if_any, shared_prefix

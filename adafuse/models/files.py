@@ -6,7 +6,6 @@ import math
 import os
 import re
 import struct
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -132,23 +131,15 @@ _WHOLE = 64 << 20
 _EDGE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """A hub id with its revision, or the content of a folder; `path` only names it for people."""
-
-    path: str
-    revision: str | None
-    content: str | None
-
-    def key(self) -> list[str | None]:
-        """Return what makes two identities the same: a folder may move."""
-        return [self.content] if self.content else [self.path, self.revision]
+def content_digest(path: str) -> str | None:
+    """Return a digest of the files of a folder, read once per process; None for a hub id."""
+    return _folder_digest(path) if Path(path).is_dir() else None
 
 
-def model_identity(path: str, revision: str | None) -> ModelIdentity:
-    """Identify a model; the folder is read once per process."""
-    content = _folder_digest(path) if Path(path).is_dir() else None
-    return ModelIdentity(path, revision, content)
+def model_key(path: str, revision: str | None) -> list[str | None]:
+    """Return what makes two models the same: the content of a folder, which may move."""
+    content = content_digest(path)
+    return [path, revision] if content is None else [content]
 
 
 @cache

@@ -1,12 +1,22 @@
-"""How much of a machine's memory a process may still take: nodes are shared, and jobs limited."""
+"""How much memory is free to this process, and how much decoding takes on which device."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
-_MIB = 1 << 20
+from adafuse.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+    from adafuse.models.language_model import LanguageModel
+
+_MIB, _GIB = 1 << 20, 1 << 30
 
 _VERSIONS = {
     "v2": ("memory.max", "memory.current", "inactive_file"),
@@ -85,3 +95,92 @@ def _text(file: Path) -> str | None:
         return file.read_text(encoding="utf-8").strip()
     except OSError:
         return None
+
+
+MOST_ROWS = 64
+"""More rows gain little, and their results take long to come."""
+TREE_NODES = 64
+"""Per example so many uncommitted tokens, and rows of log-probabilities, are allowed for."""
+SHARE = 0.8
+"""The part of the free memory that keys, values and log-probabilities may take."""
+
+
+def slots(model: "LanguageModel", longest: int) -> int:
+    """Return how many tokens an example of at most `longest` ids and its tree come to."""
+    return min(longest, model.context) + TREE_NODES
+
+
+def demands(model: "LanguageModel", longest: int) -> list[tuple[torch.device, int]]:
+    """Return the bytes that an example of at most `longest` ids, prompt included, needs by device.
+
+    Keys and values of every token and tree node, where each layer is, and a float32 row over the
+    vocabulary per node, where the logits come out.
+    """
+    per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
+    layers = Counter(layer_devices(model.network, model.device))
+    sizes = Counter({model.device: TREE_NODES * 4 * model.vocabulary})
+    sizes.update({device: count * per_layer for device, count in layers.items()})
+    return list(sizes.items())
+
+
+def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
+    """Return the bytes of the keys and values of one token in one layer."""
+    text = config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return 2 * int(heads) * int(head) * dtype.itemsize
+
+
+def rows_that_fit(needs: Sequence[tuple[torch.device, int]], examples: int) -> int:
+    """Return how many of `examples` can be decoded at a time on every device.
+
+    `needs` are the bytes of one example on the devices of each model.
+
+    Raises:
+        UserError: not even one.
+    """
+    needed: Counter[torch.device] = Counter()
+    for device, size in needs:
+        needed[device] += size
+    rows = min(MOST_ROWS, max(1, examples))
+    for device, size in needed.items():
+        free = int(SHARE * free_memory(device))
+        if size > free:
+            raise UserError(
+                f"one example needs {size / _GIB:.2f} GiB on {device} beside the models, and"
+                f" {free / _GIB:.2f} GiB may be taken; lower max_new_tokens, shorten the prompts,"
+                " or give the models other or more devices, or a smaller dtype"
+            )
+        rows = min(rows, free // size)
+    return rows
+
+
+DeviceMap = dict[str, int | str | torch.device]
+"""The device of each part of a network, by the names of its modules."""
+
+
+def layer_devices(network: "PreTrainedModel", main: torch.device) -> list[torch.device]:
+    """Return where each layer runs and keeps its keys and values, first layer first.
+
+    Args:
+        network: with or without a device map.
+        main: where layers run whose weights are not on a device of their own.
+    """
+    count = network.config.get_text_config().num_hidden_layers
+    placed: DeviceMap = getattr(network, "hf_device_map", {})
+    stacks = (
+        name
+        for name, module in network.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count
+    )
+    stack = next(stacks, "")
+    return [_placed(placed, f"{stack}.{number}", main) for number in range(count)]
+
+
+def _placed(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
+    while name and name not in placed:
+        name = name.rpartition(".")[0]
+    found = placed.get(name, main)
+    if isinstance(found, int):
+        return torch.device("cuda", found)
+    return found if isinstance(found, torch.device) else main

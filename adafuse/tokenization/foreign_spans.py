@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from adafuse.models.language_model import LanguageModel
+    from adafuse.tokenization.model_tokenizer import ModelTokenizer
 
 REMEMBERED = 1 << 16
 """So many spans at most are not encoded again."""
@@ -47,7 +47,7 @@ class SpanEncoder:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def encode_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
+def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     """Return ids of `model` whose surfaces join to `data`, as they would continue a text.
 
     Whole characters are encoded as text; the bytes of unfinished or odd ones, and characters that
@@ -69,7 +69,7 @@ def encode_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _encode_text(model: "LanguageModel", text: str) -> tuple[int, ...]:
+def _encode_text(model: "ModelTokenizer", text: str) -> tuple[int, ...]:
     """Encode text; a character at which it does not come back is written by itself."""
     ids: list[int] = []
     while text:
@@ -95,20 +95,20 @@ def _agreement(surfaces: list[bytes | None], data: bytes) -> tuple[int, int]:
     return agreed
 
 
-def _encode_character(model: "LanguageModel", character: str) -> tuple[int, ...]:
+def _encode_character(model: "ModelTokenizer", character: str) -> tuple[int, ...]:
     ids = model.encode_span(character)
     exact = b"".join(model.surfaces.of[index] or b"" for index in ids) == character.encode()
     return ids if exact else _single_bytes(model, character.encode())
 
 
-def _single_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
+def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     single = model.surfaces.bytes
     if odd := [byte for byte in data if byte not in single]:
         raise ValueError(f"the tokenizer of {model.name} has no token for byte {odd[0]:#04x}")
     return tuple(single[byte] for byte in data)
 
 
-def first_token(model: "LanguageModel", surface: bytes) -> int | None:
+def first_token(model: "ModelTokenizer", surface: bytes) -> int | None:
     """Return the token with these bytes, else the first of those that spell them, if any."""
     own = model.surfaces.ids.get(surface)
     if own is not None or not surface:

@@ -13,7 +13,7 @@ from adafuse.errors import UserError
 from adafuse.records import Chat, Prompt, Turn
 
 if TYPE_CHECKING:
-    from adafuse.models.language_model import LanguageModel
+    from adafuse.tokenization.model_tokenizer import ModelTokenizer
 
 logger = logging.getLogger(__name__)
 TextT = TypeVar("TextT")
@@ -37,7 +37,7 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, *, chat: bool
     return _chat_ids(tokenizer, turns)
 
 
-def shared_prefix(model: "LanguageModel", prompts: Sequence[Prompt]) -> list[int]:
+def shared_prefix(model: "ModelTokenizer", prompts: Sequence[Prompt]) -> list[int]:
     """Return the ids that all prompts begin with, such as worked examples; none if they are few.
 
     Some of the prompts stand for all: one that begins otherwise is simply read as a whole.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-    from adafuse.models.language_model import LanguageModel
+    from adafuse.tokenization.model_tokenizer import ModelTokenizer
 
 SPACE_MARK = "\u2581"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -44,8 +44,7 @@ class Surfaces:
             UserError: some token does not stand for certain bytes; the message names it.
         """
         added = tokenizer.added_tokens_decoder
-        special = {index for index, token in added.items() if token.special}
-        special |= set(tokenizer.all_special_ids)
+        special = special_ids(tokenizer)
         pieces = _pieces(tokenizer)
         surface = _reader(tokenizer, pieces, name)
         found: list[bytes | None] = []
@@ -59,6 +58,13 @@ class Surfaces:
 
     def __len__(self) -> int:
         return len(self.of)
+
+
+def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """Return the ids of all special tokens, reserved ones included."""
+    added = tokenizer.added_tokens_decoder
+    reserved = (index for index, token in added.items() if token.special)
+    return frozenset([*reserved, *tokenizer.all_special_ids])
 
 
 def _pieces(tokenizer: "PreTrainedTokenizerBase") -> list[str | None]:
@@ -155,7 +161,7 @@ class TokenKeys:
     surfaces: Sequence[bytes | None] = field(repr=False, default=())
 
     @classmethod
-    def read(cls, model: "LanguageModel", *, begins: bool = False) -> "TokenKeys":
+    def read(cls, model: "ModelTokenizer", *, begins: bool = False) -> "TokenKeys":
         """Return the keys of a model; every special token of it is its END.
 
         Args:

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.hub import from_hub
-from adafuse.models.placement import ModelSource, Placement
+from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 
 CODE = """
@@ -112,7 +112,6 @@ def test_what_the_hub_lacks_is_one_sentence(error, sentence):
         def from_pretrained(*_, **__):
             raise error
 
-    source = ModelSource("org/x", None, Placement((torch.device("cpu"),)), torch.float32)
     with pytest.raises(UserError, match=sentence) as raised:
-        from_hub(Factory, source)
+        from_hub(Factory, ModelEntry(path="org/x"))
     assert "\n" not in str(raised.value)

@@ -13,7 +13,11 @@ from adafuse.errors import UserError
     ("device", "gpu", "sentence"),
     [
         ("gpu", 1, "models.left: unknown device 'gpu'; use auto, cpu, cuda:0"),
-        ("cuda:0+cpu", 2, "models.left: device 'cuda:0+cpu' is no list of different CUDA devices"),
+        (
+            "cuda:0+cpu",
+            2,
+            "models.left: device 'cuda:0+cpu' is not a list of different CUDA devices",
+        ),
         (
             "cuda:0+cuda:1",
             1,
