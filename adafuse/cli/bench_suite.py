@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -129,20 +129,9 @@ class Outcome:
     agreement: float | None = None
 
 
-class Case(Protocol):
-    """Something that is timed; `name` is unique within a workload."""
-
-    name: str
-    workload: Workload
-    batch_size: int
-
-    def run(self) -> Outcome:
-        """Decode the whole workload once."""
-
-
 @dataclass
 class Fused:
-    """A method on one of our engines."""
+    """A method on one of our engines; `name` is unique among the cases."""
 
     name: str
     workload: Workload
@@ -214,6 +203,9 @@ class Generate:
         )
 
 
+Case = Fused | Generate
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Seconds of one case over all repeats: median and quartiles."""
@@ -226,11 +218,15 @@ class Timing:
     low: float
     high: float
     outcome: Outcome
+    tokens_per_second: float
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Ids per second that the first model wrote."""
-        return self.outcome.tokens[0] / self.seconds
+    @classmethod
+    def of(cls, case: Case, taken: list[float], done: Outcome) -> "Timing":
+        """Summarise the repeats of a case, which is fast by the ids of its first model."""
+        quartiles = quantiles(taken, method="inclusive") if len(taken) > 1 else taken * 3
+        low, middle, high = quartiles
+        about = case.name, case.workload.name, len(case.workload.prompts), case.batch_size
+        return cls(*about, middle, low, high, done, done.tokens[0] / middle)
 
 
 def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None) -> list[Timing]:
@@ -253,14 +249,7 @@ def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None)
             speed = outcomes[case.name].tokens[0] / taken
             bar.set_postfix_str(f"{speed:.1f} tokens/s", refresh=False)
             bar.update()
-    return [_timing(case, seconds[case.name], outcomes[case.name]) for case in cases]
-
-
-def _timing(case: Case, seconds: list[float], outcome: Outcome) -> Timing:
-    low, middle, high = seconds * 3 if len(seconds) == 1 else quantiles(seconds, method="inclusive")
-    work = case.workload
-    size = len(work.prompts)
-    return Timing(case.name, work.name, size, case.batch_size, middle, low, high, outcome)
+    return [Timing.of(case, seconds[case.name], outcomes[case.name]) for case in cases]
 
 
 WARM_UP = 8
@@ -444,7 +433,7 @@ def record(
         "git": asdict(source_commit()),
         "command": command,
         "peak_mib": {"host": host, "device": most},
-        "timings": [{**asdict(t), "tokens_per_second": t.tokens_per_second} for t in timings],
+        "timings": [asdict(timing) for timing in timings],
         "ratios": [asdict(ratio) for ratio in ratios],
     }
 
@@ -462,6 +451,7 @@ def to_markdown(found: Mapping[str, Any]) -> str:
     """Return a record as two tables, ratios first."""
     where, (host, device) = found["machine"], found["peak_mib"].values()
     on_device = "" if device is None else f" and {device:,.0f} MiB on the device"
+    seconds = "{seconds:.3f} ({low:.3f} to {high:.3f})"
     lines = [
         f"`{found['command']}` on {where['date']}: {where['processor']}, {where['cores']} cores,"
         f" {where['threads']} threads, {where['device']}, {where['dtype']}; peak memory"
@@ -469,27 +459,19 @@ def to_markdown(found: Mapping[str, Any]) -> str:
         "",
         "| ratio of medians | value | target |",
         "| --- | ---: | --- |",
-        *(
-            f"| {each['name']} | {each['value']:.2f} | {each['target']} |"
-            for each in found["ratios"]
-        ),
+        *map("| {name} | {value:.2f} | {target} |".format_map, found["ratios"]),
         "",
         "| case | prompts | seconds (quartiles) | tokens/s | forwards per token | agreement |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
-        *map(_row, found["timings"]),
     ]
+    for timing in found["timings"]:
+        tokens, forwards, agreement = timing["outcome"].values()
+        per_token = (f / t if t else 0.0 for f, t in zip(forwards, tokens, strict=True))
+        cells = [
+            f"{timing['case']} | {timing['prompts']} | {seconds.format_map(timing)}",
+            f"{timing['tokens_per_second']:.0f}",
+            " + ".join(f"{value:.2f}" for value in per_token),
+            "" if agreement is None else f"{100 * agreement:.0f} %",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _row(timing: Mapping[str, Any]) -> str:
-    tokens, forwards, agreement = timing["outcome"].values()
-    per_token = (f / t if t else 0.0 for f, t in zip(forwards, tokens, strict=True))
-    cells = [
-        timing["case"],
-        str(timing["prompts"]),
-        f"{timing['seconds']:.3f} ({timing['low']:.3f} to {timing['high']:.3f})",
-        f"{timing['tokens_per_second']:.0f}",
-        " + ".join(f"{value:.2f}" for value in per_token),
-        "" if agreement is None else f"{100 * agreement:.0f} %",
-    ]
-    return f"| {' | '.join(cells)} |"

@@ -44,7 +44,7 @@ def check_path(path: str) -> None:
     """Tell a folder that is missing from a hub id, so that nobody waits for a download.
 
     Raises:
-        UserError: no model folder, and nothing that could be a hub id.
+        UserError: not a model folder, and nothing that could be a hub id.
     """
     folder = Path(path)
     if folder.is_dir():
@@ -66,7 +66,7 @@ def _sentence(error: str, model: ModelEntry) -> str:
     if "use_safetensors=True" in error and not model.allow_pickle:
         return f"model {model.path!r} {REFUSED}"
     reason = error.strip().split("\n")[0]
-    where = "" if Path(model.path).is_dir() else ", which is no folder here,"
+    where = "" if Path(model.path).is_dir() else ", which is not a folder here,"
     offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
     return f"model {model.path!r}{where} cannot be loaded{offline}: {reason}"
 
@@ -120,7 +120,7 @@ def code_elsewhere(folder: Path) -> set[str]:
             settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             classes = json.dumps(settings.get("auto_map"))
         except (ValueError, AttributeError):
-            raise UserError(f"{str(file)!r} is no JSON object; download it again") from None
+            raise UserError(f"{str(file)!r} is not a JSON object; download it again") from None
         # A class is named file.Class, or org/name--file.Class.
         found.update(re.findall(r'"([^"]+)--', classes))
     return found

@@ -130,9 +130,16 @@ class ModelEntry(BaseModel):
 class ModelSpec(ModelEntry):
     """A folder or hub id, and all that is decided about how it is loaded, prompted and placed."""
 
-    device: Annotated[str, Field(description="see `DeviceName.parse`")] = AUTO
+    device: Annotated[
+        str,
+        Field(
+            description="auto (the next CUDA device in turn, or the CPU), cpu, cuda:0,"
+            " cuda:0+cuda:1 (one model spread over these), balanced (over all CUDA devices) or"
+            " sequential (filling one after the other)"
+        ),
+    ] = AUTO
     dtype: Annotated[
-        str, Field(description=f"{', '.join(DTYPES)}; auto: bfloat16 on a GPU, float32 on a CPU")
+        str, Field(description="auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
     ] = AUTO
 
     @field_validator("device")
@@ -168,20 +175,12 @@ class Loading(TypedDict, total=False):
     """
 
     revisions: Sequence[str | None] | None
-    """Commits of hub models, one per model."""
     device: str | Sequence[str]
-    """auto (the next CUDA device in turn, or the CPU), cpu, cuda:0, cuda:0+cuda:1 (one model spread
-    over these), balanced (over all CUDA devices) or sequential (filling one after the other)."""
     dtype: str | Sequence[str]
-    """auto (float32 on a CPU, else bfloat16), float32, bfloat16 or float16."""
     chat: bool | Sequence[bool]
-    """Put each prompt into the model's own chat template."""
     quantization: str | Sequence[str | None] | None
-    """int8 or int4 weights by bitsandbytes; None for neither."""
     trust_remote_code: bool | Sequence[bool]
-    """Run the code that comes with the model."""
     allow_pickle: bool | Sequence[bool]
-    """Read weights that are not safetensors."""
 
 
 LOADING = {

@@ -119,7 +119,7 @@ def test_a_model_without_any_weights_is_one_sentence(hub: Hub) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_a_damaged_configuration_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UserError, match=r"config.json' is no JSON object; download it again"):
+    with pytest.raises(UserError, match=r"config.json' is not a JSON object; download it again"):
         code_elsewhere(tmp_path)
 
 

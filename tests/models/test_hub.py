@@ -103,7 +103,7 @@ def test_safetensors_go_before_pickled_weights(pickled):
             ValueError("custom code\nPlease pass `trust_remote_code=True`"),
             "model 'org/x' needs code of its own .* set trust_remote_code for this model",
         ),
-        (OSError("not found\nsee docs"), "'org/x', which is no folder here, .*: not found$"),
+        (OSError("not found\nsee docs"), "'org/x', which is not a folder here, .*: not found$"),
     ],
 )
 def test_what_the_hub_lacks_is_one_sentence(error, sentence):

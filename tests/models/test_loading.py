@@ -27,7 +27,7 @@ def copy(tmp_path):
         ("/nowhere/model", "model '/nowhere/model' is not a folder"),
         ("./nowhere", "model './nowhere' is not a folder"),
         ("a/b/c", "model 'a/b/c' is not a folder"),
-        ("nobody/nothing", "model 'nobody/nothing', which is no folder here, cannot be loaded"),
+        ("nobody/nothing", "model 'nobody/nothing', which is not a folder here, cannot be loaded"),
     ],
 )
 def test_a_missing_model_is_named(path, sentence):
