@@ -21,8 +21,7 @@ from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, fre
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.spec import ModelSpec
 from adafuse.tokenization.added_text import anchor
-from adafuse.tokenization.foreign_spans import SpanEncoder
-from adafuse.tokenization.model_tokenizer import end_ids
+from adafuse.tokenization.model_tokenizer import SpanEncoder, end_ids
 from adafuse.tokenization.prompts import start_ids
 from adafuse.tokenization.token_bytes import Surfaces
 

@@ -33,11 +33,7 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(path: str, *, allowed: bool) -> None:
-    """Refuse a folder that holds weights in pickle format only, unless that is allowed.
-
-    Raises:
-        UserError: there are no safetensors among its files.
-    """
+    """Refuse a folder that holds weights in pickle format only, unless that is allowed."""
     folder = Path(path)
     if not allowed and pickled_files(folder) and not safe_files(folder):
         raise UserError(f"model {path!r} {REFUSED}")
@@ -60,16 +56,8 @@ def weight_bytes(
     of a scale in int4, 0.5625 bytes. Linear layers are the matrices within numbered layers, so
     embeddings and the head over the vocabulary keep the dtype, and so do a mixture's experts, which
     bitsandbytes leaves as they are. Weights of fewer bits, as quantized models store them, count as
-    their files are; pickled ones as if each had 16 bits there.
-
-    Args:
-        path: folder or hub id; one of the hub is looked up in the cache of this machine.
-        revision: of a hub model.
-        dtype: what the weights are loaded as.
-        quantization: int8, int4 or nothing.
-
-    Returns:
-        None if the weights are not here, or cannot be read.
+    their files are; pickled ones as if each had 16 bits there. A hub model is looked up in this
+    machine's cache; None if the weights are not here, or cannot be read.
     """
     folder = Path(path) if Path(path).is_dir() else cached_folder(path, revision)
     return None if folder is None else _folder_bytes(folder, dtype, quantization)

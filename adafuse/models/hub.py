@@ -41,18 +41,13 @@ def failure_told(model: ModelEntry) -> Iterator[None]:
 
 
 def check_path(path: str) -> None:
-    """Tell a folder that is missing from a hub id, so that nobody waits for a download.
-
-    Raises:
-        UserError: not a model folder, and nothing that could be a hub id.
-    """
+    """Refuse what is neither a model folder nor a hub id, so that nobody waits for a download."""
     folder = Path(path)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(f"model {path!r} has no config.json; give a Hugging Face model folder")
         return
-    looks_local = path.startswith((".", "/", "~")) or path.count("/") != 1 or folder.exists()
-    if looks_local:
+    if path.startswith((".", "/", "~")) or path.count("/") != 1 or folder.exists():
         raise UserError(f"model {path!r} is not a folder; give a model folder or a hub id org/name")
 
 
@@ -109,11 +104,7 @@ def download(model: ModelEntry) -> Path:
 
 
 def code_elsewhere(folder: Path) -> set[str]:
-    """Return the hub ids of other models whose code a model's files name as theirs.
-
-    Raises:
-        UserError: one of the files cannot be read.
-    """
+    """Return the hub ids of other models whose code a model's files name as theirs."""
     found: set[str] = set()
     for file in (folder / "config.json", folder / "tokenizer_config.json"):
         try:

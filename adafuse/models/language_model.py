@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,10 +22,12 @@ from transformers.utils import logging as hf_logging
 from adafuse.errors import UserError
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path, from_hub
+from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import (
     check_packable,
     device_map,
     device_names,
+    layer_devices,
     quantization_config,
     resolved,
 )
@@ -107,11 +110,7 @@ def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def load_config(spec: ModelEntry) -> PreTrainedConfig:
-    """Load the config of a model, and refuse what cannot be decoded with.
-
-    Raises:
-        UserError: no causal language model, or weights that may not be read.
-    """
+    """Load the config of a model; refuse what cannot be decoded with, or may not be read."""
     check_path(spec.path)
     check_pickled(spec.path, allowed=spec.allow_pickle)
     config: PreTrainedConfig = from_hub(AutoConfig, spec)
@@ -149,3 +148,21 @@ def context_length(config: PreTrainedConfig) -> int:
         if isinstance(value, int) and value > 0:
             return value
     return NO_LIMIT
+
+
+def slots(model: LanguageModel, longest: int) -> int:
+    """Return how many tokens an example of at most `longest` ids and its tree come to."""
+    return min(longest, model.context) + TREE_NODES
+
+
+def demands(model: LanguageModel, longest: int) -> list[tuple[torch.device, int]]:
+    """Return the bytes that an example of at most `longest` ids, prompt included, needs by device.
+
+    Keys and values of every token and tree node, where each layer is, and a float32 row over the
+    vocabulary per node, where the logits come out.
+    """
+    per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
+    layers = Counter(layer_devices(model.network, model.device))
+    sizes = Counter({model.device: TREE_NODES * 4 * model.vocabulary})
+    sizes.update({device: count * per_layer for device, count in layers.items()})
+    return list(sizes.items())

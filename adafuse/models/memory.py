@@ -7,14 +7,11 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
 from adafuse.errors import UserError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
-
-    from adafuse.models.language_model import LanguageModel
+    from transformers import PreTrainedConfig
 
 _MIB, _GIB = 1 << 20, 1 << 30
 
@@ -105,24 +102,6 @@ SHARE = 0.8
 """The part of the free memory that keys, values and log-probabilities may take."""
 
 
-def slots(model: "LanguageModel", longest: int) -> int:
-    """Return how many tokens an example of at most `longest` ids and its tree come to."""
-    return min(longest, model.context) + TREE_NODES
-
-
-def demands(model: "LanguageModel", longest: int) -> list[tuple[torch.device, int]]:
-    """Return the bytes that an example of at most `longest` ids, prompt included, needs by device.
-
-    Keys and values of every token and tree node, where each layer is, and a float32 row over the
-    vocabulary per node, where the logits come out.
-    """
-    per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
-    layers = Counter(layer_devices(model.network, model.device))
-    sizes = Counter({model.device: TREE_NODES * 4 * model.vocabulary})
-    sizes.update({device: count * per_layer for device, count in layers.items()})
-    return list(sizes.items())
-
-
 def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
     """Return the bytes of the keys and values of one token in one layer."""
     text = config.get_text_config()
@@ -153,34 +132,3 @@ def rows_that_fit(needs: Sequence[tuple[torch.device, int]], examples: int) -> i
             )
         rows = min(rows, free // size)
     return rows
-
-
-DeviceMap = dict[str, int | str | torch.device]
-"""The device of each part of a network, by the names of its modules."""
-
-
-def layer_devices(network: "PreTrainedModel", main: torch.device) -> list[torch.device]:
-    """Return where each layer runs and keeps its keys and values, first layer first.
-
-    Args:
-        network: with or without a device map.
-        main: where layers run whose weights are not on a device of their own.
-    """
-    count = network.config.get_text_config().num_hidden_layers
-    placed: DeviceMap = getattr(network, "hf_device_map", {})
-    stacks = (
-        name
-        for name, module in network.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count
-    )
-    stack = next(stacks, "")
-    return [_placed(placed, f"{stack}.{number}", main) for number in range(count)]
-
-
-def _placed(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
-    while name and name not in placed:
-        name = name.rpartition(".")[0]
-    found = placed.get(name, main)
-    if isinstance(found, int):
-        return torch.device("cuda", found)
-    return found if isinstance(found, torch.device) else main

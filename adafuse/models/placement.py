@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
@@ -20,7 +21,7 @@ from transformers.quantizers.auto import get_hf_quantizer
 
 from adafuse.errors import UserError
 from adafuse.models.hub import failure_told
-from adafuse.models.memory import DeviceMap, free_memory
+from adafuse.models.memory import free_memory
 from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
 
 logger = logging.getLogger(__name__)
@@ -32,15 +33,14 @@ def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
     Raises:
         UserError: a device or quantization that cannot be had here.
     """
-    return [_resolved(spec, number) for number, spec in enumerate(specs)]
-
-
-def _resolved(spec: ModelSpec, number: int) -> ModelSpec:
-    first = devices(spec.device, number)[0]
-    check_quantization(spec.quantization, first)
-    device = str(first) if spec.device == AUTO else spec.device
-    dtype = str(dtype_of(spec.dtype, first)).removeprefix("torch.")
-    return spec.model_copy(update={"device": device, "dtype": dtype})
+    found = []
+    for number, spec in enumerate(specs):
+        first = devices(spec.device, number)[0]
+        check_quantization(spec.quantization, first)
+        device = str(first) if spec.device == AUTO else spec.device
+        dtype = str(dtype_of(spec.dtype, first)).removeprefix("torch.")
+        found.append(spec.model_copy(update={"device": device, "dtype": dtype}))
+    return found
 
 
 def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
@@ -107,11 +107,7 @@ _PACKED = 32
 
 
 def check_quantization(quantization: str | None, device: torch.device) -> None:
-    """Refuse what cannot be quantized here, before any weights are read.
-
-    Raises:
-        UserError: no bitsandbytes, or a device that it does not know.
-    """
+    """Refuse what bitsandbytes cannot quantize here, before any weights are read."""
     if quantization is None:
         return
     if find_spec("bitsandbytes") is None:
@@ -134,14 +130,14 @@ def quantization_config(quantization: str | None) -> BitsAndBytesConfig | None:
         return None
     # It warns at every product that bfloat16 inputs are cast, which is how LLM.int8() works.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
-    settings: dict[str, Any] = {"load_in_8bit": True}
-    if quantization == "int4":
-        settings = {
-            "load_in_4bit": True,
-            "bnb_4bit_quant_type": "nf4",
-            "bnb_4bit_compute_dtype": torch.bfloat16,
-        }
-    return BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]
+    factory: Any = BitsAndBytesConfig
+    found: BitsAndBytesConfig = factory(
+        load_in_8bit=quantization == "int8",
+        load_in_4bit=quantization == "int4",
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return found
 
 
 @contextmanager
@@ -167,11 +163,7 @@ def without_outliers(network: PreTrainedModel) -> Iterator[None]:
 
 
 def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
-    """Refuse a 4-bit model on a CPU that bitsandbytes could not multiply with.
-
-    Raises:
-        UserError: a matrix whose rows cannot be packed.
-    """
+    """Refuse a 4-bit model on a CPU with a matrix that bitsandbytes cannot pack there."""
     if spec.quantization != "int4" or network.device.type != "cpu":
         return
     from bitsandbytes.nn import Linear4bit
@@ -189,6 +181,8 @@ def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
 WEIGHTS_SHARE = 0.9
 """The part of a device's free memory that weights may take; keys and values need the rest."""
 
+DeviceMap = dict[str, int | str | torch.device]
+"""The device of each part of a network, by the names of its modules."""
 Memory = dict[int | str, int | str]
 """Bytes by CUDA device."""
 
@@ -237,3 +231,30 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
         network, memory, no_split_module_classes=whole, hf_quantizer=quantizer
     )
     return found
+
+
+def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
+    """Return where each layer runs and keeps its keys and values, first layer first.
+
+    Args:
+        network: with or without a device map.
+        main: where layers run whose weights are not on a device of their own.
+    """
+    count = network.config.get_text_config().num_hidden_layers
+    placed: DeviceMap = getattr(network, "hf_device_map", {})
+    stacks = (
+        name
+        for name, module in network.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count
+    )
+    stack = next(stacks, "")
+    return [_placed(placed, f"{stack}.{number}", main) for number in range(count)]
+
+
+def _placed(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
+    while name and name not in placed:
+        name = name.rpartition(".")[0]
+    found = placed.get(name, main)
+    if isinstance(found, int):
+        return torch.device("cuda", found)
+    return found if isinstance(found, torch.device) else main

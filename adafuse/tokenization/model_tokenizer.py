@@ -1,19 +1,57 @@
-"""The tokenizer half of a model: prompts, foreign spans, and which ids end a text."""
+"""The tokenizer half of a model: prompts, spans of other models, and which ids end a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
 from adafuse.records import Prompt
 from adafuse.tokenization.added_text import Anchor, anchor
-from adafuse.tokenization.foreign_spans import SpanEncoder
 from adafuse.tokenization.prompts import prompt_ids
 from adafuse.tokenization.token_bytes import Surfaces
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedTokenizerBase
+
+
+REMEMBERED = 1 << 16
+"""So many spans at most are not encoded again."""
+
+
+class SpanEncoder:
+    """Encodes spans as they would continue a text, each once while it is remembered.
+
+    The span is encoded after an anchor that it cannot merge with: "a" before whitespace, else a
+    newline; the ids after the anchor's own are the span's.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
+        self._tokenizer = tokenizer
+        self._name = name
+        self._remembered = lru_cache(REMEMBERED)(self._encode_after_anchor)
+
+    def __call__(self, span: str) -> tuple[int, ...]:
+        """Return the ids of `span`.
+
+        Raises:
+            ValueError: the tokenizer merges the anchor with the span.
+        """
+        return self._remembered(span) if span else ()
+
+    def _encode_after_anchor(self, span: str) -> tuple[int, ...]:
+        before = "a" if span[0].isspace() else "\n"
+        anchor_ids = self._encode(before)
+        ids = self._encode(before + span)
+        if ids[: len(anchor_ids)] != anchor_ids:
+            raise ValueError(
+                f"the tokenizer of {self._name} merges the span {span!r} with the text before it"
+                f" ({before!r} is {anchor_ids}, together they start with {ids[:4]})"
+            )
+        return tuple(ids[len(anchor_ids) :])
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

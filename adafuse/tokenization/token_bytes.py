@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-    from adafuse.tokenization.model_tokenizer import ModelTokenizer
-
 SPACE_MARK = "\u2581"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -161,20 +159,20 @@ class TokenKeys:
     surfaces: Sequence[bytes | None] = field(repr=False, default=())
 
     @classmethod
-    def read(cls, model: "ModelTokenizer", *, begins: bool = False) -> "TokenKeys":
-        """Return the keys of a model; every special token of it is its END.
+    def read(
+        cls, surfaces: Surfaces, stop_ids: Container[int], *, begins: bool = False
+    ) -> "TokenKeys":
+        """Return the keys of a vocabulary; every special token of it is its END.
 
         Args:
-            model: its surfaces are read.
-            begins: for the first token behind chat templates, see `without_space`.
-
-        Raises:
-            UserError: the tokenizer has no byte surfaces.
+            surfaces: of the vocabulary.
+            stop_ids: its special tokens.
+            begins: for the first token after chat templates, see `without_space`.
         """
-        surfaces: Iterable[bytes | None] = model.surfaces.of
+        of: Iterable[bytes | None] = surfaces.of
         if begins:
-            surfaces = (surface and without_space(surface) for surface in surfaces)
-        return replace(cls.of_surfaces(surfaces, model.stop_ids), surfaces=model.surfaces.of)
+            of = (surface and without_space(surface) for surface in of)
+        return replace(cls.of_surfaces(of, stop_ids), surfaces=surfaces.of)
 
     @classmethod
     def of_surfaces(

@@ -63,7 +63,7 @@ def test_what_is_said_of_a_model_is_what_loading_it_finds(toys):
 
 
 def test_memory_is_what_the_automatic_batch_size_counts_with(toys):
-    from adafuse.models.memory import demands
+    from adafuse.models.language_model import demands
 
     loaded = Ensemble.from_pretrained([facts.name for facts in toys.models], device="cpu").models
     needs = [size for model in loaded for _, size in demands(model, 512 + 256)]

@@ -6,7 +6,8 @@ import torch
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
 from adafuse.models import memory
-from adafuse.models.memory import TREE_NODES, demands, rows_that_fit
+from adafuse.models.language_model import demands
+from adafuse.models.memory import TREE_NODES, rows_that_fit
 
 CPU, ONE, TWO = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -60,7 +61,9 @@ def test_a_spread_model_needs_memory_where_its_layers_are(pair, monkeypatch):
     ((_, whole),) = demands(model, 100)
     vectors = TREE_NODES * 4 * model.vocabulary
     per_layer = (whole - vectors) // 4
-    monkeypatch.setattr(memory, "layer_devices", lambda *_: [ONE, TWO, TWO, TWO])
+    monkeypatch.setattr(
+        "adafuse.models.language_model.layer_devices", lambda *_: [ONE, TWO, TWO, TWO]
+    )
     found = dict(demands(model, 100))
     assert found == {CPU: vectors, ONE: per_layer, TWO: 3 * per_layer}
 

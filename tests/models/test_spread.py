@@ -8,8 +8,7 @@ from adafuse.engine.reference import obstacle
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import placement
-from adafuse.models.memory import layer_devices
-from adafuse.models.placement import device_map, plan
+from adafuse.models.placement import device_map, layer_devices, plan
 from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
 
