@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
@@ -13,9 +13,9 @@ from adafuse.decoding.run import PromptSet, Run, result_of
 from adafuse.engine.scheduler import Finished
 from adafuse.errors import UserError
 from adafuse.methods import resolve
-from adafuse.models.language_model import LanguageModel
-from adafuse.models.loading import load_models
-from adafuse.models.placement import Place, sources
+from adafuse.models.language_model import LanguageModel, load_models
+from adafuse.models.placement import Place
+from adafuse.models.spec import Loading, ModelSpec, model_specs
 from adafuse.records import Answer, Chat, Likelihood, Prompt, Result, question_of
 
 
@@ -69,31 +69,19 @@ class Ensemble:
     @classmethod
     def from_pretrained(
         cls,
-        models: Sequence[str],
+        models: Sequence[str] | Sequence[ModelSpec],
         *,
-        dtype: str = "auto",
-        device: str | Sequence[str] = "auto",
-        revisions: Sequence[str | None] | None = None,
         weights: Sequence[float] | None = None,
-        chat: bool | Sequence[bool] = False,
-        quantization: str | Sequence[str | None] | None = None,
-        trust_remote_code: bool | Sequence[bool] = False,
-        allow_pickle: bool | Sequence[bool] = False,
+        **loading: Unpack[Loading],
     ) -> "Ensemble":
         """Load models from folders or the Hugging Face hub.
 
         Args:
-            models: folders or hub ids; the order is that of every list in the results.
-            dtype: "auto" (float32 on a CPU, else bfloat16), "float32", "bfloat16" or "float16".
-            device: one for all, or one per model: "auto" (the next CUDA device in turn), "cpu",
-                "cuda:0", "cuda:0+cuda:1" (one model spread over these), "balanced" (over all CUDA
-                devices) or "sequential" (the same, filling one after the other).
-            revisions: hub revisions, one per model.
+            models: folders or hub ids, or specs that say all that `loading` could; their order is
+                that of every list in the results.
             weights: w_k of the fusion rule, 1 each by default.
-            chat: put each prompt into the model's own chat template; one value, or one per model.
-            quantization: None, "int8" or "int4" weights by bitsandbytes; one, or one per model.
-            trust_remote_code: run code that comes with the model; one value, or one per model.
-            allow_pickle: read weights that are not safetensors; one value, or one per model.
+            **loading: `device`, `dtype`, `revisions`, `chat`, `quantization`, `trust_remote_code`
+                and `allow_pickle`: one value for all models, or one per model; see `Loading`.
 
         Raises:
             UserError: a model, tokenizer or setting that cannot be used.
@@ -101,17 +89,7 @@ class Ensemble:
         if not models:
             raise UserError("no model was given; name at least one")
         checked = check_weights(weights, len(models))
-        wanted = sources(
-            models,
-            revisions=revisions,
-            device=device,
-            dtype=dtype,
-            chat=chat,
-            quantization=quantization,
-            trust_remote_code=trust_remote_code,
-            allow_pickle=allow_pickle,
-        )
-        return cls(tuple(load_models(wanted)), checked)
+        return cls(tuple(load_models(model_specs(models, **loading))), checked)
 
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[Result]:
         """Continue all prompts and return one result each, in order; see `stream`."""

@@ -7,7 +7,7 @@ import torch
 
 from adafuse import UserError
 from adafuse.records import Chat, Turn
-from adafuse.tokenization.foreign_spans import SpanEncoder
+from adafuse.tokenization.model_tokenizer import SpanEncoder
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
@@ -115,14 +115,14 @@ def test_memory_is_planned_for_the_ids_of_the_longest_text(pair, monkeypatch):
 
 
 def test_a_text_that_a_tokenizer_refuses_fails_alone(pair, monkeypatch):
-    encode = SpanEncoder._encode_behind_anchor
+    encode = SpanEncoder._encode_after_anchor
 
     def refusing(self, span):
         if span == " never":
             raise ValueError("the tokenizer merges it")
         return encode(self, span)
 
-    monkeypatch.setattr(SpanEncoder, "_encode_behind_anchor", refusing)
+    monkeypatch.setattr(SpanEncoder, "_encode_after_anchor", refusing)
     for model in pair.models:
         fresh = SpanEncoder(model.tokenizer, model.name)
         monkeypatch.setitem(model.__dict__, "encode_span", fresh)

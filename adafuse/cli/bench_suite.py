@@ -2,23 +2,64 @@
 
 import gc
 import json
+import os
+import platform
+import resource
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import torch
+from tqdm import tqdm
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import adafuse.toy
 from adafuse.engine.reference import engine_for
 from adafuse.ensemble import Ensemble
-from adafuse.models.language_model import LanguageModel
+from adafuse.errors import UserError
+from adafuse.models.language_model import LanguageModel, load_tokenizer
+from adafuse.models.placement import Place
+from adafuse.models.spec import ModelSpec
 from adafuse.records import Result
+from adafuse.workflow.provenance import source_commit, versions
 
 ROWS = Path(adafuse.toy.__file__).parent / "benchmarks" / "toy_math.jsonl"
+
+
+def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
+    """Return a model of the shape of a configuration file, so that no download is needed.
+
+    Args:
+        config: a config.json or its folder.
+        spec: whose tokenizer it has, and its one device.
+        seed: of the weights.
+
+    Raises:
+        UserError: no such configuration, or fewer rows in it than the tokenizer has ids.
+    """
+    if not Path(config).exists():
+        raise UserError(f"{config!r} does not exist; give a config.json or its folder")
+    shape, tokenizer = AutoConfig.from_pretrained(config), load_tokenizer(spec)
+    if shape.get_text_config().vocab_size < len(tokenizer):
+        raise UserError(f"{config!r} has a vocabulary smaller than the tokenizer {spec.path!r}")
+    place = Place.of(spec)
+    torch.manual_seed(seed)
+    factory: Any = AutoModelForCausalLM
+    with torch.device(place.device):
+        network = factory.from_config(shape, dtype=place.dtype).eval()
+    return LanguageModel(
+        name=config,
+        tokenizer=tokenizer,
+        end_ids=frozenset({tokenizer.eos_token_id}),
+        stop_ids=frozenset({tokenizer.eos_token_id}),
+        network=network,
+        context=shape.get_text_config().max_position_embeddings,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +72,11 @@ class Workload:
     stop: tuple[str, ...] = ()
     endless: bool = False
 
-    def first(self, count: int) -> "Workload":
-        """Return the same with `count` prompts, repeated as often as needed."""
-        prompts = (self.prompts * -(-count // len(self.prompts)))[:count]
-        return replace(self, prompts=prompts)
-
 
 def chains(count: int) -> Workload:
     """Return chains of thought: short prompts, about 40 tokens each to write."""
     prompts = [f"Question: {question}\nLet's think step by step\n" for question in _questions()]
-    chosen = tuple(prompts[:count])
-    return Workload("chains of thought", chosen, 128, stop=("Question:", "\n\n"))
+    return Workload("chains of thought", tuple(prompts[:count]), 128, stop=("Question:", "\n\n"))
 
 
 def long_prompts(count: int, tokens: int, model: LanguageModel, new_tokens: int) -> Workload:
@@ -58,24 +93,23 @@ def openings(count: int, tokens: int) -> Workload:
 
 
 def long_outputs(opened: Sequence[str], tokens: int) -> Workload:
-    """Return openings and what was written behind them as prompts, with `tokens` ids to write each.
+    """Return openings with what was written after them as prompts, `tokens` ids to write each.
 
-    Behind an answer models agree less than in it. These texts are past that, so that the first half
+    After an answer models agree less than in it. These texts are past that, so that the first half
     of what is written is like the second, and costs differ by length alone.
     """
     return Workload(f"{tokens}-token outputs", tuple(opened), tokens, endless=True)
 
 
 def without_end(models: Sequence[LanguageModel]) -> tuple[LanguageModel, ...]:
-    """Return the models as ones that go on behind an end token, as `min_new_tokens` makes them."""
+    """Return the models as ones that go on after an end token, as `min_new_tokens` makes them."""
     return tuple(replace(model, stop_ids=frozenset()) for model in models)
 
 
 def _filled(questions: Sequence[str], tokens: int, model: LanguageModel) -> str:
     text = "".join(f"Question: {question}\n" for question in questions)
     text *= -(-tokens // len(model.prompt_ids(text)))
-    share = tokens / len(model.prompt_ids(text))
-    return text[: int(share * len(text))]
+    return text[: int(tokens / len(model.prompt_ids(text)) * len(text))]
 
 
 def _questions() -> list[str]:
@@ -95,21 +129,9 @@ class Outcome:
     agreement: float | None = None
 
 
-class Case(ABC):
-    """Something that is timed; `name` is unique within a workload."""
-
-    name: str
-    workload: Workload
-    batch_size: int
-
-    @abstractmethod
-    def run(self) -> Outcome:
-        """Decode the whole workload once."""
-
-
 @dataclass
-class Fused(Case):
-    """A method on one of our engines."""
+class Fused:
+    """A method on one of our engines; `name` is unique among the cases."""
 
     name: str
     workload: Workload
@@ -123,8 +145,7 @@ class Fused(Case):
     def run(self) -> Outcome:
         """Decode, and keep the results of this pass."""
         models = without_end(self.models) if self.workload.endless else self.models
-        ensemble = Ensemble(models, (1.0,) * len(models))
-        self.results = ensemble.generate(
+        self.results = Ensemble(models, (1.0,) * len(models)).generate(
             self.workload.prompts,
             method=self.method,
             max_new_tokens=self.workload.max_new_tokens,
@@ -143,7 +164,7 @@ class Fused(Case):
 
 
 @dataclass
-class Generate(Case):
+class Generate:
     """Transformers' own greedy `generate` of one model, for as many tokens as `lengths` says.
 
     Batches are padded on the left, and each is as long as its longest text: that is what users of
@@ -172,15 +193,17 @@ class Generate(Case):
         width = max(map(len, rows))
         ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        device = self.model.device
         self.model.network.generate(  # type: ignore[operator]
-            input_ids=ids.to(device),
-            attention_mask=mask.to(device),
+            input_ids=ids.to(self.model.device),
+            attention_mask=mask.to(self.model.device),
             max_new_tokens=steps,
             min_new_tokens=steps,
             do_sample=False,
             pad_token_id=0,
         )
+
+
+Case = Fused | Generate
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,131 +218,44 @@ class Timing:
     low: float
     high: float
     outcome: Outcome
+    tokens_per_second: float
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Ids per second that the first model wrote."""
-        return self.outcome.tokens[0] / self.seconds
+    @classmethod
+    def of(cls, case: Case, taken: list[float], done: Outcome) -> "Timing":
+        """Summarise the repeats of a case, which is fast by the ids of its first model."""
+        quartiles = quantiles(taken, method="inclusive") if len(taken) > 1 else taken * 3
+        low, middle, high = quartiles
+        about = case.name, case.workload.name, len(case.workload.prompts), case.batch_size
+        return cls(*about, middle, low, high, done, done.tokens[0] / middle)
 
 
-Progress = Callable[[str, float | None], None]
-"""Is told what comes next, and the tokens per second of what was timed last."""
-
-
-def measure(
-    cases: Sequence[Case], repeats: int, progress: Progress = lambda name, speed: None
-) -> list[Timing]:
+def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None) -> list[Timing]:
     """Run each case once unmeasured, then all of them in turn, `repeats` times."""
-    speed: float | None = None
-    for case in cases:
-        progress(f"warming up {case.name}", speed)
-        case.run()
+    bar = bar if bar is not None else tqdm(disable=True)
+    bar.reset(total=(repeats + 1) * len(cases))
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     outcomes: dict[str, Outcome] = {}
-    for turn in range(repeats):
+    for turn in range(repeats + 1):
         for case in cases:
-            progress(f"{turn + 1} of {repeats}: {case.name}", speed)
+            bar.set_description(
+                f"{turn} of {repeats}: {case.name}" if turn else f"warming up {case.name}"
+            )
             gc.collect()
-            taken, outcomes[case.name] = _timed(case)
-            seconds[case.name].append(taken)
+            start = time.perf_counter()
+            outcomes[case.name] = case.run()  # its last result was read from the device
+            taken = time.perf_counter() - start
+            if turn:
+                seconds[case.name].append(taken)
             speed = outcomes[case.name].tokens[0] / taken
-    return [_timing(case, seconds[case.name], outcomes[case.name]) for case in cases]
-
-
-def _timed(case: Case) -> tuple[float, Outcome]:
-    start = time.perf_counter()
-    outcome = case.run()  # its last result was read from the device
-    return time.perf_counter() - start, outcome
-
-
-def _timing(case: Case, seconds: list[float], outcome: Outcome) -> Timing:
-    low, high = seconds[0], seconds[0]
-    if len(seconds) > 1:
-        low, _, high = quantiles(seconds, n=4, method="inclusive")
-    work = case.workload
-    return Timing(
-        case.name,
-        work.name,
-        len(work.prompts),
-        case.batch_size,
-        median(seconds),
-        low,
-        high,
-        outcome,
-    )
+            bar.set_postfix_str(f"{speed:.1f} tokens/s", refresh=False)
+            bar.update()
+    return [Timing.of(case, seconds[case.name], outcomes[case.name]) for case in cases]
 
 
 WARM_UP = 8
 """Steps that are not measured: among them those that capture a graph."""
 COPIED = {"cuda": 1 << 30, "cpu": 1 << 26}
 """Bytes of a copy: more than the caches hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """Seconds of one-token steps of a model, its bytes of weights, and bytes per second of a copy.
-
-    A copy counts what it reads and what it writes.
-    """
-
-    model: str
-    seconds: float
-    weights: int
-    bandwidth: float
-
-    @property
-    def ratio(self) -> float:
-        """How often the weights could have been read in the time of a step."""
-        return self.seconds * self.bandwidth / self.weights
-
-
-def floor(model: LanguageModel, repeats: int = 50) -> Floor:
-    """Measure steps of one token behind a short prompt at batch 1, and copies: medians."""
-    weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
-    return Floor(model.name, _step(model, repeats), weights, _bandwidth(model.device, repeats))
-
-
-def _step(model: LanguageModel, repeats: int) -> float:
-    engine = engine_for(model, "tree", top=2, rows=1)
-    sequence = engine.open([index % model.vocabulary for index in range(3, 35)])
-
-    def step() -> None:
-        engine.evaluate([sequence.root])
-        assert sequence.root.next is not None
-        engine.commit(sequence.root.child(sequence.root.next.greedy))
-
-    for _ in range(WARM_UP):
-        step()
-    seconds = median(_timed_of_floor(step, model.device) for _ in range(repeats))
-    engine.close(sequence)
-    return seconds
-
-
-def _bandwidth(device: torch.device, repeats: int) -> float:
-    size = COPIED.get(device.type, COPIED["cpu"])
-    source = torch.ones(size, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    seconds = median(_timed_of_floor(lambda: target.copy_(source), device) for _ in range(repeats))
-    return 2 * size / seconds
-
-
-def _timed_of_floor(run: Callable[[], object], device: torch.device) -> float:
-    settle(device)
-    start = time.perf_counter()
-    run()
-    settle(device)
-    return time.perf_counter() - start
-
-
-def settle(device: torch.device) -> None:
-    """Wait until a device has done what it was told."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-BRANCHINGS = (1, 3)
-CHAIN = 48
-"""Ids to write behind a long prompt: about a chain of thought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +267,55 @@ class Ratio:
     target: str
 
 
+def floor(model: LanguageModel, repeats: int = 50) -> Ratio:
+    """Compare a step of one token after a short prompt at batch 1 with a copy of the weights.
+
+    A copy counts what it reads and what it writes; both are medians.
+    """
+    engine = engine_for(model, "tree", top=2, rows=1)
+    sequence = engine.open([index % model.vocabulary for index in range(3, 35)])
+
+    def step() -> None:
+        engine.evaluate([sequence.root])
+        assert sequence.root.next is not None
+        engine.commit(sequence.root.child(sequence.root.next.greedy))
+
+    for _ in range(WARM_UP):
+        step()
+    seconds = _median_seconds(step, model.device, repeats)
+    engine.close(sequence)
+    size = COPIED.get(model.device.type, COPIED["cpu"])
+    source = torch.ones(size, dtype=torch.uint8, device=model.device)
+    copy = partial(torch.empty_like(source).copy_, source)
+    bandwidth = 2 * size / _median_seconds(copy, model.device, repeats)
+    weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
+    name = f"one-token step / a copy of the weights, {model.name}"
+    return Ratio(name, seconds * bandwidth / weights, "at most 1.35")
+
+
+def _median_seconds(run: Callable[[], object], device: torch.device, repeats: int) -> float:
+    def settled() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    seconds = []
+    for _ in range(repeats):
+        start = settled()
+        run()
+        seconds.append(settled() - start)
+    return median(seconds)
+
+
+BRANCHINGS = {1: "at most 1.0", 3: "at most 1.6"}
+"""Values of B, and what they may cost at batch 1 in terms of the models alone."""
+CHAIN = 48
+"""Ids to write after a long prompt: about a chain of thought."""
+
+
 @dataclass(frozen=True)
 class Suite:
-    """Sizes of a run, and the options of `adafuse` besides B."""
+    """Sizes of a run, the options of `adafuse` besides B, and the other methods."""
 
     models: tuple[LanguageModel, ...]
     prompts: int
@@ -341,7 +323,7 @@ class Suite:
     long_prompt: int
     long_output: int
     options: Mapping[str, Any]
-    others: Mapping[str, Mapping[str, Any]]
+    others: Sequence[str]
 
     def cases(self) -> list[Case]:
         """Return all cases; those of `generate` write as many tokens as the fused ones wrote."""
@@ -350,39 +332,29 @@ class Suite:
         for size in self.batch_sizes:
             for branching in BRANCHINGS:
                 found += self._against_generate(work, size, branching)
-        found += self._long()
-        found += [
-            Fused(f"{name}, batch 8", work, 8, self.models, name, options)
-            for name, options in self.others.items()
-        ]
-        return found
+        others = [Fused(f"{name}, batch 8", work, 8, self.models, name) for name in self.others]
+        return [*found, *self._long(), *others]
 
-    def _against_generate(self, work: Workload, size: int, branching: int) -> list[Case]:
+    def _against_generate(self, work: Workload, size: int, branching: int) -> Iterator[Case]:
         label = f"B {branching}, batch {size}"
         fused = self._adafuse(f"adafuse {label}", work, size, branching)
         fused.run()
-        alone = [
-            Generate(
-                f"generate {number + 1} for {label}",
-                work,
-                size,
-                model,
-                [result.tokens[number] for result in fused.results],
-            )
-            for number, model in enumerate(self.models)
-        ]
-        return [fused, *alone]
+        yield fused
+        for number, model in enumerate(self.models):
+            lengths = [result.tokens[number] for result in fused.results]
+            yield Generate(f"generate {number + 1} for {label}", work, size, model, lengths)
 
-    def _long(self) -> list[Case]:
+    def _long(self) -> Iterator[Case]:
         work = long_prompts(2, self.long_prompt, self.models[0], CHAIN)
-        tree = self._adafuse(f"adafuse, {work.name}", work, 1)
-        plain = self._adafuse(f"reference, {work.name}", work, 1, engine="reference")
+        yield self._adafuse(f"adafuse, {work.name}", work, 1)
+        yield self._adafuse(f"reference, {work.name}", work, 1, engine="reference")
         opened = self._adafuse("openings", openings(4, self.long_output), 4)
         opened.run()
         prompts = zip(opened.workload.prompts, opened.results, strict=True)
         texts = [prompt + result.text for prompt, result in prompts]
-        outputs = [long_outputs(texts, tokens) for tokens in self._outputs()]
-        return [tree, plain, *(self._adafuse(f"adafuse, {w.name}", w, 1) for w in outputs)]
+        for tokens in (self.long_output // 2, self.long_output):
+            work = long_outputs(texts, tokens)
+            yield self._adafuse(f"adafuse, {work.name}", work, 1)
 
     def _adafuse(
         self, name: str, work: Workload, size: int, branching: int = 1, engine: str = "tree"
@@ -390,49 +362,38 @@ class Suite:
         options = {**self.options, "branching": branching}
         return Fused(name, work, size, self.models, "adafuse", options, engine)
 
-    def ratios(self, timings: Sequence[Timing], floors: Sequence[Floor] = ()) -> list[Ratio]:
-        """Return the ratios that docs/performance.md promises."""
-        at = {timing.case: timing for timing in timings}
+    def ratios(self, timings: Sequence[Timing]) -> list[Ratio]:
+        """Return the ratios of cases that docs/performance.md promises."""
+        seconds = {timing.case: timing.seconds for timing in timings}
 
-        def ratio(above: str, below: str) -> float:
-            return at[above].seconds / at[below].seconds
+        def ratio(name: str, above: str, below: str, target: str) -> Ratio:
+            return Ratio(name, seconds[above] / seconds[below], target)
 
         first, last = (f"adafuse B 1, batch {self.batch_sizes[end]}" for end in (0, -1))
-        work, prompts = at[first].outcome, f"{self.long_prompt}-token prompts"
-        half, whole = (f"{tokens}-token outputs" for tokens in self._outputs())
+        work = next(timing.outcome for timing in timings if timing.case == first)
+        throughput = "at least 15" if self.models[0].device.type == "cuda" else "at least 6"
+        long = f"{self.long_prompt}-token prompts"
+        half, whole = (f"{n}-token outputs" for n in (self.long_output // 2, self.long_output))
         return [
-            *self._against_alone(timings),
-            Ratio(
-                f"throughput, {last} / {first}",
-                ratio(first, last),
-                "at least 15" if self.models[0].device.type == "cuda" else "at least 6",
-            ),
+            *self._against_alone(seconds),
+            ratio(f"throughput, {last} / {first}", first, last, throughput),
             Ratio("forwards / token", sum(work.forwards) / work.tokens[0], "at most 1.6"),
-            Ratio(
-                f"reference engine / tree engine, {prompts}",
-                ratio(f"reference, {prompts}", f"adafuse, {prompts}"),
+            ratio(
+                f"reference engine / tree engine, {long}",
+                f"reference, {long}",
+                f"adafuse, {long}",
                 "at least 10",
             ),
-            Ratio(
-                f"{whole} / {half}", ratio(f"adafuse, {whole}", f"adafuse, {half}"), "at most 2.2"
-            ),
-            *(
-                Ratio(f"one-token step / a copy of the weights, {f.model}", f.ratio, "at most 1.35")
-                for f in floors
-            ),
+            ratio(f"{whole} / {half}", f"adafuse, {whole}", f"adafuse, {half}", "at most 2.2"),
         ]
 
-    def _against_alone(self, timings: Sequence[Timing]) -> Iterator[Ratio]:
-        seconds = {timing.case: timing.seconds for timing in timings}
+    def _against_alone(self, seconds: Mapping[str, float]) -> Iterator[Ratio]:
         for size in self.batch_sizes:
-            for branching, bound in zip(BRANCHINGS, ("at most 1.0", "at most 1.6"), strict=True):
+            for branching, bound in BRANCHINGS.items():
                 label = f"B {branching}, batch {size}"
                 alone = sum(s for name, s in seconds.items() if name.endswith(f"for {label}"))
                 value = seconds[f"adafuse {label}"] / alone
                 yield Ratio(f"adafuse / generate of all, {label}", value, bound * (size == 1))
-
-    def _outputs(self) -> tuple[int, int]:
-        return self.long_output // 2, self.long_output
 
 
 def median_margin(models: tuple[LanguageModel, ...]) -> float:
@@ -444,3 +405,73 @@ def median_margin(models: tuple[LanguageModel, ...]) -> float:
     case.run()
     rounds = [taken for result in case.results for taken in result.rounds]
     return median(margin for taken in rounds for row in taken.margins for margin in row)
+
+
+def record(
+    model: LanguageModel, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio]
+) -> dict[str, Any]:
+    """Put what was measured together with this machine and the device of a model, JSON-ready.
+
+    `peak_mib` is the most memory that the process had on the host and on a CUDA device.
+    """
+    device, name, most = model.device, "CPU", None
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+        most = torch.cuda.max_memory_allocated(device) / (1 << 20)
+    machine = {
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "device": name,
+        "dtype": str(model.network.dtype).removeprefix("torch."),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {
+        "machine": machine,
+        "versions": versions(),
+        "git": asdict(source_commit()),
+        "command": command,
+        "peak_mib": {"host": host, "device": most},
+        "timings": [asdict(timing) for timing in timings],
+        "ratios": [asdict(ratio) for ratio in ratios],
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def to_markdown(found: Mapping[str, Any]) -> str:
+    """Return a record as two tables, ratios first."""
+    where, (host, device) = found["machine"], found["peak_mib"].values()
+    on_device = "" if device is None else f" and {device:,.0f} MiB on the device"
+    seconds = "{seconds:.3f} ({low:.3f} to {high:.3f})"
+    lines = [
+        f"`{found['command']}` on {where['date']}: {where['processor']}, {where['cores']} cores,"
+        f" {where['threads']} threads, {where['device']}, {where['dtype']}; peak memory"
+        f" {host:,.0f} MiB{on_device}.",
+        "",
+        "| ratio of medians | value | target |",
+        "| --- | ---: | --- |",
+        *map("| {name} | {value:.2f} | {target} |".format_map, found["ratios"]),
+        "",
+        "| case | prompts | seconds (quartiles) | tokens/s | forwards per token | agreement |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for timing in found["timings"]:
+        tokens, forwards, agreement = timing["outcome"].values()
+        per_token = (f / t if t else 0.0 for f, t in zip(forwards, tokens, strict=True))
+        cells = [
+            f"{timing['case']} | {timing['prompts']} | {seconds.format_map(timing)}",
+            f"{timing['tokens_per_second']:.0f}",
+            " + ".join(f"{value:.2f}" for value in per_token),
+            "" if agreement is None else f"{100 * agreement:.0f} %",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

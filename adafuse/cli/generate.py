@@ -15,25 +15,20 @@ from adafuse.cli.options import (
     MODELS,
     PROMPTS,
     BatchSize,
-    Chat,
-    Device,
-    Dtype,
     MaxNewTokens,
     MethodName,
     MethodOption,
-    Models,
-    Pickled,
-    Quantization,
-    Revisions,
-    Trusted,
     given,
-    loading,
+    number_or_name,
     one_of,
     option,
+    with_models,
+    with_options,
 )
 from adafuse.cli.output import followed, json_line, one_line, speed, write
 from adafuse.cli.prompts import Prompt, find_prompts
 from adafuse.errors import UserError
+from adafuse.models.spec import LOADING, ModelSpec
 from adafuse.records import Result
 
 if TYPE_CHECKING:
@@ -82,13 +77,13 @@ Weights = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Models and how they are loaded, a method and its options, and the settings of every method.
+    """Models and their weights, a method and its options, and the settings of every method.
 
     Names are those of `Ensemble.from_pretrained` and `Ensemble.stream`.
     """
 
-    models: Sequence[str]
-    loading: dict[str, Any]
+    models: Sequence[ModelSpec]
+    weights: Sequence[float] | None
     method: str
     options: dict[str, Any]
     settings: dict[str, Any]
@@ -120,7 +115,7 @@ class Decoding:
         if sys.stderr.isatty():
             count = len(self.models)
             typer.echo("loading 1 model" if count == 1 else f"loading {count} models", err=True)
-        return Ensemble.from_pretrained(self.models, **self.loading)
+        return Ensemble.from_pretrained(self.models, weights=self.weights)
 
     def stream(self, rows: Sequence[Prompt], *, printed: bool) -> Iterator[tuple[int, Result]]:
         """Decode all prompts and yield each result with its number as soon as it ends.
@@ -255,13 +250,16 @@ def _write(
 
     fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
     chosen = {"method": decoding.method, **decoding.options, **decoding.settings}
-    settings = {"models": list(decoding.models), **decoding.loading, **chosen}
+    models = decoding.models
+    loading = {name: [getattr(each, own) for each in models] for name, own in LOADING.items()}
+    paths = [each.path for each in models]
+    settings = {"models": paths, **loading, **given(weights=decoding.weights), **chosen}
     table = [columns(rows[index], ended[index]) for index in sorted(ended)]
     write_table(out, fields, table, {"settings": settings, "versions": versions()})
 
 
+@with_models
 def generate(
-    model: Models,
     prompt: PromptTexts = None,
     prompts: PromptsFile = None,
     out: OutFile = None,
@@ -278,13 +276,8 @@ def generate(
     batch_size: BatchSize = "8",
     engine: Engine = "tree",
     weight: Weights = None,
-    chat: Chat = False,
-    device: Device = None,
-    dtype: Dtype = "auto",
-    quantization: Quantization = None,
-    revision: Revisions = None,
-    trust_remote_code: Trusted = None,
-    allow_pickle: Pickled = None,
+    *,
+    models: list[ModelSpec],
 ) -> None:
     """Continue prompts with one or more models.
 
@@ -292,22 +285,14 @@ def generate(
     Parquet file, or to standard output with --json: a row per prompt, with
     every round that led to it.
     """
-    pass  # regroup
-    from adafuse.cli.options import number_or_name, with_options
-
-    pass  # regroup
-
     named = given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
     settings = given(
         max_new_tokens=max_new_tokens, max_rounds=max_rounds, engine=engine,
         batch_size=number_or_name(batch_size),
         stop=[string.replace("\\n", "\n") for string in stop or []],
     )  # fmt: skip
-    loaded = loading(
-        model, weights=weight, revision=revision, device=device, dtype=dtype, chat=chat,
-        quantization=quantization, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle,
-    )  # fmt: skip
-    decoding = Decoding(model, loaded, method, with_options(named, option or []), settings)
+    options = with_options(named, option or [])
+    decoding = Decoding(models, weight, method, options, settings)
     decoding.check()
     rows = find_prompts(prompts, prompt or [])
     _check_output(rows, out, as_json)
@@ -319,8 +304,6 @@ def generate(
 
 
 def _check_output(rows: list[Prompt], out: Path | None, as_json: bool) -> None:
-    pass  # regroup
-
     if out is not None:
         check_out(out)
     elif len(rows) > 1 and not as_json:

@@ -5,14 +5,16 @@ Nothing that takes long is imported or read, and what goes wrong suggests nothin
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import yaml
 
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError
 from adafuse.metrics.registry import BENCHMARKS
+from adafuse.models.spec import DTYPES, QUANTIZATIONS, ModelSpec, model_specs
 
 Suggest = Callable[[str], list[str]]
 
@@ -85,7 +87,6 @@ def _folders(incomplete: str) -> Iterator[str]:
 
 NONE = "none"
 PROMPTS, MODELS, DECODING = "Prompts and output", "Models", "Decoding"
-_QUANTIZATIONS = ("int8", "int4", NONE)
 _DEVICES = ("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential")
 
 
@@ -100,15 +101,10 @@ def each(text: str, metavar: str, *values: str, autocompletion: Any = None) -> A
     return option(text, metavar, MODELS, autocompletion=suggest)
 
 
-Models = Annotated[
-    list[str],
-    each("A model folder or hub id; repeat it to fuse.", "MODEL", autocompletion=model_folders),
-]
 SomeModels = Annotated[
     list[str] | None,
     each("A model folder or hub id; repeatable.", "MODEL", autocompletion=model_folders),
 ]
-Revisions = Annotated[list[str] | None, each("Hub revision, one per model.", "REV")]
 Device = Annotated[
     list[str] | None,
     each(
@@ -118,25 +114,85 @@ Device = Annotated[
         *_DEVICES,
     ),
 ]
-Quantization = Annotated[
-    list[str] | None,
-    each("int8, int4 or none; one, or one per model.", "NAME", *_QUANTIZATIONS),
-]
-Dtype = Annotated[
-    str,
-    each("auto, float32, bfloat16 or float16.", "NAME", "auto", "float32", "bfloat16", "float16"),
-]
-Trusted = Annotated[
-    list[str] | None,
-    each("A model whose own code may run; repeatable.", "MODEL", autocompletion=model_folders),
-]
-Pickled = Annotated[
-    list[str] | None,
-    each(
-        "A model whose weights may be pickled; repeatable.", "MODEL", autocompletion=model_folders
-    ),
-]
-Chat = Annotated[bool, option("Use each model's own chat template.", "", MODELS, "--chat")]
+Dtype = Annotated[str, each(f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.", "NAME", *DTYPES)]
+
+
+def read_models(
+    model: Annotated[
+        list[str],
+        each("A model folder or hub id; repeat it to fuse.", "MODEL", autocompletion=model_folders),
+    ],
+    chat: Annotated[
+        bool, option("Use each model's own chat template.", "", MODELS, "--chat")
+    ] = False,
+    device: Device = None,
+    dtype: Dtype = "auto",
+    quantization: Annotated[
+        list[str] | None,
+        each("int8, int4 or none; one, or one per model.", "NAME", *QUANTIZATIONS, NONE),
+    ] = None,
+    revision: Annotated[list[str] | None, each("Hub revision, one per model.", "REV")] = None,
+    trust_remote_code: Annotated[
+        list[str] | None,
+        each("A model whose own code may run; repeatable.", "MODEL", autocompletion=model_folders),
+    ] = None,
+    allow_pickle: Annotated[
+        list[str] | None,
+        each(
+            "A model whose weights may be pickled; repeatable.",
+            "MODEL",
+            autocompletion=model_folders,
+        ),
+    ] = None,
+) -> list[ModelSpec]:
+    """Return what these options say of each model.
+
+    Raises:
+        UserError: a value that is not allowed, a list of another length, or no such model.
+    """
+    said = {
+        "device": device,
+        "quantization": [None if name == NONE else name for name in quantization or ()],
+        "revisions": revision,
+        "trust_remote_code": _named(model, trust_remote_code, "--trust-remote-code"),
+        "allow_pickle": _named(model, allow_pickle, "--allow-pickle"),
+    }
+    loading: Any = {name: values for name, values in said.items() if values}
+    return model_specs(model or [], chat=chat, dtype=dtype, **loading)
+
+
+def _named(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
+    for name in named or ():
+        if name not in models:
+            raise UserError(f"{option} names {name!r}, which is no --model; name one of these")
+    return [model in (named or ()) for model in models or ()]
+
+
+def with_models(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `read_models`, whose result is its parameter `models`.
+
+    Where that has a default, no model need be given.
+    """
+    own = inspect.signature(command, eval_str=True)
+    model, *others = inspect.signature(read_models, eval_str=True).parameters.values()
+    before = list(own.parameters.values())
+    place = list(own.parameters).index("models")
+    if before[place].default is not inspect.Parameter.empty:
+        model = model.replace(default=None, annotation=SomeModels)
+    options = [model, *before[:place], *others, *before[place + 1 :]]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        loading = {each.name: given.pop(each.name) for each in (model, *others)}
+        command(models=read_models(**loading), **given)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    run.__signature__ = own.replace(  # type: ignore[attr-defined]  # which typer reads
+        parameters=[each.replace(kind=keyword) for each in options]
+    )
+    run.__annotations__ = {}
+    return run
+
 
 MethodName = Annotated[
     str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
@@ -177,55 +233,9 @@ ScorerName = Annotated[
 ]
 
 
-def one_or_each(values: Sequence[str] | None) -> str | list[str | None] | None:
-    """Return the one value of all models, or a list with one each; "none" leaves a model out."""
-    named = [None if value == NONE else value for value in values or []]
-    return named if len(named) > 1 else next(iter(named), None)
-
-
-def flags(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
-    """Return for each model whether an option names it.
-
-    Raises:
-        UserError: it names something else.
-    """
-    for name in named or ():
-        if name not in models:
-            raise UserError(f"{option} names {name!r}, which is no --model; name one of these")
-    return [model in (named or ()) for model in models]
-
-
 def given(**values: Any) -> dict[str, Any]:
     """Keep the values that were given: a method refuses options that it does not have."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def loading(
-    models: Sequence[str],
-    *,
-    trust_remote_code: Sequence[str] | None,
-    allow_pickle: Sequence[str] | None,
-    quantization: Sequence[str] | None,
-    device: Sequence[str] | None,
-    revision: Sequence[str] | None,
-    **others: Any,
-) -> dict[str, Any]:
-    """Return how models are loaded, by the names that `Ensemble.from_pretrained` has for it.
-
-    Raises:
-        UserError: an unknown quantization, or a name that is no model.
-    """
-    for name in quantization or ():
-        if name not in _QUANTIZATIONS:
-            raise UserError(known("quantization", name, list(_QUANTIZATIONS)))
-    return given(
-        revisions=revision,
-        device=device or "auto",
-        quantization=one_or_each(quantization),
-        trust_remote_code=flags(models, trust_remote_code, "--trust-remote-code"),
-        allow_pickle=flags(models, allow_pickle, "--allow-pickle"),
-        **others,
-    )
 
 
 def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from adafuse.decoding.options import Section, Text, told
 from adafuse.errors import UserError, known
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
-from adafuse.models.spec import DeviceName
+from adafuse.models.spec import DeviceName, ModelSpec
 
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
@@ -239,6 +239,11 @@ class Config(Section):
     def main_benchmarks(self) -> list[str]:
         """Benchmarks of the main table."""
         return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
+
+    def model_spec(self, name: str) -> ModelSpec:
+        """Return how a model is loaded: what it does not say itself is that of `decode`."""
+        said = self.models[name].model_dump(exclude_none=True)
+        return ModelSpec(**{"device": self.decode.device, "dtype": self.decode.dtype} | said)
 
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
         """Return how many examples of a benchmark are decoded at a time."""

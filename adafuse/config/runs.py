@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.options import (
@@ -18,7 +18,7 @@ from adafuse.decoding.options import (
 from adafuse.errors import UserError, known
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.selection import SELECTIONS, selection
-from adafuse.models.spec import DeviceName
+from adafuse.models.spec import AUTO, DeviceName, ModelEntry
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
@@ -34,39 +34,15 @@ Device = Annotated[Text, AfterValidator(_device)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
-class ModelConfig(Section):
+class ModelConfig(Section, ModelEntry):
     """A folder or hub id, and how the model is loaded, prompted and placed."""
 
-    path: Annotated[Text, told("a Hugging Face model folder, or a hub id `org/name`")]
-    revision: Annotated[
-        Text | None,
-        told(
-            "commit of a hub model",
-            "the model is from the hub: without a commit, here or recorded by `snakemake prefetch`"
-            " ([docs/hpc.md](../docs/hpc.md)), a change there is not noticed",
-        ),
-    ] = None
-    chat: Annotated[Flag, told("use the model's own chat template", "it is tuned for chat")] = False
-    device: Annotated[
-        Device | None,
-        told(
-            "instead of `decode.device` ([the names](#a-model-larger-than-one-gpu))",
-            "two large models need a GPU each, or one model needs several",
-        ),
-    ] = None
-    quantization: Annotated[
-        Literal["int8", "int4"] | None,
-        told(
-            "weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`",
-            "a model does not fit otherwise; results change",
-        ),
-    ] = None
-    trust_remote_code: Annotated[
-        Flag, told("run the model's Python code", "you have read it and pinned it with `revision`")
-    ] = False
-    allow_pickle: Annotated[
-        Flag, told("read pickled weights, which can hold code", "you trust who made the model")
-    ] = False
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str | None) -> str | None:
+        with refusing():
+            DeviceName.parse(value or AUTO)
+        return value
 
 
 class JobSize(Section):

@@ -20,8 +20,8 @@ from adafuse.engine.scheduler import (
     release,
 )
 from adafuse.errors import UserError
-from adafuse.models.capacity import demands, rows_that_fit, slots
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LanguageModel, demands, slots
+from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.records import Answer, Chat, Prompt, Result, letters
 from adafuse.tokenization.prompts import check_chat, ids_if_any, shared_prefix
@@ -113,7 +113,7 @@ class Runner(Generic[PromptedT]):
             for model, count in zip(self.models, most, strict=True)
         ]
         for engine in engines:
-            prefix = shared_prefix(engine.model, prompts)
+            prefix = shared_prefix(engine.model.prompt_ids, prompts)
             if 0 < len(prefix) < engine.context:
                 engine.share(prefix)
         return engines

@@ -16,7 +16,7 @@ from adafuse.decoding.method import Method
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.files import check_writable
-from adafuse.lm_eval.arguments import Arguments, read_arguments
+from adafuse.lm_eval.arguments import ARGUMENTS, Arguments, read_arguments
 from adafuse.lm_eval.requests import (
     Failures,
     Wanted,
@@ -39,7 +39,9 @@ def settings(arguments: Arguments, method: Method[Any]) -> dict[str, Any]:
     They stand side by side, as in a trace of `adafuse generate`: no method has an option that is
     called like an argument.
     """
-    return {**arguments.model_dump(mode="json"), **method.options.model_dump(mode="json")}
+    own = arguments.model_dump(mode="json", exclude={"loading"})
+    loading = {**ARGUMENTS, **arguments.loading}
+    return {**own, **loading, **method.options.model_dump(mode="json")}
 
 
 def describe(ensemble: Ensemble) -> dict[str, Any]:
@@ -117,8 +119,9 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         path = self._arguments.trace
         self._trace = Trace(path, settings(self._arguments, self._method)) if path else None
         self._failures = Failures(self._arguments.max_error_share)
-        models = self._arguments.models
-        self._ensemble = Ensemble.from_pretrained(models, **self._arguments.loading())
+        models, weights = self._arguments.models, self._arguments.weights
+        loading = self._arguments.loading
+        self._ensemble = Ensemble.from_pretrained(models, weights=weights, **loading)
 
     @classmethod
     def create_from_arg_obj(

@@ -54,10 +54,14 @@ class Gac(Method[GacOptions]):
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Unite the vocabularies, once more for the first position where templates are used."""
         devices = [model.device for model in models]
-        self._joint = _unite([TokenKeys.read(model) for model in models], devices)
+        self._joint = _unite(
+            [TokenKeys.read(model.surfaces, model.stop_ids) for model in models], devices
+        )
         self._first_keys = None
         if any(model.chat for model in models):
-            self._first_keys = [TokenKeys.read(model, begins=True) for model in models]
+            self._first_keys = [
+                TokenKeys.read(model.surfaces, model.stop_ids, begins=True) for model in models
+            ]
             self._first_joint = _unite(self._first_keys, devices)
 
     def decode(self, example: Example) -> Program[None]:

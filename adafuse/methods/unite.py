@@ -165,9 +165,11 @@ class Unite(Method[UniteOptions]):
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Read what the tokens are compared by, at the first position behind a template, too."""
         chat = any(model.chat for model in models)
-        self._keys = [TokenKeys.read(model) for model in models]
+        self._keys = [TokenKeys.read(model.surfaces, model.stop_ids) for model in models]
         self._first_keys = (
-            [TokenKeys.read(model, begins=True) for model in models] if chat else None
+            [TokenKeys.read(model.surfaces, model.stop_ids, begins=True) for model in models]
+            if chat
+            else None
         )
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)

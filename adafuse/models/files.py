@@ -6,7 +6,6 @@ import math
 import os
 import re
 import struct
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,11 +33,7 @@ def pickled_files(folder: Path) -> list[Path]:
 
 
 def check_pickled(path: str, *, allowed: bool) -> None:
-    """Refuse a folder that holds weights in pickle format only, unless that is allowed.
-
-    Raises:
-        UserError: there are no safetensors among its files.
-    """
+    """Refuse a folder that holds weights in pickle format only, unless that is allowed."""
     folder = Path(path)
     if not allowed and pickled_files(folder) and not safe_files(folder):
         raise UserError(f"model {path!r} {REFUSED}")
@@ -61,16 +56,8 @@ def weight_bytes(
     of a scale in int4, 0.5625 bytes. Linear layers are the matrices within numbered layers, so
     embeddings and the head over the vocabulary keep the dtype, and so do a mixture's experts, which
     bitsandbytes leaves as they are. Weights of fewer bits, as quantized models store them, count as
-    their files are; pickled ones as if each had 16 bits there.
-
-    Args:
-        path: folder or hub id; one of the hub is looked up in the cache of this machine.
-        revision: of a hub model.
-        dtype: what the weights are loaded as.
-        quantization: int8, int4 or nothing.
-
-    Returns:
-        None if the weights are not here, or cannot be read.
+    their files are; pickled ones as if each had 16 bits there. A hub model is looked up in this
+    machine's cache; None if the weights are not here, or cannot be read.
     """
     folder = Path(path) if Path(path).is_dir() else cached_folder(path, revision)
     return None if folder is None else _folder_bytes(folder, dtype, quantization)
@@ -132,23 +119,15 @@ _WHOLE = 64 << 20
 _EDGE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ModelIdentity:
-    """A hub id with its revision, or the content of a folder; `path` only names it for people."""
-
-    path: str
-    revision: str | None
-    content: str | None
-
-    def key(self) -> list[str | None]:
-        """Return what makes two identities the same: a folder may move."""
-        return [self.content] if self.content else [self.path, self.revision]
+def content_digest(path: str) -> str | None:
+    """Return a digest of the files of a folder, read once per process; None for a hub id."""
+    return _folder_digest(path) if Path(path).is_dir() else None
 
 
-def model_identity(path: str, revision: str | None) -> ModelIdentity:
-    """Identify a model; the folder is read once per process."""
-    content = _folder_digest(path) if Path(path).is_dir() else None
-    return ModelIdentity(path, revision, content)
+def model_key(path: str, revision: str | None) -> list[str | None]:
+    """Return what makes two models the same: the content of a folder, which may move."""
+    content = content_digest(path)
+    return [path, revision] if content is None else [content]
 
 
 @cache

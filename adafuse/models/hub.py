@@ -6,18 +6,15 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adafuse.errors import UserError
 from adafuse.models.files import PICKLED, REFUSED, SAFE, pickled_files, safe_files
-
-if TYPE_CHECKING:
-    from adafuse.models.placement import ModelSource
+from adafuse.models.spec import ModelEntry
 
 
-def from_hub(factory: Any, source: "ModelSource", **settings: Any) -> Any:
+def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
     """Load something of a model, running code of its own only if that is trusted.
 
     Raises:
@@ -25,56 +22,48 @@ def from_hub(factory: Any, source: "ModelSource", **settings: Any) -> Any:
     """
     # Otherwise transformers looks for converted weights in pull requests of the hub's bot.
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
-    with failure_told(source):
+    with failure_told(model):
         return factory.from_pretrained(
-            source.path,
-            revision=source.revision,
-            trust_remote_code=source.trust_remote_code,
+            model.path,
+            revision=model.revision,
+            trust_remote_code=model.trust_remote_code,
             **settings,
         )
 
 
 @contextmanager
-def failure_told(source: "ModelSource") -> Iterator[None]:
+def failure_told(model: ModelEntry) -> Iterator[None]:
     """Turn what libraries raise for a model that they cannot load into a `UserError`."""
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise UserError(_sentence(str(error), source)) from error
+        raise UserError(_sentence(str(error), model)) from error
 
 
 def check_path(path: str) -> None:
-    """Tell a folder that is missing from a hub id, so that nobody waits for a download.
-
-    Raises:
-        UserError: no model folder, and nothing that could be a hub id.
-    """
+    """Refuse what is neither a model folder nor a hub id, so that nobody waits for a download."""
     folder = Path(path)
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise UserError(f"model {path!r} has no config.json; give a Hugging Face model folder")
         return
-    looks_local = path.startswith((".", "/", "~")) or path.count("/") != 1 or folder.exists()
-    if looks_local:
+    if path.startswith((".", "/", "~")) or path.count("/") != 1 or folder.exists():
         raise UserError(f"model {path!r} is not a folder; give a model folder or a hub id org/name")
 
 
-_CODE = (
-    "needs code of its own to run, and has not been trusted with that; read the code, then set"
-    " trust_remote_code for this model"
-)
-
-
-def _sentence(error: str, source: "ModelSource") -> str:
+def _sentence(error: str, model: ModelEntry) -> str:
     # transformers has no classes of errors for these two.
-    if "trust_remote_code=True" in error and not source.trust_remote_code:
-        return f"model {source.path!r} {_CODE}"
-    if "use_safetensors=True" in error and not source.allow_pickle:
-        return f"model {source.path!r} {REFUSED}"
+    if "trust_remote_code=True" in error and not model.trust_remote_code:
+        return (
+            f"model {model.path!r} needs code of its own to run, and has not been trusted with"
+            " that; read the code, then set trust_remote_code for this model"
+        )
+    if "use_safetensors=True" in error and not model.allow_pickle:
+        return f"model {model.path!r} {REFUSED}"
     reason = error.strip().split("\n")[0]
-    where = "" if Path(source.path).is_dir() else ", which is no folder here,"
+    where = "" if Path(model.path).is_dir() else ", which is not a folder here,"
     offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
-    return f"model {source.path!r}{where} cannot be loaded{offline}: {reason}"
+    return f"model {model.path!r}{where} cannot be loaded{offline}: {reason}"
 
 
 SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
@@ -87,22 +76,12 @@ UNWANTED = ("consolidated*", "*/*")
 """The same weights once more, as some publishers add them."""
 
 
-@dataclass(frozen=True, slots=True)
-class HubModel:
-    """A hub id, a commit, tag or branch (the default branch without one), and what may be read."""
-
-    path: str
-    revision: str | None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
-
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """What loading may read, if there are safetensors weights."""
-        return (*SETTINGS, SAFE, *(CODE if self.trust_remote_code else ()))
+def wanted_files(model: ModelEntry) -> tuple[str, ...]:
+    """Return patterns of what loading may read, if there are safetensors weights."""
+    return (*SETTINGS, SAFE, *(CODE if model.trust_remote_code else ()))
 
 
-def download(model: HubModel) -> Path:
+def download(model: ModelEntry) -> Path:
     """Bring a hub model into the cache of this machine, as far as it is not there.
 
     Its code comes along only if it is trusted, pickled weights only if they are allowed and there
@@ -114,7 +93,7 @@ def download(model: HubModel) -> Path:
     Raises:
         UserError: it cannot be downloaded, or has no weights that may be read.
     """
-    folder = _snapshot(model.path, model.revision, model.wanted)
+    folder = _snapshot(model.path, model.revision, wanted_files(model))
     if model.allow_pickle and not safe_files(folder):
         folder = _snapshot(model.path, folder.name, PICKLED)
     _check_weights(folder, model)
@@ -125,18 +104,14 @@ def download(model: HubModel) -> Path:
 
 
 def code_elsewhere(folder: Path) -> set[str]:
-    """Return the hub ids of other models whose code a model's files name as theirs.
-
-    Raises:
-        UserError: one of the files cannot be read.
-    """
+    """Return the hub ids of other models whose code a model's files name as theirs."""
     found: set[str] = set()
     for file in (folder / "config.json", folder / "tokenizer_config.json"):
         try:
             settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             classes = json.dumps(settings.get("auto_map"))
         except (ValueError, AttributeError):
-            raise UserError(f"{str(file)!r} is no JSON object; download it again") from None
+            raise UserError(f"{str(file)!r} is not a JSON object; download it again") from None
         # A class is named file.Class, or org/name--file.Class.
         found.update(re.findall(r'"([^"]+)--', classes))
     return found
@@ -162,7 +137,7 @@ def _snapshot(path: str, revision: str | None, wanted: Sequence[str]) -> Path:
     return Path(folder)
 
 
-def _check_weights(folder: Path, model: HubModel) -> None:
+def _check_weights(folder: Path, model: ModelEntry) -> None:
     if safe_files(folder):
         return
     named = f"model {model.path!r} (commit {folder.name})"

@@ -1,89 +1,168 @@
-"""Which ids end a text (adafuse.md, "State": EOS_k)."""
+"""Language models and how they are loaded: what can be refused is refused before any weights."""
 
+import logging
+import sys
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as hf_logging
 
 from adafuse.errors import UserError
-from adafuse.records import Prompt
-from adafuse.tokenization.added_text import Anchor, anchor
-from adafuse.tokenization.foreign_spans import SpanEncoder
-from adafuse.tokenization.prompts import prompt_ids
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.models.files import check_pickled
+from adafuse.models.hub import check_path, from_hub
+from adafuse.models.memory import TREE_NODES, cache_bytes
+from adafuse.models.placement import (
+    check_packable,
+    device_map,
+    device_names,
+    layer_devices,
+    quantization_config,
+    resolved,
+)
+from adafuse.models.spec import ModelEntry, ModelSpec
+from adafuse.tokenization.model_tokenizer import ModelTokenizer, end_ids
+from adafuse.tokenization.prompts import check_chat
+from adafuse.tokenization.token_bytes import special_ids
 
-if TYPE_CHECKING:
-    import torch
+logger = logging.getLogger(__name__)
 
-
-def end_ids(
-    generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase, name: str
-) -> set[int]:
-    """Return EOS_k: the end ids that the generation config and the tokenizer name together."""
-    found = _as_ids(getattr(generation, "eos_token_id", None)) | _as_ids(tokenizer.eos_token_id)
-    found = {index for index in found if index < len(tokenizer)}
-    if not found:
-        raise UserError(
-            f"model {name!r} names no end token; set eos_token_id in its generation_config.json"
-            " or eos_token in its tokenizer_config.json"
-        )
-    return found
+NO_LIMIT = 1 << 30
 
 
-def special_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    """Return the ids of all special tokens, reserved ones included."""
-    added = tokenizer.added_tokens_decoder
-    reserved = {index for index, token in added.items() if token.special}
-    return reserved | set(tokenizer.all_special_ids)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LanguageModel(ModelTokenizer):
+    """Model m_k: a tokenizer with its network; `context` is the number of positions."""
 
-
-def _as_ids(value: int | list[int] | None) -> set[int]:
-    if value is None:
-        return set()
-    return {value} if isinstance(value, int) else set(value)
-
-
-@dataclass(frozen=True, eq=False)
-class LanguageModel:
-    """Model m_k: network, tokenizer and the ids that end a text.
-
-    `end_ids` is EOS_k (generation config and tokenizer together), whose probabilities add up to
-    p_k(END); `stop_ids` holds every other special token too: a model that emits one of them is
-    taken to have ended. `context` is the number of positions; `chat` asks for the model's own chat
-    template around each prompt.
-    """
-
-    name: str
     network: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    end_ids: frozenset[int]
-    stop_ids: frozenset[int]
     context: int
-    chat: bool = False
-    encode_span: SpanEncoder = field(init=False)
-    vocabulary: int = field(init=False)
-    """How many ids have a text; rows of the output layer above it are padding."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "encode_span", SpanEncoder(self.tokenizer, self.name))
-        object.__setattr__(self, "vocabulary", len(self.tokenizer))
 
     @cached_property
-    def surfaces(self) -> Surfaces:
-        """The bytes of each token; refused where a tokenizer has none (token-level methods)."""
-        return Surfaces.read(self.tokenizer, self.name)
-
-    @cached_property
-    def device(self) -> "torch.device":
+    def device(self) -> torch.device:
         """Where input ids go."""
         return next(self.network.get_input_embeddings().parameters()).device
 
-    def prompt_ids(self, prompt: Prompt) -> list[int]:
-        """Return the ids of a prompt, with the start token where this tokenizer has one."""
-        return prompt_ids(self.tokenizer, prompt, chat=self.chat)
 
-    def anchor(self, ids: Sequence[int]) -> Anchor:
-        """Return the place at the end of `ids` that generated text is added to."""
-        return anchor(self.tokenizer, ids)
+def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
+    """Load all models; the configs and tokenizers of all are checked before any weights.
+
+    Models that are spread come last, into the memory that the others leave.
+
+    Raises:
+        UserError: a model, tokenizer or setting that cannot be used.
+    """
+    if not sys.stderr.isatty():
+        hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
+    order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
+    loaded = {number: _load(*checked[number]) for number in order}
+    return [loaded[number] for number in range(len(specs))]
+
+
+def _load(
+    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
+) -> LanguageModel:
+    network = _network(spec, config)
+    ends = end_ids(network.generation_config, tokenizer, spec.path)
+    return LanguageModel(
+        name=spec.path,
+        tokenizer=tokenizer,
+        end_ids=ends,
+        stop_ids=ends | special_ids(tokenizer),
+        chat=spec.chat,
+        network=network,
+        context=context_length(config),
+    )
+
+
+def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
+    places = device_names(spec)
+    logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, places)
+    try:
+        network = from_hub(
+            AutoModelForCausalLM,
+            spec,
+            config=config,
+            dtype=getattr(torch, spec.dtype),
+            # None prefers them where there are both.
+            use_safetensors=None if spec.allow_pickle else True,
+            device_map=device_map(spec, config),
+            quantization_config=quantization_config(spec.quantization),
+        )
+    except torch.OutOfMemoryError as error:
+        raise UserError(
+            f"model {spec.path!r} does not fit on {places}; spread it over several devices"
+            " (device: balanced), or use a smaller dtype or quantization"
+        ) from error
+    check_packable(network, spec)
+    return network.eval()  # type: ignore[no-any-return]
+
+
+def load_config(spec: ModelEntry) -> PreTrainedConfig:
+    """Load the config of a model; refuse what cannot be decoded with, or may not be read."""
+    check_path(spec.path)
+    check_pickled(spec.path, allowed=spec.allow_pickle)
+    config: PreTrainedConfig = from_hub(AutoConfig, spec)
+    if config.is_encoder_decoder:
+        raise UserError(
+            f"model {spec.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
+            " needs causal language models"
+        )
+    if spec.quantization is not None and getattr(config, "quantization_config", None) is not None:
+        raise UserError(
+            f"model {spec.path!r} is quantized already, says its config.json; leave out"
+            f" quantization {spec.quantization!r}"
+        )
+    return config
+
+
+def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model; a folder without one is refused."""
+    folder = Path(spec.path)
+    if folder.is_dir() and not any(folder.glob("tokenizer*")):
+        raise UserError(
+            f"model {spec.path!r} has no tokenizer; put its tokenizer.json into the folder"
+        )
+    tokenizer: PreTrainedTokenizerBase = from_hub(AutoTokenizer, spec)
+    if spec.chat:
+        check_chat(tokenizer, spec.path)
+    return tokenizer
+
+
+def context_length(config: PreTrainedConfig) -> int:
+    """Return the number of positions that a config names; a very large one if it names none."""
+    text = config.get_text_config()
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx"):
+        value = getattr(text, name, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    return NO_LIMIT
+
+
+def slots(model: LanguageModel, longest: int) -> int:
+    """Return how many tokens an example of at most `longest` ids and its tree come to."""
+    return min(longest, model.context) + TREE_NODES
+
+
+def demands(model: LanguageModel, longest: int) -> list[tuple[torch.device, int]]:
+    """Return the bytes that an example of at most `longest` ids, prompt included, needs by device.
+
+    Keys and values of every token and tree node, where each layer is, and a float32 row over the
+    vocabulary per node, where the logits come out.
+    """
+    per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
+    layers = Counter(layer_devices(model.network, model.device))
+    sizes = Counter({model.device: TREE_NODES * 4 * model.vocabulary})
+    sizes.update({device: count * per_layer for device, count in layers.items()})
+    return list(sizes.items())

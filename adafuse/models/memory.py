@@ -1,12 +1,19 @@
-"""How much of a machine's memory a process may still take: nodes are shared, and jobs limited."""
+"""How much memory is free to this process, and how much decoding takes on which device."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import torch
 
-_MIB = 1 << 20
+from adafuse.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+_MIB, _GIB = 1 << 20, 1 << 30
 
 _VERSIONS = {
     "v2": ("memory.max", "memory.current", "inactive_file"),
@@ -85,3 +92,43 @@ def _text(file: Path) -> str | None:
         return file.read_text(encoding="utf-8").strip()
     except OSError:
         return None
+
+
+MOST_ROWS = 64
+"""More rows gain little, and their results take long to come."""
+TREE_NODES = 64
+"""Per example so many uncommitted tokens, and rows of log-probabilities, are allowed for."""
+SHARE = 0.8
+"""The part of the free memory that keys, values and log-probabilities may take."""
+
+
+def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
+    """Return the bytes of the keys and values of one token in one layer."""
+    text = config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    return 2 * int(heads) * int(head) * dtype.itemsize
+
+
+def rows_that_fit(needs: Sequence[tuple[torch.device, int]], examples: int) -> int:
+    """Return how many of `examples` can be decoded at a time on every device.
+
+    `needs` are the bytes of one example on the devices of each model.
+
+    Raises:
+        UserError: not even one.
+    """
+    needed: Counter[torch.device] = Counter()
+    for device, size in needs:
+        needed[device] += size
+    rows = min(MOST_ROWS, max(1, examples))
+    for device, size in needed.items():
+        free = int(SHARE * free_memory(device))
+        if size > free:
+            raise UserError(
+                f"one example needs {size / _GIB:.2f} GiB on {device} beside the models, and"
+                f" {free / _GIB:.2f} GiB may be taken; lower max_new_tokens, shorten the prompts,"
+                " or give the models other or more devices, or a smaller dtype"
+            )
+        rows = min(rows, free // size)
+    return rows

@@ -1,40 +1,91 @@
-"""Which devices, dtype and quantization each model gets."""
+"""Which devices, dtype and quantization each model gets, and how one is spread over several."""
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
+from torch import nn
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.integrations.accelerate import get_balanced_memory, infer_auto_device_map
+from transformers.quantizers.auto import get_hf_quantizer
 
-from adafuse.errors import UserError, known
-from adafuse.models.spec import DeviceName
+from adafuse.errors import UserError
+from adafuse.models.hub import failure_told
+from adafuse.models.memory import free_memory
+from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where the weights of one model go: on a device, or spread over several by a `strategy`."""
+def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
+    """Decide what is "auto" here; the next CUDA device in turn, or the CPU where there is none.
 
-    devices: tuple[torch.device, ...]
-    strategy: str | None = None
+    Raises:
+        UserError: a device or quantization that cannot be had here.
+    """
+    found = []
+    for number, spec in enumerate(specs):
+        first = devices(spec.device, number)[0]
+        check_quantization(spec.quantization, first)
+        device = str(first) if spec.device == AUTO else spec.device
+        dtype = str(dtype_of(spec.dtype, first)).removeprefix("torch.")
+        found.append(spec.model_copy(update={"device": device, "dtype": dtype}))
+    return found
 
-    @property
-    def first(self) -> torch.device:
-        """The device that stands for all where only one can."""
-        return self.devices[0]
 
-    @property
-    def spread(self) -> bool:
-        """Whether the model may be in several places."""
-        return self.strategy is not None
+def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
+    """Return the devices that a name stands for: one, or all that a model is spread over.
 
-    def __str__(self) -> str:
-        return "+".join(map(str, self.devices))
+    Args:
+        name: see `DeviceName.parse`.
+        number: of the model, which decides where "auto" puts it.
+
+    Raises:
+        UserError: no such device here.
+    """
+    parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
+    if parsed.devices:
+        return tuple(_device(each, cards) for each in parsed.devices)
+    everywhere = tuple(torch.device("cuda", index) for index in range(cards))
+    if parsed.strategy is None:
+        return (everywhere[number % cards] if cards else torch.device("cpu"),)
+    if not everywhere:
+        raise UserError(
+            f"device {name!r} spreads a model over CUDA devices, and none is here; use auto"
+        )
+    return everywhere
+
+
+def _device(name: str, cards: int) -> torch.device:
+    device = torch.device(name)
+    if device.type != "cuda":
+        return device
+    if (device.index or 0) >= cards:
+        raise UserError(f"device {name!r} is not there ({cards} CUDA devices found); use auto")
+    return torch.device("cuda", device.index or 0)
+
+
+def device_names(spec: ModelSpec) -> str:
+    """Return the devices of a resolved spec as text, such as "cuda:0+cuda:1"."""
+    return "+".join(map(str, devices(spec.device)))
+
+
+def dtype_of(name: str, device: torch.device) -> torch.dtype:
+    """Return the dtype of weights; "auto" is bfloat16 on an accelerator and float32 on a CPU."""
+    if name == AUTO:
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,75 +96,20 @@ class Place:
     dtype: torch.dtype
 
     @classmethod
-    def named(cls, device: str, dtype: str) -> "Place":
-        """Return a place by the names that users write."""
-        (chosen,) = placements(device, 1)
-        return cls(chosen.first, dtype_of(dtype, chosen.first))
+    def of(cls, spec: ModelSpec) -> "Place":
+        """Return the place of a model, of which only that is looked at."""
+        device = devices(spec.device)[0]
+        return cls(device, dtype_of(spec.dtype, device))
 
-
-def placements(device: str | Sequence[str], count: int) -> list[Placement]:
-    """Return where each model goes.
-
-    One name serves all models, a list names one each. "auto" is the next CUDA device in turn, or
-    the CPU where there is none; "cuda:0+cuda:1" spreads one model over these devices; "balanced"
-    and "sequential" spread it over all CUDA devices.
-
-    Raises:
-        UserError: no such device here, or another number of names.
-    """
-    names = [device] if isinstance(device, str) else list(device)
-    names = names * count if len(names) == 1 else names
-    if len(names) != count:
-        raise UserError(f"{len(names)} devices for {count} models; give one, or one per model")
-    return [_placement(name, number) for number, name in enumerate(names)]
-
-
-def dtype_of(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of weights; "auto" is bfloat16 on an accelerator and float32 on a CPU."""
-    if name == "auto":
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if name not in DTYPES:
-        raise UserError(known("dtype", name, ["auto", *DTYPES]))
-    return DTYPES[name]
-
-
-def _placement(text: str, number: int) -> Placement:
-    name, cards = DeviceName.parse(text), torch.cuda.device_count()
-    if name.devices:
-        return Placement(tuple(_device(each, cards) for each in name.devices), name.strategy)
-    everywhere = tuple(torch.device("cuda", index) for index in range(cards))
-    if name.strategy is None:
-        return Placement((everywhere[number % cards] if cards else torch.device("cpu"),))
-    if not everywhere:
-        raise UserError(
-            f"device {text!r} spreads a model over CUDA devices, and none is here; use auto"
-        )
-    return Placement(everywhere, name.strategy)
-
-
-def _device(name: str, cards: int) -> torch.device:
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= cards:
-        raise UserError(f"device {name!r} is not there ({cards} CUDA devices found); use auto")
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
-
-
-QUANTIZATIONS = ("int8", "int4")
 
 _PACKED = 32
 """On a CPU, bitsandbytes packs so many rows of a 4-bit matrix together."""
 
 
-def check_quantization(quantization: str | None, placement: Placement) -> None:
-    """Refuse what cannot be quantized here, before any weights are read.
-
-    Raises:
-        UserError: an unknown name, no bitsandbytes, or a device that it does not know.
-    """
+def check_quantization(quantization: str | None, device: torch.device) -> None:
+    """Refuse what bitsandbytes cannot quantize here, before any weights are read."""
     if quantization is None:
         return
-    if quantization not in QUANTIZATIONS:
-        raise UserError(known("quantization", quantization, list(QUANTIZATIONS)))
     if find_spec("bitsandbytes") is None:
         raise UserError(
             f"quantization {quantization!r} needs bitsandbytes, which is not installed; run"
@@ -121,23 +117,10 @@ def check_quantization(quantization: str | None, placement: Placement) -> None:
         )
     import bitsandbytes
 
-    if placement.first.type not in bitsandbytes.supported_torch_devices:
+    if device.type not in bitsandbytes.supported_torch_devices:
         raise UserError(
-            f"quantization {quantization!r} cannot run on {placement.first} with bitsandbytes"
+            f"quantization {quantization!r} cannot run on {device} with bitsandbytes"
             f" {bitsandbytes.__version__}; use a CUDA device, or leave quantization out"
-        )
-
-
-def check_unquantized(config: PreTrainedConfig, quantization: str | None, name: str) -> None:
-    """Refuse to quantize weights that are quantized already.
-
-    Raises:
-        UserError: the model's config.json says that they are.
-    """
-    if quantization is not None and getattr(config, "quantization_config", None) is not None:
-        raise UserError(
-            f"model {name!r} is quantized already, says its config.json; leave out quantization"
-            f" {quantization!r}"
         )
 
 
@@ -147,14 +130,14 @@ def quantization_config(quantization: str | None) -> BitsAndBytesConfig | None:
         return None
     # It warns at every product that bfloat16 inputs are cast, which is how LLM.int8() works.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
-    settings: dict[str, Any] = {"load_in_8bit": True}
-    if quantization == "int4":
-        settings = {
-            "load_in_4bit": True,
-            "bnb_4bit_quant_type": "nf4",
-            "bnb_4bit_compute_dtype": torch.bfloat16,
-        }
-    return BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]
+    factory: Any = BitsAndBytesConfig
+    found: BitsAndBytesConfig = factory(
+        load_in_8bit=quantization == "int8",
+        load_in_4bit=quantization == "int4",
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return found
 
 
 @contextmanager
@@ -179,13 +162,9 @@ def without_outliers(network: PreTrainedModel) -> Iterator[None]:
             state.threshold = threshold
 
 
-def check_packable(network: PreTrainedModel, quantization: str | None, name: str) -> None:
-    """Refuse a 4-bit model on a CPU that bitsandbytes could not multiply with.
-
-    Raises:
-        UserError: a matrix whose rows cannot be packed.
-    """
-    if quantization != "int4" or network.device.type != "cpu":
+def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
+    """Refuse a 4-bit model on a CPU with a matrix that bitsandbytes cannot pack there."""
+    if spec.quantization != "int4" or network.device.type != "cpu":
         return
     from bitsandbytes.nn import Linear4bit
 
@@ -193,70 +172,89 @@ def check_packable(network: PreTrainedModel, quantization: str | None, name: str
     for matrix in matrices:
         if matrix.out_features % _PACKED:
             raise UserError(
-                f"model {name!r} cannot be int4 on a CPU, where the rows of a matrix"
+                f"model {spec.path!r} cannot be int4 on a CPU, where the rows of a matrix"
                 f" ({matrix.out_features} here) must be a multiple of {_PACKED}; use int8 or a"
                 " CUDA device"
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSource:
-    """A folder or hub id, and how it is loaded and prompted.
+WEIGHTS_SHARE = 0.9
+"""The part of a device's free memory that weights may take; keys and values need the rest."""
 
-    Code that comes with the model runs only if it is trusted with `trust_remote_code`; weights in
-    Python's pickle format, which can hold code, are read only with `allow_pickle`.
-    """
-
-    path: str
-    revision: str | None
-    placement: Placement
-    dtype: torch.dtype
-    chat: bool = False
-    quantization: str | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
+DeviceMap = dict[str, int | str | torch.device]
+"""The device of each part of a network, by the names of its modules."""
+Memory = dict[int | str, int | str]
+"""Bytes by CUDA device."""
 
 
-def sources(
-    paths: Sequence[str],
-    *,
-    revisions: Sequence[str | None] | None,
-    device: str | Sequence[str],
-    dtype: str,
-    chat: bool | Sequence[bool],
-    quantization: str | Sequence[str | None] | None,
-    trust_remote_code: bool | Sequence[bool],
-    allow_pickle: bool | Sequence[bool],
-) -> list[ModelSource]:
-    """Combine the settings of all models, one source each.
+def device_map(spec: ModelSpec, config: PreTrainedConfig) -> DeviceMap:
+    """Return the device of every part of a model, by the names of its modules.
+
+    A spread is planned on a model without weights, by the memory that is free now.
 
     Raises:
-        UserError: a setting that is not there for each model, or that cannot be had here.
+        UserError: the model does not fit on its devices.
     """
-    count = len(paths)
-    rows = zip(
-        paths,
-        _each(revisions, count, "revisions"),
-        placements(device, count),
-        _each(chat, count, "chat settings"),
-        _each(quantization, count, "quantizations"),
-        _each(trust_remote_code, count, "values of trust_remote_code"),
-        _each(allow_pickle, count, "values of allow_pickle"),
-        strict=True,
+    places = devices(spec.device)
+    if not spec.spread:
+        return {"": places[0]}
+    memory: Memory = {each.index: int(WEIGHTS_SHARE * free_memory(each)) for each in places}
+    with failure_told(spec):
+        found = plan(spec, config, memory)
+    if any(isinstance(device, str) for device in found.values()):
+        free = ", ".join(f"{int(size) / (1 << 30):.2f}" for size in memory.values())
+        raise UserError(
+            f"model {spec.path!r} does not fit on {device_names(spec)} ({free} GiB may be taken);"
+            " name more devices, or use a smaller dtype or quantization"
+        )
+    logger.info("%s goes to %s", spec.path, found)
+    return found
+
+
+def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap:
+    """Return transformers' own map for so much memory; "disk" is where nothing is left."""
+    quantizer, config, _ = get_hf_quantizer(  # type: ignore[no-untyped-call]
+        deepcopy(config), quantization_config(spec.quantization), None, True, {}
     )
-    wanted = [
-        ModelSource(path, pin, place, dtype_of(dtype, place.first), *others)
-        for path, pin, place, *others in rows
-    ]
-    for source in wanted:
-        check_quantization(source.quantization, source.placement)
-    return wanted
+    factory: Any = AutoModelForCausalLM
+    dtype = getattr(torch, spec.dtype)
+    with torch.device("meta"):
+        network = factory.from_config(config, dtype=dtype, trust_remote_code=spec.trust_remote_code)
+    whole = network._no_split_modules
+    if quantizer is not None:
+        quantizer.preprocess_model(model=network, dtype=dtype, device_map=None)
+    if DeviceName.parse(spec.device).strategy == BALANCED:
+        memory = get_balanced_memory(network, dict(memory), whole, quantizer)
+    if quantizer is not None:
+        memory = quantizer.adjust_max_memory(memory)
+    found: DeviceMap = infer_auto_device_map(
+        network, memory, no_split_module_classes=whole, hf_quantizer=quantizer
+    )
+    return found
 
 
-def _each(values: object, count: int, what: str) -> list[Any]:
-    """Return one value per model; what is no sequence is that of all."""
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        return [values] * count
-    if len(values) != count:
-        raise UserError(f"{len(values)} {what} for {count} models; give one per model")
-    return list(values)
+def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
+    """Return where each layer runs and keeps its keys and values, first layer first.
+
+    Args:
+        network: with or without a device map.
+        main: where layers run whose weights are not on a device of their own.
+    """
+    count = network.config.get_text_config().num_hidden_layers
+    placed: DeviceMap = getattr(network, "hf_device_map", {})
+    stacks = (
+        name
+        for name, module in network.named_modules()
+        if isinstance(module, nn.ModuleList) and len(module) == count
+    )
+    stack = next(stacks, "")
+    return [_placed(placed, f"{stack}.{number}", main) for number in range(count)]
+
+
+def _placed(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
+    while name and name not in placed:
+        name = name.rpartition(".")[0]
+    found = placed.get(name, main)
+    if isinstance(found, int):
+        return torch.device("cuda", found)
+    return found if isinstance(found, torch.device) else main

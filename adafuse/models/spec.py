@@ -1,18 +1,23 @@
-"""Where a model comes from, where it goes and how it is loaded."""
+"""What is said of a model before it is loaded: the only description that loading takes."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
-from adafuse.errors import UserError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from adafuse.errors import UserError, known
 
 AUTO = "auto"
 BALANCED = "balanced"
 SPREADS = (BALANCED, "sequential")
 """Ways to spread a model over all CUDA devices, as accelerate calls them."""
+DTYPES = (AUTO, "float32", "bfloat16", "float16")
+QUANTIZATIONS = ("int8", "int4")
 
 _SPREAD_GPUS = 2
 """The fewest GPUs that a model can be spread over."""
-
 _ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
 _GPU = re.compile(r"cuda(:\d+)?")
 _FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
@@ -44,7 +49,7 @@ class DeviceName:
         devices = tuple(part if ":" in part else f"{part}:0" for part in text.split("+"))
         if not all(map(_GPU.fullmatch, devices)) or len(set(devices)) != len(devices):
             raise UserError(
-                f"device {text!r} is no list of different CUDA devices; write one such as"
+                f"device {text!r} is not a list of different CUDA devices; write one such as"
                 " cuda:0+cuda:1"
             )
         return cls(devices, BALANCED)
@@ -63,3 +68,167 @@ class DeviceName:
             return _SPREAD_GPUS
         named = [each for each in self.devices if _GPU.fullmatch(each)]
         return max((int(each.partition(":")[2] or 0) + 1 for each in named), default=0)
+
+
+def _doc(meaning: str, when: str) -> Any:
+    return Field(description=meaning, json_schema_extra={"change_when": when})
+
+
+class ModelEntry(BaseModel):
+    """A model as the workflow's configuration names it; what is None there is decided for all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    path: Annotated[
+        str,
+        Field(min_length=1, description="a Hugging Face model folder, or a hub id `org/name`"),
+    ]
+    revision: Annotated[
+        Annotated[str, Field(min_length=1)] | None,
+        _doc(
+            "commit of a hub model",
+            "the model is from the hub, unless `snakemake prefetch` has recorded its commit"
+            " ([docs/hpc.md](../docs/hpc.md)): without either, a model that changed on the hub is"
+            " not noticed",
+        ),
+    ] = None
+    chat: Annotated[
+        bool,
+        _doc("put each prompt into the model's own chat template", "the model is tuned for chat"),
+    ] = False
+    device: Annotated[
+        Annotated[str, Field(min_length=1)] | None,
+        _doc(
+            "where this model runs, instead of `decode.device`"
+            " ([the names](#a-model-larger-than-one-gpu))",
+            "two large models need a GPU each, or one model needs several",
+        ),
+    ] = None
+    quantization: Annotated[
+        Literal["int8", "int4"] | None,
+        _doc(
+            "weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`",
+            "a model does not fit otherwise; results change",
+        ),
+    ] = None
+    trust_remote_code: Annotated[
+        bool,
+        _doc(
+            "run the Python code that comes with the model",
+            "the model needs it, and you have read the code and pinned it with `revision`",
+        ),
+    ] = False
+    allow_pickle: Annotated[
+        bool,
+        _doc(
+            "read weights that are not safetensors; such files can hold code",
+            "the model has no others, and you trust who made them",
+        ),
+    ] = False
+
+
+class ModelSpec(ModelEntry):
+    """A folder or hub id, and all that is decided about how it is loaded, prompted and placed."""
+
+    device: Annotated[
+        str,
+        Field(
+            description="auto (the next CUDA device in turn, or the CPU), cpu, cuda:0,"
+            " cuda:0+cuda:1 (one model spread over these), balanced (over all CUDA devices) or"
+            " sequential (filling one after the other)"
+        ),
+    ] = AUTO
+    dtype: Annotated[
+        str, Field(description="auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
+    ] = AUTO
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        DeviceName.parse(value)
+        return value
+
+    @field_validator("dtype")
+    @classmethod
+    def _dtype(cls, value: str) -> str:
+        if value not in DTYPES:
+            raise UserError(known("dtype", value, list(DTYPES)))
+        return value
+
+    @field_validator("quantization", mode="before")
+    @classmethod
+    def _quantization(cls, value: object) -> object:
+        if value is not None and value not in QUANTIZATIONS:
+            raise UserError(known("quantization", value, list(QUANTIZATIONS)))
+        return value
+
+    @property
+    def spread(self) -> bool:
+        """Whether the model may be in several places."""
+        return DeviceName.parse(self.device).strategy is not None
+
+
+class Loading(TypedDict, total=False):
+    """The fields of `ModelSpec` for several models: one value for all, or a list of one per model.
+
+    A list of one device, dtype or quantization is for all.
+    """
+
+    revisions: Sequence[str | None] | None
+    device: str | Sequence[str]
+    dtype: str | Sequence[str]
+    chat: bool | Sequence[bool]
+    quantization: str | Sequence[str | None] | None
+    trust_remote_code: bool | Sequence[bool]
+    allow_pickle: bool | Sequence[bool]
+
+
+LOADING = {
+    "revisions" if name == "revision" else name: name
+    for name in ModelSpec.model_fields
+    if name != "path"
+}
+"""The keywords of `Loading`, and the fields that they fill."""
+_ONE_FOR_ALL = ("device", "dtype", "quantization")
+
+
+def model_specs(
+    models: Sequence[str] | Sequence[ModelSpec], **loading: Unpack[Loading]
+) -> list[ModelSpec]:
+    """Combine folders or hub ids with how they are loaded, one spec each; specs stay as they are.
+
+    Raises:
+        UserError: a value that is not allowed, or a list that does not have one per model.
+    """
+    specs = [each for each in models if isinstance(each, ModelSpec)]
+    if specs and (loading or len(specs) < len(models)):
+        raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
+    for name in loading:
+        if name not in LOADING:
+            raise UserError(known("model setting", name, list(LOADING)))
+    columns = {LOADING[name]: _each(name, values, len(models)) for name, values in loading.items()}
+    return specs or [
+        _spec(str(path), {name: values[number] for name, values in columns.items()})
+        for number, path in enumerate(models)
+    ]
+
+
+def _each(name: str, values: Any, count: int) -> list[Any]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        return [values] * count
+    if len(values) == 1 and name in _ONE_FOR_ALL:
+        return [values[0]] * count
+    if len(values) != count:
+        raise UserError(f"{len(values)} values of {name} for {count} models; give one per model")
+    return list(values)
+
+
+def _spec(path: str, values: dict[str, Any]) -> ModelSpec:
+    try:
+        return ModelSpec(path=path, **values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        reason = wrong["msg"].removeprefix("Input should be ")
+        raise UserError(
+            f"model {path!r}: {wrong['loc'][0]} must be {reason}, not {wrong['input']!r}"
+        ) from None

@@ -1,53 +1,12 @@
-"""How a tokenizer reads a span that another model wrote, as text or as bytes."""
+"""How a tokenizer reads bytes that another model wrote."""
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
-
-    from adafuse.models.language_model import LanguageModel
-
-REMEMBERED = 1 << 16
-"""So many spans at most are not encoded again."""
+    from adafuse.tokenization.model_tokenizer import ModelTokenizer
 
 
-class SpanEncoder:
-    """Encodes spans as they would continue a text, each once while it is remembered.
-
-    The span is encoded behind an anchor that it cannot merge with: "a" before whitespace, else a
-    newline; the ids behind the anchor's own are the span's.
-    """
-
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
-        self._tokenizer = tokenizer
-        self._name = name
-        self._remembered = lru_cache(REMEMBERED)(self._encode_behind_anchor)
-
-    def __call__(self, span: str) -> tuple[int, ...]:
-        """Return the ids of `span`.
-
-        Raises:
-            ValueError: the tokenizer merges the anchor with the span.
-        """
-        return self._remembered(span) if span else ()
-
-    def _encode_behind_anchor(self, span: str) -> tuple[int, ...]:
-        before = "a" if span[0].isspace() else "\n"
-        anchor_ids = self._encode(before)
-        ids = self._encode(before + span)
-        if ids[: len(anchor_ids)] != anchor_ids:
-            raise ValueError(
-                f"the tokenizer of {self._name} merges the span {span!r} with the text before it"
-                f" ({before!r} is {anchor_ids}, together they start with {ids[:4]})"
-            )
-        return tuple(ids[len(anchor_ids) :])
-
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
-
-
-def encode_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
+def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     """Return ids of `model` whose surfaces join to `data`, as they would continue a text.
 
     Whole characters are encoded as text; the bytes of unfinished or odd ones, and characters that
@@ -69,7 +28,7 @@ def encode_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _encode_text(model: "LanguageModel", text: str) -> tuple[int, ...]:
+def _encode_text(model: "ModelTokenizer", text: str) -> tuple[int, ...]:
     """Encode text; a character at which it does not come back is written by itself."""
     ids: list[int] = []
     while text:
@@ -95,20 +54,20 @@ def _agreement(surfaces: list[bytes | None], data: bytes) -> tuple[int, int]:
     return agreed
 
 
-def _encode_character(model: "LanguageModel", character: str) -> tuple[int, ...]:
+def _encode_character(model: "ModelTokenizer", character: str) -> tuple[int, ...]:
     ids = model.encode_span(character)
     exact = b"".join(model.surfaces.of[index] or b"" for index in ids) == character.encode()
     return ids if exact else _single_bytes(model, character.encode())
 
 
-def _single_bytes(model: "LanguageModel", data: bytes) -> tuple[int, ...]:
+def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     single = model.surfaces.bytes
     if odd := [byte for byte in data if byte not in single]:
         raise ValueError(f"the tokenizer of {model.name} has no token for byte {odd[0]:#04x}")
     return tuple(single[byte] for byte in data)
 
 
-def first_token(model: "LanguageModel", surface: bytes) -> int | None:
+def first_token(model: "ModelTokenizer", surface: bytes) -> int | None:
     """Return the token with these bytes, else the first of those that spell them, if any."""
     own = model.surfaces.ids.get(surface)
     if own is not None or not surface:

@@ -4,16 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from adafuse.errors import UserError
 from adafuse.records import Chat, Prompt, Turn
-
-if TYPE_CHECKING:
-    from adafuse.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)
 TextT = TypeVar("TextT")
@@ -37,7 +34,9 @@ def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, *, chat: bool
     return _chat_ids(tokenizer, turns)
 
 
-def shared_prefix(model: "LanguageModel", prompts: Sequence[Prompt]) -> list[int]:
+def shared_prefix(
+    encode: Callable[[Prompt], Sequence[int]], prompts: Sequence[Prompt]
+) -> list[int]:
     """Return the ids that all prompts begin with, such as worked examples; none if they are few.
 
     Some of the prompts stand for all: one that begins otherwise is simply read as a whole.
@@ -45,7 +44,7 @@ def shared_prefix(model: "LanguageModel", prompts: Sequence[Prompt]) -> list[int
     if len(prompts) < 2:
         return []
     step = -(-len(prompts) // SAMPLED)
-    rows = list(filter(None, (ids_if_any(model.prompt_ids, prompt) for prompt in prompts[::step])))
+    rows = list(filter(None, (ids_if_any(encode, prompt) for prompt in prompts[::step])))
     if not rows:
         return []
     shared = [column[0] for column in takewhile(_is_one, zip(*rows, strict=False))]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase
 
-    from adafuse.models.language_model import LanguageModel
-
 SPACE_MARK = "\u2581"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
@@ -44,8 +42,7 @@ class Surfaces:
             UserError: some token does not stand for certain bytes; the message names it.
         """
         added = tokenizer.added_tokens_decoder
-        special = {index for index, token in added.items() if token.special}
-        special |= set(tokenizer.all_special_ids)
+        special = special_ids(tokenizer)
         pieces = _pieces(tokenizer)
         surface = _reader(tokenizer, pieces, name)
         found: list[bytes | None] = []
@@ -59,6 +56,13 @@ class Surfaces:
 
     def __len__(self) -> int:
         return len(self.of)
+
+
+def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
+    """Return the ids of all special tokens, reserved ones included."""
+    added = tokenizer.added_tokens_decoder
+    reserved = (index for index, token in added.items() if token.special)
+    return frozenset([*reserved, *tokenizer.all_special_ids])
 
 
 def _pieces(tokenizer: "PreTrainedTokenizerBase") -> list[str | None]:
@@ -155,20 +159,20 @@ class TokenKeys:
     surfaces: Sequence[bytes | None] = field(repr=False, default=())
 
     @classmethod
-    def read(cls, model: "LanguageModel", *, begins: bool = False) -> "TokenKeys":
-        """Return the keys of a model; every special token of it is its END.
+    def read(
+        cls, surfaces: Surfaces, stop_ids: Container[int], *, begins: bool = False
+    ) -> "TokenKeys":
+        """Return the keys of a vocabulary; every special token of it is its END.
 
         Args:
-            model: its surfaces are read.
-            begins: for the first token behind chat templates, see `without_space`.
-
-        Raises:
-            UserError: the tokenizer has no byte surfaces.
+            surfaces: of the vocabulary.
+            stop_ids: its special tokens.
+            begins: for the first token after chat templates, see `without_space`.
         """
-        surfaces: Iterable[bytes | None] = model.surfaces.of
+        of: Iterable[bytes | None] = surfaces.of
         if begins:
-            surfaces = (surface and without_space(surface) for surface in surfaces)
-        return replace(cls.of_surfaces(surfaces, model.stop_ids), surfaces=model.surfaces.of)
+            of = (surface and without_space(surface) for surface in of)
+        return replace(cls.of_surfaces(of, stop_ids), surfaces=surfaces.of)
 
     @classmethod
     def of_surfaces(

@@ -33,7 +33,7 @@ from adafuse.config.config import Config
 from adafuse.decoding.options import parse
 from adafuse.errors import UserError
 from adafuse.files import write_text
-from adafuse.models.files import model_identity
+from adafuse.models.files import content_digest
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ def _name(source: SourceConfig) -> str:
 
 def _key(source: SourceConfig) -> str:
     """Return a digest of everything that decides the rows, a folder's content included."""
-    content = model_identity(str(source.dataset), None).content
+    content = content_digest(str(source.dataset))
     parts = [_FORM, content, source.model_dump(exclude={"dataset"} if content else set())]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -182,7 +182,7 @@ def _metadata(
 ) -> dict[str, Any]:
     return {
         "digest": digest,
-        "job": asdict(job),
+        "job": job.record(),
         "shard": shard,
         "versions": versions(),
         "git": asdict(source_commit()),
@@ -202,19 +202,9 @@ def ensemble_decoder(
 
     weights = job.weights or (1.0,) * len(job.models)
     if answers is not None and not METHODS[job.method].uses_models:
-        ensemble = Ensemble((), weights, Place.named(job.devices[0], job.dtype))
+        ensemble = Ensemble((), weights, Place.of(job.models[0]))
     else:
-        ensemble = Ensemble.from_pretrained(
-            [model.path for model in job.models],
-            dtype=job.dtype,
-            device=list(job.devices),
-            revisions=[model.revision for model in job.models],
-            weights=weights,
-            chat=job.chat,
-            quantization=job.quantization,
-            trust_remote_code=job.trust_remote_code,
-            allow_pickle=job.allow_pickle,
-        )
+        ensemble = Ensemble.from_pretrained(job.models, weights=weights)
     yield from ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,

@@ -4,14 +4,14 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig, JobSize
 from adafuse.methods import METHODS, resolve
-from adafuse.models.files import ModelIdentity, item_bytes, model_identity, weight_bytes
-from adafuse.models.spec import AUTO, DeviceName
+from adafuse.models.files import content_digest, item_bytes, model_key, weight_bytes
+from adafuse.models.spec import AUTO, DeviceName, ModelSpec
 from adafuse.version import ENGINE_VERSION
 
 
@@ -19,29 +19,35 @@ from adafuse.version import ENGINE_VERSION
 class DecodeJob:
     """Everything that decoding a shard needs to know besides its rows.
 
-    `options` are complete: defaults filled in. `chat`, `devices` and what else is said of models
-    have one entry per model. `checkpoints` are the models that options name, under the options'
-    names, as far as the method uses them.
+    `options` are complete: defaults filled in. `checkpoints` are the models that options name,
+    under the options' names, as far as the method uses them.
     """
 
     benchmark: str
     run: str
-    models: tuple[ModelIdentity, ...]
-    chat: tuple[bool, ...]
-    devices: tuple[str, ...]
-    quantization: tuple[str | None, ...]
-    trust_remote_code: tuple[bool, ...]
-    allow_pickle: tuple[bool, ...]
+    models: tuple[ModelSpec, ...]
     weights: tuple[float, ...] | None
     method: str
     options: dict[str, Any]
-    checkpoints: dict[str, ModelIdentity]
+    checkpoints: dict[str, ModelSpec]
     stop: tuple[str, ...]
     max_new_tokens: int
     max_rounds: int | None
     engine: str
     batch_size: int | Literal["auto"]
-    dtype: str
+
+    def record(self) -> dict[str, Any]:
+        """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        loading = {
+            "devices" if name == "device" else name: [getattr(each, name) for each in self.models]
+            for name in ModelSpec.model_fields
+            if name not in ("path", "revision", "dtype")
+        }
+        models = [_identity(model) for model in self.models]
+        checkpoints = {name: _identity(model) for name, model in self.checkpoints.items()}
+        dtype = self.models[0].dtype
+        return named | loading | {"models": models, "checkpoints": checkpoints, "dtype": dtype}
 
     def digest(self, rows_digest: str, answers: Sequence[str] = ()) -> str:
         """Return the identity of this job's result on the rows with that `shard_digest`.
@@ -51,10 +57,9 @@ class DecodeJob:
         Devices are left out: moving a job to another GPU does not make its result another one. So
         is what may be read: weights in another format are other files, which a model's key tells.
         """
-        parts = asdict(self)
-        del parts["devices"], parts["allow_pickle"]
-        parts["models"] = [model.key() for model in self.models]
-        del parts["checkpoints"]
+        parts = self.record()
+        del parts["devices"], parts["allow_pickle"], parts["checkpoints"]
+        parts["models"] = [model_key(model.path, model.revision) for model in self.models]
         parts["options"] = self._deciding_options()
         parts["rows"] = rows_digest
         parts["answers"] = list(answers)
@@ -66,29 +71,32 @@ class DecodeJob:
         unused = named - self.checkpoints.keys()
         left_out = unused | {f"{name}_revision" for name in unused}
         kept = {name: value for name, value in self.options.items() if name not in left_out}
-        return kept | {name: model.key() for name, model in self.checkpoints.items()}
+        return kept | {
+            name: model_key(model.path, model.revision) for name, model in self.checkpoints.items()
+        }
+
+
+def _identity(model: ModelSpec) -> dict[str, str | None]:
+    content = content_digest(model.path)
+    return {"path": model.path, "revision": model.revision, "content": content}
 
 
 def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     """Put together what a configuration says of a benchmark and a run."""
     task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
-    models = [config.models[name] for name in spec.models]
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
     return DecodeJob(
         benchmark=benchmark,
         run=run,
-        models=tuple(model_identity(model.path, model.revision) for model in models),
-        chat=tuple(model.chat for model in models),
-        devices=tuple(model.device or settings.device for model in models),
-        quantization=tuple(model.quantization for model in models),
-        trust_remote_code=tuple(model.trust_remote_code for model in models),
-        allow_pickle=tuple(model.allow_pickle for model in models),
+        models=tuple(map(config.model_spec, spec.models)),
         weights=spec.weights,
         method=spec.method,
         options=options,
         checkpoints={
-            name: model_identity(options[name], options[f"{name}_revision"])
+            name: ModelSpec(
+                path=options[name], revision=options[f"{name}_revision"], dtype=settings.dtype
+            )
             for name in method.checkpoints
         },
         stop=task.stop,
@@ -96,7 +104,6 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         max_rounds=spec.max_rounds,
         engine=settings.engine,
         batch_size=config.batch_size(benchmark),
-        dtype=settings.dtype,
     )
 
 
@@ -160,9 +167,9 @@ def request(
         own: sizes for the jobs of this run, instead of those.
     """
     cards = gpus(job, gpu) if own.gpu is None else own.gpu
-    held = [model_bytes(model, job.dtype, how) for model, how in loaded(job)]
+    held = [model_bytes(model) for model in loaded(job)]
     # Quantized weights are read whole, and are not faster.
-    read = [model_bytes(model, job.dtype) for model, _ in loaded(job)]
+    read = [model_bytes(model, quantized=False) for model in loaded(job)]
     memory, minutes = memory_mb(held, cards), runtime(job, read, rows, cards)
     return Request(
         cards,
@@ -177,11 +184,10 @@ def largest(requests: Iterable[Request]) -> Request:
     return Request(*(max(getattr(each, name) for each in every) for name in Request.__slots__))
 
 
-def loaded(job: DecodeJob) -> list[tuple[ModelIdentity, str | None]]:
-    """Return the models that a job loads, and how each is quantized."""
-    uses = METHODS[job.method].uses_models
-    models = zip(job.models, job.quantization, strict=True) if uses else ()
-    return [*models, *((checkpoint, None) for checkpoint in job.checkpoints.values())]
+def loaded(job: DecodeJob) -> list[ModelSpec]:
+    """Return the models that a job loads."""
+    models = job.models if METHODS[job.method].uses_models else ()
+    return [*models, *job.checkpoints.values()]
 
 
 def gpus(job: DecodeJob, most: int) -> int:
@@ -190,18 +196,19 @@ def gpus(job: DecodeJob, most: int) -> int:
     A model on `auto` takes one, `balanced` and `sequential` take what there is, and `cuda:1`, alone
     or in a list, is there only if there are two; the configuration is refused if `most` is less.
     """
-    places = job.devices if METHODS[job.method].uses_models else job.devices[:1]
-    names = [DeviceName.parse(place) for place in places]
+    models = job.models if METHODS[job.method].uses_models else job.models[:1]
+    names = [DeviceName.parse(model.device) for model in models]
     if any(name.strategy is not None and not name.devices for name in names):
         return most
     in_turn = sum(name.kind == AUTO for name in names)
     return min(most, max(1, in_turn, *(name.gpus for name in names)))
 
 
-def model_bytes(model: ModelIdentity, dtype: str, quantization: str | None = None) -> float:
-    """Return the bytes of a model's weights, or a guess."""
-    known = weight_bytes(model.path, model.revision, dtype, quantization)
-    return known if known is not None else ASSUMED_PARAMETERS * item_bytes(dtype, quantization)
+def model_bytes(model: ModelSpec, *, quantized: bool = True) -> float:
+    """Return the bytes of a model's weights, or a guess; in its dtype unless `quantized`."""
+    how = model.quantization if quantized else None
+    known = weight_bytes(model.path, model.revision, model.dtype, how)
+    return known if known is not None else ASSUMED_PARAMETERS * item_bytes(model.dtype, how)
 
 
 def memory_mb(weights: Sequence[float], cards: int) -> int:

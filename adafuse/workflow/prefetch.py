@@ -7,7 +7,6 @@ nothing here.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.translation import require_model
-from adafuse.models.hub import HubModel
+from adafuse.models.spec import ModelEntry
 from adafuse.workflow.benchmarks import source_file
 
 Pin = tuple[str, str | None]
@@ -29,7 +28,7 @@ def record_file(results: str) -> Path:
     return Path(results) / "prefetched.json"
 
 
-def prefetch(config: Config, download: Callable[[HubModel], Path]) -> dict[Pin, str]:
+def prefetch(config: Config, download: Callable[[ModelEntry], Path]) -> dict[Pin, str]:
     """Download all that a configuration needs of the hub and record what it was.
 
     A model whose commit is recorded already stays at it; the record is what to delete for new ones.
@@ -101,30 +100,28 @@ def with_commits(config: Config) -> Config:
     return config.model_copy(update={"models": models, "runs": runs})
 
 
-def hub_models(config: Config) -> list[HubModel]:
+def hub_models(config: Config) -> list[ModelEntry]:
     """Return the models that are no folders: those of the runs, and those that options name.
 
     What one of several entries of a model needs is needed.
     """
-    merged: dict[Pin, HubModel] = {}
+    merged: dict[Pin, ModelEntry] = {}
     for each in _named(config):
         known = merged.get((each.path, each.revision), each)
-        merged[each.path, each.revision] = replace(
-            each,
+        merged[each.path, each.revision] = ModelEntry(
+            path=each.path,
+            revision=each.revision,
             trust_remote_code=each.trust_remote_code or known.trust_remote_code,
             allow_pickle=each.allow_pickle or known.allow_pickle,
         )
     return [merged[pin] for pin in sorted(merged, key=str)]
 
 
-def _named(config: Config) -> Iterator[HubModel]:
+def _named(config: Config) -> Iterator[ModelEntry]:
     for run in config.runs.values():
-        for model in (config.models[name] for name in run.models):
-            if _of_hub(model.path):
-                yield HubModel(
-                    model.path, model.revision, model.trust_remote_code, model.allow_pickle
-                )
-        yield from (HubModel(*pin) for pin in _checkpoints(run).values())
+        yield from (config.models[name] for name in run.models if _of_hub(config.models[name].path))
+        for path, revision in _checkpoints(run).values():
+            yield ModelEntry(path=path, revision=revision)
 
 
 def _checkpoints(run: RunConfig) -> dict[str, Pin]:

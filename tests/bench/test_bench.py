@@ -6,7 +6,6 @@ from statistics import median
 import pytest
 
 from adafuse.cli import bench_suite as measuring
-from adafuse.cli.bench import Peak, machine, peak, random_model, to_json, to_markdown
 from adafuse.cli.bench_suite import (
     Fused,
     Generate,
@@ -19,9 +18,13 @@ from adafuse.cli.bench_suite import (
     measure,
     median_margin,
     openings,
+    random_model,
+    record,
+    to_markdown,
     without_end,
 )
 from adafuse.errors import UserError
+from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
 
 
@@ -78,29 +81,29 @@ def test_long_workloads_are_as_long_as_they_say(pair):
 
 @pytest.mark.soak
 def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
-    suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, {"fixed_length": {}})
+    suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, ["fixed_length"])
     timings = measure(suite.cases(), repeats=1)
-    ratios = suite.ratios(timings, [floor(pair.models[0], repeats=3)])
-    where = machine(pair.models[0])
-    text = to_markdown(where, "adafuse bench", timings, ratios, Peak(1.0, 2.0))
-    stored = json.loads(to_json(where, "adafuse bench", timings, ratios, peak(pair.models[0])))
+    ratios = [*suite.ratios(timings), floor(pair.models[0], repeats=3)]
+    stored = json.loads(json.dumps(record(pair.models[0], "adafuse bench", timings, ratios)))
     assert len(stored["ratios"]) == len(ratios) == 4 + 4 + 1
     assert len(stored["timings"]) == len(timings) == 2 * 2 * 3 + 4 + 1
     seconds = {each["case"]: each["seconds"] for each in stored["timings"]}
     alone = sum(seconds[f"generate {k} for B 1, batch 1"] for k in (1, 2))
     assert ratios[0].value == pytest.approx(seconds["adafuse B 1, batch 1"] / alone)
+    assert stored["peak_mib"]["host"] > 100
+    text = to_markdown({**stored, "peak_mib": {"host": 1.0, "device": 2.0}})
     assert all(f"| {ratio.name} |" in text for ratio in ratios)
     assert "1 MiB and 2 MiB on the device" in text
-    assert stored["peak_mib"]["host"] > 100
 
 
-def test_the_floor_of_a_step_is_reading_the_weights_once(pair):
-    measured = floor(pair.models[0], repeats=3)
-    parameters = sum(p.numel() for p in pair.models[0].network.parameters())
-    assert measured.weights == 4 * parameters
-    at_least = measured.weights / measured.bandwidth
-    assert measured.ratio == pytest.approx(measured.seconds / at_least)
-    assert measured.ratio > 0
+def test_the_floor_of_a_step_is_reading_the_weights_once(pair, monkeypatch):
+    step, copy = 3.0, 0.5
+    taken = iter([step, copy])
+    monkeypatch.setattr(measuring, "_median_seconds", lambda *_: next(taken))
+    measured = floor(pair.models[0])
+    weights = 4 * sum(p.numel() for p in pair.models[0].network.parameters())
+    at_least = weights / (2 * measuring.COPIED["cpu"] / copy)
+    assert measured.value == pytest.approx(step / at_least)
 
 
 def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):
@@ -111,20 +114,11 @@ def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):
     assert words >= {1, 2, 3}
 
 
-def test_random_weights_of_a_shape_can_be_timed(pair):
-    model = pair.models[0]
-    shape = f"{toy_path('llama')}/config.json"
-    made = random_model(
-        shape, toy_path("llama"), device=model.device, dtype=model.network.dtype, seed=1
-    )
+def test_random_weights_of_a_shape_can_be_timed():
+    spec = ModelSpec(path=toy_path("llama"), device="cpu")
+    made = random_model(f"{toy_path('llama')}/config.json", spec, 1)
     assert made.vocabulary == len(made.tokenizer)
     with pytest.raises(UserError, match=r"'nowhere' does not exist; give a config\.json"):
-        random_model("nowhere", "x", device=model.device, dtype=model.network.dtype, seed=1)
+        random_model("nowhere", spec, 1)
     with pytest.raises(UserError, match="has a vocabulary smaller than the tokenizer"):
-        random_model(
-            f"{toy_path('qwen3')}/config.json",
-            toy_path("llama"),
-            device=model.device,
-            dtype=model.network.dtype,
-            seed=1,
-        )
+        random_model(f"{toy_path('qwen3')}/config.json", spec, 1)

@@ -4,23 +4,33 @@ import pytest
 from typer.main import get_command
 
 from adafuse.cli.main import app
-from adafuse.cli.options import flags, one_or_each
+from adafuse.cli.options import read_models
 from adafuse.errors import UserError
 from adafuse.metrics.registry import BENCHMARKS, SCORERS
 
 
 def test_one_value_is_that_of_all_models_and_several_are_one_each():
-    assert one_or_each(None) is None
-    assert one_or_each(["int8"]) == "int8"
-    assert one_or_each(["none"]) is None
-    assert one_or_each(["none", "int4"]) == [None, "int4"]
+    def quantized(*names):
+        return [spec.quantization for spec in read_models(["a", "b"], quantization=list(names))]
+
+    assert quantized() == [None, None]
+    assert quantized("int8") == ["int8", "int8"]
+    assert quantized("none") == [None, None]
+    assert quantized("none", "int4") == [None, "int4"]
+    assert [spec.chat for spec in read_models(["a", "b"], chat=True)] == [True, True]
+    with pytest.raises(UserError, match="1 values of revisions for 2 models"):
+        read_models(["a", "b"], revision=["main"])
 
 
 def test_a_flag_is_for_the_models_that_it_names():
-    assert flags(["a", "b"], None, "--x") == [False, False]
-    assert flags(["a", "b"], ["b"], "--x") == [False, True]
-    with pytest.raises(UserError, match="--x names 'c', which is no --model"):
-        flags(["a", "b"], ["b", "c"], "--x")
+    def trusted(*names):
+        specs = read_models(["a", "b"], trust_remote_code=list(names))
+        return [spec.trust_remote_code for spec in specs]
+
+    assert trusted() == [False, False]
+    assert trusted("b") == [False, True]
+    with pytest.raises(UserError, match="--trust-remote-code names 'c', which is no --model"):
+        trusted("b", "c")
 
 
 @pytest.mark.parametrize("command", ["score", "audit"])

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from adafuse.cli.generate import Decoding, to_file
 from adafuse.cli.main import app
 from adafuse.cli.prompts import Prompt
+from adafuse.models.spec import model_specs
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 
@@ -20,7 +21,9 @@ def trace(tmp_path_factory):
     """A trace of two examples, one of them with an escape sequence in its prompt."""
     path = tmp_path_factory.mktemp("show") / "out.parquet"
     rows = [Prompt("first", "Question: Who?\nAnswer:"), Prompt("second", "\x1b[31mred 漢")]
-    decoding = Decoding(MODELS, {"device": "cpu"}, "adafuse", {}, {"max_new_tokens": 10})
+    decoding = Decoding(
+        model_specs(MODELS, device="cpu"), None, "adafuse", {}, {"max_new_tokens": 10}
+    )
     assert to_file(decoding, rows, path, as_json=False) == 0
     return path
 

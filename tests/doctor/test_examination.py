@@ -3,33 +3,23 @@
 import json
 import re
 import shutil
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from tokenizers import Tokenizer, models, normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.ensemble import Ensemble
 from adafuse.models.doctor import SPANS, Batch, examination, odd_spans, wrong_with
 from adafuse.models.findings import DeviceLoad
-from adafuse.models.placement import Placement, sources
+from adafuse.models.spec import model_specs
 from tests.conftest import toy_path
 
-NONE = dict.fromkeys(("revisions", "quantization"), None) | {
-    "device": "cpu",
-    "dtype": "auto",
-    "chat": False,
-    "trust_remote_code": False,
-    "allow_pickle": False,
-}
 
-
-def examined(*paths, batch=None, **settings):
-    batch = batch or Batch(8, 512, 256)
-    wanted = partial(sources, paths, **(NONE | settings))
-    return examination(wanted, partial(sources, paths, **NONE), batch)
+def examined(*paths, batch=None, **loading):
+    specs = model_specs(paths, **{"device": "cpu", **loading})
+    return examination(specs, batch or Batch(8, 512, 256))
 
 
 def said(report, *, problem=True):
@@ -73,10 +63,10 @@ def test_what_is_said_of_a_model_is_what_loading_it_finds(toys):
 
 
 def test_memory_is_what_the_automatic_batch_size_counts_with(toys):
-    from adafuse.models.capacity import demands
+    from adafuse.models.language_model import demands
 
     loaded = Ensemble.from_pretrained([facts.name for facts in toys.models], device="cpu").models
-    needs = [each.size for model in loaded for each in demands(model, 512 + 256)]
+    needs = [size for model in loaded for _, size in demands(model, 512 + 256)]
     (load,) = toys.loads
     assert load.per_row == sum(needs)
     assert load.weights == sum(facts.weights for facts in toys.models)
@@ -97,15 +87,16 @@ def test_a_model_that_is_not_there_is_a_problem_and_the_others_are_looked_at():
 
 
 def test_a_model_that_does_not_continue_texts_is_a_problem():
-    assert "is no causal language model (deberta-v2)" in said(examined(toy_path("pair_ranker")))[0]
+    assert (
+        "is not a causal language model (deberta-v2)" in said(examined(toy_path("pair_ranker")))[0]
+    )
 
 
 def test_settings_that_cannot_be_had_are_a_problem_and_models_are_looked_at_all_the_same():
-    report = examined(toy_path("llama"), dtype="float8")
-    assert "unknown dtype 'float8'" in said(report)[0]
+    report = examined(toy_path("llama"), device="cuda:98")
+    assert "device 'cuda:98' is not there" in said(report)[0]
     assert len(report.models) == 1
     assert report.loads == ()
-    assert "device 'cuda:98' is not there" in said(examined(toy_path("llama"), device="cuda:98"))[0]
 
 
 @pytest.mark.parametrize(
@@ -174,9 +165,9 @@ def test_too_little_memory_says_how_many_examples_fit(monkeypatch):
 
 def test_what_is_too_large_is_told_of_the_models_that_are_on_that_very_device(toys):
     first, second = toys.models
-    cards = {index: Placement((torch.device("cuda", index),)) for index in (1, 10)}
+    first, second = replace(first, device="cuda:1"), replace(second, device="cuda:10")
     load = DeviceLoad("cuda:1", free=1, weights=2, per_row=1, rows=1, fits=0)
-    (other,) = wrong_with([load], [(first, cards[1]), (second, cards[10])])
+    (other,) = wrong_with([load], [first, second])
     assert f"the weights of {first.name} take" in other.sentence
 
 

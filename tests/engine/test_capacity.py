@@ -5,8 +5,9 @@ import torch
 
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
-from adafuse.models import capacity
-from adafuse.models.capacity import TREE_NODES, Demand, demands, rows_that_fit
+from adafuse.models import memory
+from adafuse.models.language_model import demands
+from adafuse.models.memory import TREE_NODES, rows_that_fit
 
 CPU, ONE, TWO = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
 
@@ -15,29 +16,29 @@ CPU, ONE, TWO = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda
 def free(monkeypatch):
     """Free bytes by device, all of which may be taken."""
     bytes_by_device = {}
-    monkeypatch.setattr(capacity, "free_memory", bytes_by_device.__getitem__)
-    monkeypatch.setattr(capacity, "SHARE", 1.0)
+    monkeypatch.setattr(memory, "free_memory", bytes_by_device.__getitem__)
+    monkeypatch.setattr(memory, "SHARE", 1.0)
     return bytes_by_device
 
 
 def test_models_on_one_device_share_its_memory_and_the_fullest_device_decides(free):
     free |= {ONE: 1000, TWO: 300}
-    assert rows_that_fit([Demand(ONE, 100)], 50) == 10
-    assert rows_that_fit([Demand(ONE, 100), Demand(ONE, 100)], 50) == 5
-    assert rows_that_fit([Demand(ONE, 100), Demand(TWO, 100)], 50) == 3
+    assert rows_that_fit([(ONE, 100)], 50) == 10
+    assert rows_that_fit([(ONE, 100), (ONE, 100)], 50) == 5
+    assert rows_that_fit([(ONE, 100), (TWO, 100)], 50) == 3
 
 
 def test_no_more_rows_than_examples_or_than_are_of_use(free):
     free[CPU] = 10**9
-    assert rows_that_fit([Demand(CPU, 1)], 3) == 3
-    assert rows_that_fit([Demand(CPU, 1)], 10**6) == capacity.MOST_ROWS
+    assert rows_that_fit([(CPU, 1)], 3) == 3
+    assert rows_that_fit([(CPU, 1)], 10**6) == memory.MOST_ROWS
     assert rows_that_fit([], 0) == 1
 
 
 def test_not_even_one_row_is_one_sentence(free):
     free[ONE] = 99
     with pytest.raises(UserError, match=r"one example needs 0\.00 GiB on cuda:0 .*; lower max_new"):
-        rows_that_fit([Demand(ONE, 100)], 1)
+        rows_that_fit([(ONE, 100)], 1)
 
 
 def test_the_demand_is_that_of_the_cache_and_of_the_log_probabilities(pair):
@@ -51,17 +52,19 @@ def test_the_demand_is_that_of_the_cache_and_of_the_log_probabilities(pair):
     per_slot = held / engine._cache.slots
     vectors = TREE_NODES * 4 * model.vocabulary
     slots = longest + TREE_NODES, model.context + TREE_NODES
-    assert demands(model, longest) == [Demand(CPU, per_slot * slots[0] + vectors)]
-    assert demands(model, 10**9) == [Demand(CPU, per_slot * slots[1] + vectors)]
+    assert demands(model, longest) == [(CPU, per_slot * slots[0] + vectors)]
+    assert demands(model, 10**9) == [(CPU, per_slot * slots[1] + vectors)]
 
 
 def test_a_spread_model_needs_memory_where_its_layers_are(pair, monkeypatch):
     model = pair.models[0]
-    (whole,) = demands(model, 100)
+    ((_, whole),) = demands(model, 100)
     vectors = TREE_NODES * 4 * model.vocabulary
-    per_layer = (whole.size - vectors) // 4
-    monkeypatch.setattr(capacity, "layer_devices", lambda *_: [ONE, TWO, TWO, TWO])
-    found = {each.device: each.size for each in demands(model, 100)}
+    per_layer = (whole - vectors) // 4
+    monkeypatch.setattr(
+        "adafuse.models.language_model.layer_devices", lambda *_: [ONE, TWO, TWO, TWO]
+    )
+    found = dict(demands(model, 100))
     assert found == {CPU: vectors, ONE: per_layer, TWO: 3 * per_layer}
 
 

@@ -49,12 +49,12 @@ def test_prompts_share_the_ids_that_all_of_them_begin_with(pair):
     model = pair.models[0]
     head = "Question: who founded the town of Orrin?\nAnswer: Maimoor\n\n" * 3
     prompts = [head + f"Question: {name}?\n" for name in ("who", "what", "where")]
-    shared = shared_prefix(model, prompts)
+    shared = shared_prefix(model.prompt_ids, prompts)
     assert len(shared) >= WORTH_SHARING
     assert all(model.prompt_ids(prompt)[: len(shared)] == shared for prompt in prompts)
-    assert shared_prefix(model, [*prompts, "Something else"]) == []
-    assert shared_prefix(model, prompts[:1]) == []
-    same = shared_prefix(model, [head, head])
+    assert shared_prefix(model.prompt_ids, [*prompts, "Something else"]) == []
+    assert shared_prefix(model.prompt_ids, prompts[:1]) == []
+    same = shared_prefix(model.prompt_ids, [head, head])
     assert same == model.prompt_ids(head)[:-1]
 
 

@@ -26,7 +26,14 @@ def language_model(network, context=400):
     """A network as a member of an ensemble, over the tokenizer of a toy model."""
     tokenizer = AutoTokenizer.from_pretrained(toy_path("llama"))
     ends = frozenset([tokenizer.eos_token_id])
-    return LanguageModel("random", network, tokenizer, ends, ends, context)
+    return LanguageModel(
+        name="random",
+        network=network,
+        tokenizer=tokenizer,
+        end_ids=ends,
+        stop_ids=ends,
+        context=context,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ def test_models_and_their_settings_are_joined_by_plus_as_the_harness_reads_them(
     arguments, method = read_arguments(given)
     assert arguments.models == ("A", "B")
     assert arguments.weights == (2.0, 1.0)
-    assert arguments.revisions == ("main", None)
-    assert arguments.loading()["quantization"] == "int8"
+    assert arguments.loading["revisions"] == ("main", None)
+    assert arguments.loading["quantization"] == ("int8",)
     assert method.name == "adafuse"
 
 
@@ -18,7 +18,7 @@ def test_lists_are_for_paths_with_a_plus_and_for_devices():
     given = {"models": ["a+b", "c"], "device": ["cuda:0+cuda:1", "cpu"], "weights": [0.5, 1]}
     arguments, _ = read_arguments(given)
     assert arguments.models == ("a+b", "c")
-    assert arguments.loading()["device"] == ("cuda:0+cuda:1", "cpu")
+    assert arguments.loading["device"] == ["cuda:0+cuda:1", "cpu"]
     assert arguments.weights == (0.5, 1.0)
 
 
@@ -54,6 +54,9 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
         ({"models": "A+B", "weights": "1"}, "1 weights for 2 models; give one per model"),
         ({"models": "A+B", "weights": "a+b"}, "weights must be numbers joined by"),
         ({"models": "A", "revisions": 1e5}, "revisions must be text; write '100000.0' in quotes"),
+        ({"models": "A+B", "revisions": "v1"}, "1 values of revisions for 2 models"),
+        ({"models": "A", "trust_remote_code": "yes"}, "trust_remote_code must be a valid boolean"),
+        ({"models": "A", "chat": True}, "no argument 'chat'"),
         ({"models": "A+B", "batch_size": "auto:4"}, "batch_size must be a whole number above 0"),
         ({"models": "A+B", "max_batch_size": 8}, "not for --model adafuse; give --batch_size 8"),
         ({"models": "A+B", "max_gen_toks": 0}, "max_gen_toks must be greater than"),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from adafuse import Ensemble, UserError
-from adafuse.lm_eval.arguments import Arguments
+from adafuse.lm_eval.arguments import ARGUMENTS, Arguments
 from adafuse.lm_eval.requests import read_prompt
 from adafuse.methods import METHODS
 from adafuse.records import Chat
@@ -163,7 +163,7 @@ def test_results_say_which_models_and_options_they_come_from(evaluate):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_no_option_of_a_method_hides_an_argument(name):
-    assert not {*METHODS[name].Options.model_fields} & {*Arguments.model_fields}
+    assert not {*METHODS[name].Options.model_fields} & {*Arguments.model_fields, *ARGUMENTS}
 
 
 def test_requests_that_fail_are_empty_and_too_many_are_an_error(evaluate, tmp_path):

@@ -121,7 +121,9 @@ def test_a_tokenizer_without_bytes_is_refused_before_decoding(pair, method):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="[SEP]")
     network = random_llama(len(words), seed=0)
     ends = frozenset({1})
-    pieces = LanguageModel("pieces", network, tokenizer, ends, ends, context=64)
+    pieces = LanguageModel(
+        name="pieces", network=network, tokenizer=tokenizer, end_ids=ends, stop_ids=ends, context=64
+    )
     ensemble = Ensemble((pair.models[0], pieces), (1.0, 1.0))
     with pytest.raises(
         UserError, match=r"tokenizer of 'pieces' .* '##ing' for one; use a byte-lev"

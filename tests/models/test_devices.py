@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.models.placement import Place, Placement, dtype_of, placements
-from adafuse.models.spec import DeviceName
+from adafuse.models.placement import Place, device_names, devices, dtype_of, resolved
+from adafuse.models.spec import DeviceName, ModelSpec, model_specs
 
-CPU = Placement((torch.device("cpu"),))
+CPU = torch.device("cpu")
 CARDS = tuple(torch.device("cuda", index) for index in range(4))
 
 
@@ -19,35 +19,44 @@ def cards(monkeypatch):
     return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
 
 
+def places(device, count):
+    """Where so many models go, and as what."""
+    specs = resolved(model_specs(["model"] * count, device=device))
+    return [device_names(spec) for spec in specs], [spec.dtype for spec in specs]
+
+
 def test_one_name_serves_all_models_and_a_list_names_one_each(cards):
     cards(2)
-    assert placements("cpu", 3) == [CPU] * 3
-    assert placements(["cpu", "cuda:1"], 2) == [CPU, Placement((CARDS[1],))]
-    assert placements("cuda", 1) == [Placement((CARDS[0],))]
-    with pytest.raises(UserError, match="2 devices for 3 models"):
-        placements(["cpu", "cpu"], 3)
+    assert places("cpu", 3) == (["cpu"] * 3, ["float32"] * 3)
+    assert places(["cpu"], 2)[0] == ["cpu", "cpu"]
+    assert places(["cpu", "cuda:1"], 2) == (["cpu", "cuda:1"], ["float32", "bfloat16"])
+    assert places("cuda", 1)[0] == ["cuda:0"]
+    with pytest.raises(UserError, match="2 values of device for 3 models"):
+        places(["cpu", "cpu"], 3)
 
 
 def test_auto_takes_the_cuda_devices_in_turn_or_the_cpu(cards):
     cards(0)
-    assert placements("auto", 2) == [CPU, CPU]
+    assert places("auto", 2) == (["cpu", "cpu"], ["float32"] * 2)
     cards(2)
-    assert [place.first.index for place in placements("auto", 3)] == [0, 1, 0]
-    assert [place.first.index for place in placements(["auto", "auto"], 2)] == [0, 1]
+    assert places("auto", 3) == (["cuda:0", "cuda:1", "cuda:0"], ["bfloat16"] * 3)
+    assert places(["auto", "auto"], 2)[0] == ["cuda:0", "cuda:1"]
 
 
 def test_a_list_of_devices_spreads_one_model_over_these(cards):
     cards(4)
-    assert placements("cuda:1+cuda:3", 1) == [Placement((CARDS[1], CARDS[3]), "balanced")]
-    assert placements("cuda+cuda:1", 1) == [Placement(CARDS[:2], "balanced")]
-    mixed = placements(["cuda:0", "cuda:1+cuda:2"], 2)
-    assert [str(place) for place in mixed] == ["cuda:0", "cuda:1+cuda:2"]
+    assert devices("cuda:1+cuda:3") == (CARDS[1], CARDS[3])
+    assert devices("cuda+cuda:1") == CARDS[:2]
+    assert DeviceName.parse("cuda:1+cuda:3").strategy == "balanced"
+    assert places(["cuda:0", "cuda:1+cuda:2"], 2)[0] == ["cuda:0", "cuda:1+cuda:2"]
 
 
 @pytest.mark.parametrize("strategy", ["balanced", "sequential"])
 def test_a_strategy_spreads_a_model_over_all_cuda_devices(cards, strategy):
     cards(4)
-    assert placements(strategy, 2) == [Placement(CARDS, strategy)] * 2
+    specs = resolved(model_specs(["a", "b"], device=strategy))
+    assert [devices(spec.device) for spec in specs] == [CARDS, CARDS]
+    assert {DeviceName.parse(spec.device).strategy for spec in specs} == {strategy}
 
 
 @pytest.mark.parametrize(
@@ -58,10 +67,10 @@ def test_a_strategy_spreads_a_model_over_all_cuda_devices(cards, strategy):
         (2, "cuda:0+cuda:2", r"device 'cuda:2' is not there \(2 CUDA devices found\)"),
         (0, "cuda:0+cuda:1", "device 'cuda:0' is not there"),
         (0, "balanced", "device 'balanced' spreads a model over CUDA devices, and none is here"),
-        (2, "cuda:0+cuda:0", r"'cuda:0\+cuda:0' is no list of different CUDA devices"),
-        (2, "cuda+cuda:0", r"'cuda\+cuda:0' is no list of different CUDA devices"),
-        (2, "cuda:0+cpu", r"'cuda:0\+cpu' is no list of different CUDA devices"),
-        (2, "cuda:0+", r"'cuda:0\+' is no list of different CUDA devices"),
+        (2, "cuda:0+cuda:0", r"'cuda:0\+cuda:0' is not a list of different CUDA devices"),
+        (2, "cuda+cuda:0", r"'cuda\+cuda:0' is not a list of different CUDA devices"),
+        (2, "cuda:0+cpu", r"'cuda:0\+cpu' is not a list of different CUDA devices"),
+        (2, "cuda:0+", r"'cuda:0\+' is not a list of different CUDA devices"),
         (2, "cuda:0,cuda:1", "unknown device 'cuda:0,cuda:1'"),
         (2, "", "unknown device ''"),
     ],
@@ -69,7 +78,7 @@ def test_a_strategy_spreads_a_model_over_all_cuda_devices(cards, strategy):
 def test_a_device_that_cannot_be_had_is_one_sentence(cards, count, device, sentence):
     cards(count)
     with pytest.raises(UserError, match=sentence) as error:
-        placements(device, 1)
+        places(device, 1)
     assert "\n" not in str(error.value)
 
 
@@ -96,12 +105,13 @@ def test_how_many_gpus_there_must_be_is_told_of_every_name():
 
 def test_further_checkpoints_go_to_the_first_device_of_a_spread_model(cards):
     cards(2)
-    assert Place.named("balanced", "auto") == Place(CARDS[0], torch.bfloat16)
+    spec = ModelSpec(path="model", device="balanced")
+    assert Place.of(spec) == Place(CARDS[0], torch.bfloat16)
 
 
 def test_dtypes():
-    cpu = torch.device("cpu")
-    assert dtype_of("auto", cpu) == torch.float32
+    assert dtype_of("auto", CPU) == torch.float32
+    assert dtype_of("float16", CPU) == torch.float16
     assert dtype_of("auto", torch.device("cuda")) == torch.bfloat16
     with pytest.raises(UserError, match="unknown dtype 'float8'"):
-        dtype_of("float8", cpu)
+        ModelSpec(path="model", dtype="float8")

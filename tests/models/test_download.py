@@ -7,7 +7,8 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from adafuse.errors import UserError
-from adafuse.models.hub import UNWANTED, HubModel, code_elsewhere, download
+from adafuse.models.hub import UNWANTED, code_elsewhere, download, wanted_files
+from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 from tests.support.hub_cache import COMMIT, cached_model
 
@@ -66,25 +67,25 @@ def test_the_folder_of_a_model_has_the_name_of_its_commit(
     cache: Path, revision: str | None
 ) -> None:
     snapshot = cached_model(cache, "org/llama", toy_path("llama"))
-    assert download(HubModel("org/llama", revision)) == snapshot
+    assert download(ModelEntry(path="org/llama", revision=revision)) == snapshot
     assert snapshot.name == COMMIT
 
 
 @pytest.mark.parametrize("path", ["org/absent", "org/no valid name"])
 def test_a_model_that_cannot_be_downloaded_is_one_sentence(cache: Path, path: str) -> None:
     with pytest.raises(UserError, match=rf"model '{path}' \(revision None\) cannot be downloaded"):
-        download(HubModel(path, None))
+        download(ModelEntry(path=path))
 
 
 def test_a_model_without_safetensors_is_refused_before_any_job_needs_it(hub: Hub) -> None:
     sentence = rf"'org/pickled' \(commit {COMMIT}\) has no safetensors weights, .* set allow_pickle"
     with pytest.raises(UserError, match=sentence):
-        download(HubModel("org/pickled", None))
+        download(ModelEntry(path="org/pickled"))
     assert not [name for name in hub.kept() if name.endswith((".bin", ".py"))]
 
 
 def test_pickled_weights_come_along_where_they_are_allowed(hub: Hub) -> None:
-    folder = download(HubModel("org/pickled", "v2", allow_pickle=True))
+    folder = download(ModelEntry(path="org/pickled", revision="v2", allow_pickle=True))
     assert folder.name == "v2"
     assert [name for name in hub.kept() if name.endswith((".bin", ".py"))] == [
         "pytorch_model-00001-of-00001.bin"
@@ -94,16 +95,16 @@ def test_pickled_weights_come_along_where_they_are_allowed(hub: Hub) -> None:
 
 def test_pickled_weights_are_not_wanted_beside_safetensors(hub: Hub) -> None:
     hub.models["org/pickled"]["model.safetensors"] = ""
-    download(HubModel("org/pickled", None, allow_pickle=True))
+    download(ModelEntry(path="org/pickled", allow_pickle=True))
     assert "model.safetensors" in hub.kept()
     assert not [name for name in hub.kept() if name.endswith(".bin")]
 
 
 def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub) -> None:
     hub.models["org/pickled"]["model.safetensors"] = ""
-    download(HubModel("org/pickled", None))
+    download(ModelEntry(path="org/pickled"))
     assert not [name for name in hub.kept() if name.endswith(".py")]
-    folder = download(HubModel("org/pickled", None, trust_remote_code=True))
+    folder = download(ModelEntry(path="org/pickled", trust_remote_code=True))
     assert code_elsewhere(folder) == {"more/code", "org/code"}
     assert [name for name in hub.kept() if name.endswith(".py")] == ["x.py", "y.py", "z.py"]
     assert hub.kept().count("config.json") == 1, "of other models only their code"
@@ -112,13 +113,13 @@ def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub)
 def test_a_model_without_any_weights_is_one_sentence(hub: Hub) -> None:
     del hub.models["org/pickled"]["pytorch_model-00001-of-00001.bin"]
     with pytest.raises(UserError, match="has no weights that can be loaded; name a revision"):
-        download(HubModel("org/pickled", None, allow_pickle=True))
+        download(ModelEntry(path="org/pickled", allow_pickle=True))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])
 def test_a_damaged_configuration_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UserError, match=r"config.json' is no JSON object; download it again"):
+    with pytest.raises(UserError, match=r"config.json' is not a JSON object; download it again"):
         code_elsewhere(tmp_path)
 
 
@@ -126,7 +127,7 @@ def test_what_is_downloaded_is_what_loading_reads() -> None:
     offered = [path.name for path in Path(toy_path("llama")).iterdir()]
     kept = filter_repo_objects(
         [*offered, *OTHERS, "pytorch_model.bin", "x.py"],
-        allow_patterns=list(HubModel("org/llama", None).wanted),
+        allow_patterns=list(wanted_files(ModelEntry(path="org/llama"))),
         ignore_patterns=list(UNWANTED),
     )
     assert sorted(kept) == sorted(offered)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.hub import from_hub
-from adafuse.models.placement import ModelSource, Placement
+from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 
 CODE = """
@@ -103,7 +103,7 @@ def test_safetensors_go_before_pickled_weights(pickled):
             ValueError("custom code\nPlease pass `trust_remote_code=True`"),
             "model 'org/x' needs code of its own .* set trust_remote_code for this model",
         ),
-        (OSError("not found\nsee docs"), "'org/x', which is no folder here, .*: not found$"),
+        (OSError("not found\nsee docs"), "'org/x', which is not a folder here, .*: not found$"),
     ],
 )
 def test_what_the_hub_lacks_is_one_sentence(error, sentence):
@@ -112,7 +112,6 @@ def test_what_the_hub_lacks_is_one_sentence(error, sentence):
         def from_pretrained(*_, **__):
             raise error
 
-    source = ModelSource("org/x", None, Placement((torch.device("cpu"),)), torch.float32)
     with pytest.raises(UserError, match=sentence) as raised:
-        from_hub(Factory, source)
+        from_hub(Factory, ModelEntry(path="org/x"))
     assert "\n" not in str(raised.value)

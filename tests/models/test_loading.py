@@ -6,6 +6,7 @@ import torch
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.models.spec import ModelSpec, model_specs
 from tests.conftest import toy_path
 
 
@@ -26,7 +27,7 @@ def copy(tmp_path):
         ("/nowhere/model", "model '/nowhere/model' is not a folder"),
         ("./nowhere", "model './nowhere' is not a folder"),
         ("a/b/c", "model 'a/b/c' is not a folder"),
-        ("nobody/nothing", "model 'nobody/nothing', which is no folder here, cannot be loaded"),
+        ("nobody/nothing", "model 'nobody/nothing', which is not a folder here, cannot be loaded"),
     ],
 )
 def test_a_missing_model_is_named(path, sentence):
@@ -83,9 +84,9 @@ def test_end_ids_come_from_generation_config_and_tokenizer_together(copy):
 
 def test_one_setting_per_model_is_demanded():
     two = [toy_path("llama"), toy_path("mistral")]
-    with pytest.raises(UserError, match="1 revisions for 2 models"):
+    with pytest.raises(UserError, match="1 values of revisions for 2 models"):
         load(*two, revisions=["main"])
-    with pytest.raises(UserError, match="3 quantizations for 2 models"):
+    with pytest.raises(UserError, match="3 values of quantization for 2 models"):
         load(*two, quantization=[None, None, None])
     with pytest.raises(UserError, match="1 values of trust_remote_code for 2 models"):
         load(*two, trust_remote_code=[True])
@@ -93,6 +94,20 @@ def test_one_setting_per_model_is_demanded():
         load(*two, weights=[1.0])
     with pytest.raises(UserError, match="no model was given"):
         load()
+    with pytest.raises(UserError, match=r"unknown model setting 'devices'.*did you mean 'device'"):
+        load(*two, devices="cpu")
+
+
+def test_a_spec_says_all_that_keywords_say():
+    specs = [ModelSpec(path=toy_path("llama"), device="cpu", chat=True, dtype="bfloat16")]
+    (model,) = Ensemble.from_pretrained(specs).models
+    assert (model.name, model.chat) == (toy_path("llama"), True)
+    assert model.network.dtype == torch.bfloat16
+    assert specs == model_specs([toy_path("llama")], device="cpu", chat=[True], dtype="bfloat16")
+    with pytest.raises(UserError, match="a ModelSpec says how its model is loaded"):
+        Ensemble.from_pretrained(specs, device="cpu")
+    with pytest.raises(UserError, match="'x': trust_remote_code must be a valid boolean, not 'y'"):
+        model_specs(["x"], trust_remote_code="y")
 
 
 def test_a_model_that_is_too_large_for_its_device_is_one_sentence(monkeypatch):
@@ -107,12 +122,12 @@ def test_a_model_that_is_too_large_for_its_device_is_one_sentence(monkeypatch):
 def test_models_with_a_device_of_their_own_are_loaded_before_spread_ones(monkeypatch):
     order = []
 
-    def fake(source, *_):
-        order.append(source.path)
-        return source.path
+    def fake(spec, *_):
+        order.append(spec.path)
+        return spec.path
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr("adafuse.models.loading._load", fake)
+    monkeypatch.setattr("adafuse.models.language_model._load", fake)
     paths = [toy_path("llama"), toy_path("mistral"), toy_path("qwen3")]
     places = ["balanced", "cuda:1", "cuda:0"]
     models = Ensemble.from_pretrained(paths, device=places).models

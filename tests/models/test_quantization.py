@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -13,8 +12,8 @@ from adafuse.engine.reference import obstacle
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import placement as module
-from adafuse.models.placement import ModelSource, Placement, quantization_config, without_outliers
-from adafuse.models.spread import plan
+from adafuse.models.placement import plan, quantization_config, without_outliers
+from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 
@@ -125,9 +124,8 @@ def test_rows_that_a_cpu_cannot_pack_are_one_sentence():
 
 @needs_bitsandbytes
 def test_a_spread_is_planned_by_the_size_of_the_quantized_weights(wide):
-    cards = tuple(torch.device("cuda", index) for index in (0, 1))
-    place, room = Placement(cards, "balanced"), {0: 800_000, 1: 800_000}
-    whole = ModelSource(wide, None, place, torch.float32)
-    for source, fits in ((whole, False), (replace(whole, quantization="int4"), True)):
-        found = plan(source, AutoConfig.from_pretrained(wide), room)
+    room = {0: 800_000, 1: 800_000}
+    for quantization, fits in ((None, False), ("int4", True)):
+        spec = ModelSpec(path=wide, device="balanced", dtype="float32", quantization=quantization)
+        found = plan(spec, AutoConfig.from_pretrained(wide), room)
         assert ("disk" not in found.values()) == fits

@@ -7,9 +7,9 @@ from transformers import AutoConfig
 from adafuse.engine.reference import obstacle
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models import spread
-from adafuse.models.placement import ModelSource, Placement
-from adafuse.models.spread import device_map, layer_devices, plan
+from adafuse.models import placement
+from adafuse.models.placement import device_map, layer_devices, plan
+from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
 
 CPU, ONE, TWO = torch.device("cpu"), torch.device("cuda", 0), torch.device("cuda", 1)
@@ -17,7 +17,7 @@ MB = 10**6
 PROMPTS = ["Question: Who founded Orrin?\nAnswer:", "Question: 3 plus 4?\n", "Question: Where?\n"]
 
 
-def half_on_disk(source, config):
+def half_on_disk(spec, config):
     """Every second layer is read from the disk whenever it runs."""
     layers = {f"model.layers.{i}": ("cpu", "disk")[i % 2] for i in range(config.num_hidden_layers)}
     rest = {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
@@ -28,7 +28,7 @@ def half_on_disk(source, config):
 def spread_pair():
     """The default pair of the toy world, in pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("adafuse.models.loading.device_map", half_on_disk)
+        patch.setattr("adafuse.models.language_model.device_map", half_on_disk)
         return Ensemble.from_pretrained([toy_path("mistral"), toy_path("llama")], device="cpu")
 
 
@@ -67,11 +67,12 @@ def test_logits_come_out_where_ids_go_in(spread_pair):
 
 
 @pytest.fixture
-def source():
-    """Make the source of a toy model that goes to two pretended CUDA devices."""
+def spec(monkeypatch):
+    """Make the spec of a toy model that goes to two pretended CUDA devices."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
 
-    def make(strategy="balanced", dtype=torch.float32):
-        return ModelSource(toy_path("llama"), None, Placement((ONE, TWO), strategy), dtype)
+    def make(device="balanced", dtype="float32"):
+        return ModelSpec(path=toy_path("llama"), device=device, dtype=dtype)
 
     return make
 
@@ -81,29 +82,29 @@ def config():
     return AutoConfig.from_pretrained(toy_path("llama"))
 
 
-def test_balanced_uses_all_devices_and_sequential_fills_the_first(source, config):
+def test_balanced_uses_all_devices_and_sequential_fills_the_first(spec, config):
     room = {0: 100 * MB, 1: 100 * MB}
-    assert set(plan(source("balanced"), config, room).values()) == {0, 1}
-    assert set(plan(source("sequential"), config, room).values()) == {0}
+    assert set(plan(spec("balanced"), config, room).values()) == {0, 1}
+    assert set(plan(spec("sequential"), config, room).values()) == {0}
 
 
-def test_no_layer_is_split_and_tied_weights_stay_together(source, config):
-    found = plan(source(), config, {0: 100 * MB, 1: 100 * MB})
+def test_no_layer_is_split_and_tied_weights_stay_together(spec, config):
+    found = plan(spec(), config, {0: 100 * MB, 1: 100 * MB})
     assert found["model.embed_tokens"] == found["lm_head"]
     assert {name for name in found if ".layers." in name} == {
         f"model.layers.{number}" for number in range(config.num_hidden_layers)
     }
 
 
-def test_a_smaller_dtype_takes_less(source, config):
+def test_a_smaller_dtype_takes_less(spec, config):
     room = {0: 3 * MB, 1: 3 * MB}
-    assert "disk" in plan(source(), config, room).values()
-    assert "disk" not in plan(source(dtype=torch.bfloat16), config, room).values()
+    assert "disk" in plan(spec(), config, room).values()
+    assert "disk" not in plan(spec(dtype="bfloat16"), config, room).values()
 
 
 def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(spread, "free_memory", lambda _: MB)
+    monkeypatch.setattr(placement, "free_memory", lambda _: MB)
 
     def read(*_, **__):
         raise AssertionError("weights were read")
@@ -115,15 +116,15 @@ def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(monkey
             Ensemble.from_pretrained([toy_path("llama")], device=device)
 
 
-def test_only_the_devices_that_are_named_are_asked(monkeypatch, source, config):
+def test_only_the_devices_that_are_named_are_asked(monkeypatch, spec, config):
     asked = []
 
     def free(device):
         asked.append(device)
         return 100 * MB
 
-    monkeypatch.setattr(spread, "free_memory", free)
-    assert set(device_map(source(), config).values()) == {0, 1}
+    monkeypatch.setattr(placement, "free_memory", free)
+    assert set(device_map(spec(), config).values()) == {0, 1}
     assert asked == [ONE, TWO]
 
 

@@ -16,7 +16,7 @@ from adafuse.errors import UserError
         (
             "cuda:0+cpu",
             2,
-            "left.device: device 'cuda:0+cpu' is no list of different CUDA devices",
+            "left.device: device 'cuda:0+cpu' is not a list of different CUDA devices",
         ),
         (
             "cuda:0+cuda:1",

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from adafuse.config.reading import parse_config
 from adafuse.config.runs import ClusterConfig, JobSize
 from adafuse.errors import UserError
-from adafuse.models.files import ModelIdentity
-from adafuse.models.spec import DeviceName
+from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.workflow import jobs as cluster
 from adafuse.workflow.jobs import (
     DecodeJob,
@@ -32,16 +31,15 @@ NAMES = ("auto", "cpu", "cuda", "cuda:3", "cuda:1+cuda:2", "balanced", "sequenti
 sizes = st.lists(st.floats(1e6, 2e11), min_size=1, max_size=4)
 
 
+def model(path: str, **loading: Any) -> ModelSpec:
+    return ModelSpec(path=path, **{"dtype": "bfloat16", **loading})
+
+
 def job(*devices: str, **changes: Any) -> DecodeJob:
     plain = DecodeJob(
         benchmark="qa",
         run="both",
-        models=tuple(ModelIdentity(f"org/{n}", None, None) for n, _ in enumerate(devices)),
-        chat=(False,) * len(devices),
-        devices=devices,
-        quantization=(None,) * len(devices),
-        trust_remote_code=(False,) * len(devices),
-        allow_pickle=(False,) * len(devices),
+        models=tuple(model(f"org/{n}", device=device) for n, device in enumerate(devices)),
         weights=None,
         method="adafuse",
         options={},
@@ -51,7 +49,6 @@ def job(*devices: str, **changes: Any) -> DecodeJob:
         max_rounds=None,
         engine="tree",
         batch_size=32,
-        dtype="bfloat16",
     )
     return replace(plain, **changes)
 
@@ -81,14 +78,14 @@ def test_a_job_asks_for_the_gpus_that_its_models_are_put_on(
 
 
 def blender() -> DecodeJob:
-    checkpoints = {name: ModelIdentity(f"org/{name}", None, None) for name in ("ranker", "fuser")}
+    checkpoints = {name: model(f"org/{name}") for name in ("ranker", "fuser")}
     return job("auto", "auto", method="llm_blender", checkpoints=checkpoints)
 
 
 def test_a_method_that_starts_from_answers_needs_room_for_its_own_checkpoints_only() -> None:
-    assert [model.path for model, _ in loaded(blender())] == ["org/ranker", "org/fuser"]
+    assert [each.path for each in loaded(blender())] == ["org/ranker", "org/fuser"]
     assert gpus(blender(), 4) == 1
-    assert [model.path for model, _ in loaded(job("auto", "auto"))] == ["org/0", "org/1"]
+    assert [each.path for each in loaded(job("auto", "auto"))] == ["org/0", "org/1"]
 
 
 def test_weights_pass_through_memory_to_a_gpu_one_after_the_other_and_stay_without_one() -> None:
@@ -138,17 +135,17 @@ def test_what_the_user_says_goes_before_estimates_and_a_run_before_the_rest() ->
 
 
 def test_a_model_that_is_not_here_counts_as_one_of_8_billion_parameters() -> None:
-    unknown = ModelIdentity("org/name", None, None)
-    assert cluster.model_bytes(unknown, "bfloat16") == EIGHT_BILLION
-    assert cluster.model_bytes(unknown, "float32") == 2 * EIGHT_BILLION
+    assert cluster.model_bytes(model("org/name")) == EIGHT_BILLION
+    assert cluster.model_bytes(model("org/name", dtype="float32")) == 2 * EIGHT_BILLION
 
 
 def test_quantized_weights_need_less_memory_and_are_read_whole() -> None:
     def asked(*quantization: str | None) -> Request:
-        sized = job("cpu", "cpu", quantization=quantization)
+        models = [model("org/0", device="cpu", quantization=how) for how in quantization]
+        sized = job(models=tuple(models))
         return request(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
 
-    assert cluster.model_bytes(ModelIdentity("org/0", None, None), "float32", "int8") == 8e9
+    assert cluster.model_bytes(model("org/0", dtype="float32", quantization="int8")) == 8e9
     assert asked(None, None).mem_mb == 54_000
     assert asked("int8", None).mem_mb == 42_000
     assert asked("int8", "int4").mem_mb == 25_000

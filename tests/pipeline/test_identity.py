@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from adafuse.models import files as identity
-from adafuse.models.files import file_digest, model_identity
+from adafuse.models.files import file_digest, model_key
 
 
 def folder(path: Path, weights: bytes = b"weights") -> Path:
@@ -18,7 +18,7 @@ def test_a_folder_is_its_content_wherever_it_lies(tmp_path: Path) -> None:
     first = folder(tmp_path / "a")
     second = shutil.copytree(first, tmp_path / "b")
     (second / "model.safetensors").touch()
-    keys = [model_identity(str(path), None).key() for path in (first, second)]
+    keys = [model_key(str(path), None) for path in (first, second)]
     assert keys[0] == keys[1]
 
 
@@ -27,7 +27,7 @@ def test_another_byte_name_or_file_is_another_model(tmp_path: Path) -> None:
     folders += [folder(tmp_path / "c"), folder(tmp_path / "d")]
     (folders[2] / "extra.json").write_text("{}")
     (folders[3] / "config.json").rename(folders[3] / "settings.json")
-    keys = {tuple(model_identity(str(path), None).key()) for path in folders}
+    keys = {tuple(model_key(str(path), None)) for path in folders}
     assert len(keys) == 4
 
 
@@ -35,12 +35,12 @@ def test_hidden_files_say_nothing_of_a_model(tmp_path: Path) -> None:
     plain, cached = folder(tmp_path / "a"), folder(tmp_path / "b")
     (cached / ".cache").mkdir()
     (cached / ".cache" / "lock").write_text("x")
-    keys = [model_identity(str(path), None).key() for path in (plain, cached)]
+    keys = [model_key(str(path), None) for path in (plain, cached)]
     assert keys[0] == keys[1]
 
 
 def test_a_hub_model_is_its_id_and_revision() -> None:
-    assert model_identity("org/name", "abc").key() == ["org/name", "abc"]
+    assert model_key("org/name", "abc") == ["org/name", "abc"]
 
 
 def test_a_large_file_is_known_by_its_size_and_ends(tmp_path: Path, monkeypatch) -> None:

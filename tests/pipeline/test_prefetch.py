@@ -9,7 +9,7 @@ import pytest
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.models.hub import HubModel
+from adafuse.models.spec import ModelEntry
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.prefetch import hub_models, prefetch, record_file, with_commits
 
@@ -19,9 +19,9 @@ class Hub:
 
     def __init__(self, commit: str) -> None:
         self.commit = commit
-        self.asked: list[HubModel] = []
+        self.asked: list[ModelEntry] = []
 
-    def __call__(self, model: HubModel) -> Path:
+    def __call__(self, model: ModelEntry) -> Path:
         self.asked.append(model)
         return Path("cache") / (model.revision or self.commit)
 
@@ -49,13 +49,15 @@ def stored(config: Config) -> dict[str, Any]:
 
 def test_the_models_of_the_runs_are_downloaded_and_folders_are_not(config: Config) -> None:
     prefetch(config, hub := Hub("c1"))
-    assert hub.asked == [HubModel("org/name", None)]
+    assert hub.asked == [ModelEntry(path="org/name")]
     assert stored(config)["models"] == [{"path": "org/name", "revision": None, "commit": "c1"}]
 
 
 def test_checkpoints_of_methods_are_downloaded_too(values: dict[str, Any]) -> None:
     wanted = [("org/fuser", "abc"), ("org/name", None), ("org/ranker", None)]
-    assert hub_models(blended(values)) == [HubModel(*pin) for pin in wanted]
+    assert hub_models(blended(values)) == [
+        ModelEntry(path=path, revision=revision) for path, revision in wanted
+    ]
 
 
 def test_code_and_pickled_weights_are_wanted_where_an_entry_of_the_model_says_so(
@@ -64,11 +66,13 @@ def test_code_and_pickled_weights_are_wanted_where_an_entry_of_the_model_says_so
     same = values["models"]["hub"]
     values["models"]["coded"] = same | {"trust_remote_code": True}
     values["models"]["pickled"] = same | {"allow_pickle": True}
-    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc")]
+    plain = ModelEntry(path="org/name", revision="abc")
+    coded = plain.model_copy(update={"trust_remote_code": True})
+    assert hub_models(parse_config(values)) == [plain]
     values["runs"]["coded"] = {"method": "single", "models": ["coded"]}
-    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc", True, False)]
+    assert hub_models(parse_config(values)) == [coded]
     values["runs"]["pickled"] = {"method": "single", "models": ["pickled"]}
-    assert hub_models(parse_config(values)) == [HubModel("org/name", "abc", True, True)]
+    assert hub_models(parse_config(values)) == [coded.model_copy(update={"allow_pickle": True})]
 
 
 def test_jobs_are_planned_with_the_recorded_commits(values: dict[str, Any]) -> None:
@@ -109,7 +113,9 @@ def test_a_model_stays_at_its_commit_until_the_record_is_deleted(config: Config)
     before = record_file(config.results).read_text()
     again = Hub("c2")
     prefetch(with_commits(config), again)
-    assert again.asked == [HubModel("org/name", "c1")], "it is only completed, at its commit"
+    assert again.asked == [ModelEntry(path="org/name", revision="c1")], (
+        "it is only completed, at its commit"
+    )
     assert record_file(config.results).read_text() == before
     record_file(config.results).unlink()
     prefetch(with_commits(config), Hub("c2"))
@@ -124,7 +130,7 @@ def test_a_revision_that_the_user_changes_is_another_model(values: dict[str, Any
 
 
 def test_nothing_is_recorded_of_a_download_that_fails(config: Config) -> None:
-    def fails(model: HubModel) -> Path:
+    def fails(model: ModelEntry) -> Path:
         raise UserError("no network")
 
     with pytest.raises(UserError):

@@ -2,14 +2,14 @@ from functools import cache
 
 import pytest
 
-from adafuse.models.language_model import LanguageModel
 from adafuse.tokenization.foreign_spans import encode_bytes
+from adafuse.tokenization.model_tokenizer import ModelTokenizer
 from tests.text.test_added import NAMES, toy_tokenizer
 
 
 def bare_model(tokenizer, name):
     """A model without a network: nothing here runs one."""
-    return LanguageModel(name, None, tokenizer, frozenset(), frozenset(), context=4096)
+    return ModelTokenizer(name=name, tokenizer=tokenizer, end_ids=frozenset(), stop_ids=frozenset())
 
 
 @cache

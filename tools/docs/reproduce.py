@@ -172,4 +172,6 @@ def _bare_seconds(config: Config, cell: Cell) -> float:
 def _weights(config: Config, cell: Cell) -> list[float]:
     """Return the bytes of each model, as the estimator assumes them where none is at hand."""
     job = decode_job(config, *cell)
-    return [ASSUMED_PARAMETERS * item_bytes(job.dtype, how) for _, how in loaded(job)]
+    return [
+        ASSUMED_PARAMETERS * item_bytes(model.dtype, model.quantization) for model in loaded(job)
+    ]

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +13,8 @@ from adafuse.methods import METHODS
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import Metric
 from adafuse.metrics.selection import SELECTIONS, Selection
+from adafuse.models.spec import ModelSpec
 from adafuse.workflow.decode import TRACE_FIELDS
-from adafuse.workflow.jobs import DecodeJob
 
 Schema = Mapping[str, Any]
 Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
@@ -54,15 +53,17 @@ COLUMNS = {
 }
 """What every column means; lists are marked by []."""
 
+_PER_MODEL = {
+    name: f"per model: {field.description}"
+    for name, field in ModelSpec.model_fields.items()
+    if name not in ("path", "revision", "device", "dtype")
+}
 JOB = {
     "benchmark": "name in the configuration",
     "run": "name in the configuration",
     "models": "per model: `path`, `revision`, and for a folder `content`, a digest of its files",
-    "chat": "per model: whether its chat template was used",
     "devices": "per model: its device",
-    "quantization": "per model: `int8`, `int4` or null",
-    "trust_remote_code": "per model",
-    "allow_pickle": "per model",
+    **_PER_MODEL,
     "weights": "per model: its weight in the fusion; null where all are 1",
     "method": "name of the method",
     "options": "all its options, defaults filled in",
@@ -253,9 +254,6 @@ def _inside(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
 
 
 def metadata_table(kind: str) -> str:
-    """Return the keys of a kind of metadata, those of `job` in the order of the code."""
+    """Return the keys of a kind of metadata, in order."""
     told: Mapping[str, str] = METADATA[kind]
-    keys: Sequence[str] = list(told)
-    if kind == "job":
-        keys = [field.name for field in fields(DecodeJob)]
-    return table(("key", "meaning"), [(f"`{key}`", told[key]) for key in keys])
+    return table(("key", "meaning"), [(f"`{key}`", meaning) for key, meaning in told.items()])

@@ -12,8 +12,9 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel, Pre
 from adafuse.errors import UserError
 from adafuse.methods.llm_blender.requests import FuseRequest
 from adafuse.models.hub import check_path, from_hub
-from adafuse.models.loading import load_tokenizer
-from adafuse.models.placement import ModelSource, Place, Placement
+from adafuse.models.language_model import load_tokenizer
+from adafuse.models.placement import Place
+from adafuse.models.spec import ModelEntry
 
 logger = logging.getLogger(__name__)
 
@@ -135,17 +136,17 @@ def load_gen_fuser(path: str, revision: str | None, place: Place, limits: FuserL
     """
     device = place.device
     dtype = torch.bfloat16 if place.dtype == torch.float16 else place.dtype
-    source = ModelSource(path, revision, Placement((device,)), dtype)
+    entry = ModelEntry(path=path, revision=revision)
     check_path(path)
-    config = from_hub(AutoConfig, source)
+    config = from_hub(AutoConfig, entry)
     if not config.is_encoder_decoder:
         raise UserError(
             f"fuser {path!r} is no encoder-decoder ({config.model_type}); name one such as"
             " llm-blender/gen_fuser_3b"
         )
-    tokenizer = load_tokenizer(source)
-    logger.info("loading fuser %s as %s on %s", path, source.dtype, device)
+    tokenizer = load_tokenizer(entry)
+    logger.info("loading fuser %s as %s on %s", path, dtype, device)
     network = from_hub(
-        AutoModelForSeq2SeqLM, source, config=config, dtype=source.dtype, use_safetensors=True
+        AutoModelForSeq2SeqLM, entry, config=config, dtype=dtype, use_safetensors=True
     )
     return GenFuser(network.to(device).eval(), tokenizer, limits)

@@ -14,8 +14,8 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrain
 from adafuse.errors import UserError
 from adafuse.methods.llm_blender.requests import RankRequest
 from adafuse.models.hub import check_path, from_hub
-from adafuse.models.loading import load_tokenizer
-from adafuse.models.placement import ModelSource, Placement
+from adafuse.models.language_model import load_tokenizer
+from adafuse.models.spec import ModelEntry
 
 
 class PairNetwork(DebertaV2PreTrainedModel):  # type: ignore[no-untyped-call]
@@ -162,16 +162,16 @@ def load_pair_ranker(
         UserError: not a checkpoint of PairRM; the sentence says what is missing.
     """
     assert dtype != torch.float16, "DeBERTa overflows in float16"
-    source = ModelSource(path, revision, Placement((device,)), dtype)
+    entry = ModelEntry(path=path, revision=revision)
     check_path(path)
-    config = from_hub(AutoConfig, source)
+    config = from_hub(AutoConfig, entry)
     _check_config(config, path)
-    tokenizer = load_tokenizer(source)
+    tokenizer = load_tokenizer(entry)
     _check_prefixes(config, tokenizer, path)
     logger.info("loading ranker %s as %s on %s", path, dtype, device)
     network, loaded = from_hub(
         PairNetwork,
-        source,
+        entry,
         config=config,
         dtype=dtype,
         use_safetensors=True,
