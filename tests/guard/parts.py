@@ -17,7 +17,11 @@ STORED = {
     "paper_toy": ("demo", "paper_toy"),
     "smoke": ("smoke",),
 }
-"""The stored files that a part is compared with; each is written under the last name."""
+"""The stored files that a part is compared with; each is written under the last name.
+
+Of `paper_toy` it holds 93 traces beside those of the demo and three of the ten experiments: what
+was finished when it was recorded.
+"""
 
 TARGETS = {
     "demo": ("all", "config/toy.yaml", "results"),

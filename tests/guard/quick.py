@@ -54,7 +54,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("llm_blender", {**BLENDER, "rank_only": True}),
     ("llm_blender", {**BLENDER, "rank_only": True, "bubble": True}),
 ]
-"""What the pair decodes, each with both batch sizes."""
+"""What the pair decodes; the first of each method also one prompt at a time."""
 
 OTHERS: list[tuple[tuple[str, ...], tuple[float, ...] | None, str, dict[str, Any]]] = [
     (("mistral",), None, "single", {}),
@@ -88,10 +88,13 @@ def prompts() -> list[str]:
 def decoded() -> Iterator[tuple[str, list[tuple[str, Decoded]]]]:
     """Each case's name with what it makes of the prompts."""
     pair = loaded(PAIR)
+    seen: set[str] = set()
     for method, options in CASES:
-        for size, asked in ((1, prompts()[::4]), (8, prompts())):
-            title = f"pair, batch {size}"
-            yield _case(pair, title, asked, method, {**options, "batch_size": size})
+        if method not in seen:
+            alone = {**options, "batch_size": 1}
+            yield _case(pair, "pair, batch 1", prompts()[::4], method, alone)
+        seen.add(method)
+        yield _case(pair, "pair, batch 8", prompts(), method, {**options, "batch_size": 8})
     for models, weights, method, options in OTHERS:
         title = "+".join(models) + (f", weights {weights}" if weights else "")
         yield _case(loaded(models, weights), title, prompts(), method, options)

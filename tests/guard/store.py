@@ -97,7 +97,7 @@ def differences(now: Record, record: Record) -> Iterator[str]:
         else:
             yield from _table_differences(name, now.tables[name], table)
     for name, rows in record.rows.items():
-        if name in now.rows and now.tables[f"ids/{name}"] == record.tables[f"ids/{name}"]:
+        if name in now.rows and now.tables.get(f"ids/{name}") == record.tables[f"ids/{name}"]:
             for new, old in zip(now.rows[name], rows, strict=True):
                 yield from _differences(f"{name}, row {new['id']}", new, old, digests=True)
 

@@ -1,5 +1,9 @@
 """`adafuse step ...` as a person uses it."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,8 +12,9 @@ from typer.testing import CliRunner
 from adafuse.cli.steps import app
 from adafuse.config.schema import schema_text
 from adafuse.errors import UserError
+from adafuse.workflow.traces import read_metadata
 
-from .conftest import Workplace
+from .conftest import ROOT, SHARDS, Workplace
 
 
 def test_the_schema_is_printed() -> None:
@@ -42,3 +47,36 @@ def test_a_killed_job_says_what_to_change() -> None:
     assert killed.exit_code == failed.exit_code == 0
     assert "lower batch_size, set it to auto, or ask the cluster for more" in killed.stderr
     assert failed.stderr == ""
+
+
+STEPS = """
+import json, sys
+from adafuse.cli.main import app
+for arguments in json.loads(sys.argv[1]):
+    app(["step", *arguments], standalone_mode=False)
+assert not {"torch", "transformers"} & sys.modules.keys()
+"""
+
+
+@pytest.mark.slow
+def test_steps_that_load_no_model_load_no_torch(finished: Workplace, tmp_path: Path) -> None:
+    results = finished.folder / "results"
+    merged = f"{tmp_path}/merged.parquet"
+    benchmark = ["--config", f"{results}/config.json", "--benchmark", "qa"]
+    traces = [f"{results}/traces/qa/adafuse/{shard}.parquet" for shard in range(SHARDS)]
+    digests = ",".join(read_metadata(Path(trace))["digest"] for trace in traces)
+    shards = [f"--rows={results}/benchmarks/qa/shards/{shard}.jsonl" for shard in range(SHARDS)]
+    scored = ["--trace", merged, "--metric", "squad", "--benchmark=qa", "--run=adafuse"]
+    commands = [
+        ["prepare", *benchmark, "--out", f"{tmp_path}/rows.jsonl"],
+        ["shard", *benchmark, "--shard", "0", "--out", f"{tmp_path}/0.jsonl"],
+        ["merge", *traces, "--digests", digests, *shards, "--out", merged],
+        ["score", "--rows", f"{tmp_path}/rows.jsonl", *scored, "--protocol", "strict",
+         "--out", f"{tmp_path}/score.json", "--outcomes", f"{tmp_path}/outcomes.parquet"],
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", STEPS, json.dumps(commands)],
+        cwd=finished.folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
