@@ -8,6 +8,7 @@ from adafuse.decoding.fusion import check_weights
 from adafuse.methods import METHODS
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import Place
+from adafuse.models.spec import ModelSpec
 from adafuse.records import Answer
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
@@ -167,7 +168,7 @@ def test_answers_and_tasks_belong_to_the_prompts(pair):
 
 
 def test_a_method_that_needs_no_model_runs_without_any():
-    place = Place.named("cpu", "float32")
+    place = Place.of(ModelSpec(path="none", device="cpu"))
     answers = [[Answer(" yes", "eos"), Answer(" no", "stop")]]
     options = {"ranker": toy_path("pair_ranker"), "rank_only": True}
     ensemble = Ensemble((), (1.0, 1.0), place)
