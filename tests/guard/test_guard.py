@@ -13,7 +13,7 @@ def test_every_method_decodes_as_recorded() -> None:
     assert not changes("quick")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_the_real_benchmarks_give_what_is_recorded() -> None:
     if not SHARED.is_dir():

@@ -58,7 +58,7 @@ assert not {"torch", "transformers"} & sys.modules.keys()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_steps_that_load_no_model_load_no_torch(finished: Workplace, tmp_path: Path) -> None:
     results = finished.folder / "results"
     merged = f"{tmp_path}/merged.parquet"
