@@ -30,14 +30,6 @@ def shard_of(identifier: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8]) % shards
 
 
-def shard_digest(rows: Iterable[ShardRow]) -> str:
-    """Return a digest of the ids, prompts and tasks of a shard, in order."""
-    total = hashlib.sha256()
-    for row in rows:
-        total.update(json.dumps([row.id, row.prompt_sha256, row.task]).encode() + b"\n")
-    return total.hexdigest()[:32]
-
-
 def write_shard(path: Path, rows: Iterable[ShardRow]) -> None:
     """Write the rows of a shard as JSON lines."""
     write_text(path, "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows))
@@ -80,14 +72,6 @@ class Prepared:
             for row in self.rows
             if row.shard == number
         )
-
-    def digest(self) -> str:
-        """Return a digest of everything that is written of this benchmark."""
-        total = hashlib.sha256()
-        for row in self.rows:
-            part = [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers]
-            total.update(json.dumps(part).encode() + b"\n")
-        return total.hexdigest()[:32]
 
 
 def prepare(

@@ -20,8 +20,6 @@ from adafuse.methods.selections import SELECTIONS, selection
 from adafuse.models.files import check_pickled
 from adafuse.models.spec import DeviceName
 from adafuse.scoring.tasks import STRICT, task_named
-from adafuse.workflow.choose import runs_alone
-from adafuse.workflow.layout import RULES
 
 
 def check_model(where: str, path: str, revision: str | None) -> None:
@@ -232,7 +230,7 @@ def _check_method(run: RunConfig, config: Config) -> None:
             " weigh its models; remove them"
         )
     if method.reads_answers:
-        runs_alone(config, run)
+        config.single_model_runs(run)
 
 
 def _check_selection(run: RunConfig, config: Config) -> None:
@@ -246,13 +244,23 @@ def _check_selection(run: RunConfig, config: Config) -> None:
                 f"{setting} {said} changes nothing in method {run.method}, which decodes nothing"
                 " itself; remove it"
             )
-    candidates = chosen.candidates(runs_alone(config, run))
+    candidates = chosen.candidates(config.single_model_runs(run))
     for candidate in candidates:
         if candidate not in config.runs:
             raise UserError(known("run", candidate, list(config.runs)))
         if config.runs[candidate].method in SELECTIONS:
             raise UserError(f"run {candidate!r} decodes nothing itself; name one that does")
     chosen.check(run.models, {each: config.runs[each].models for each in candidates})
+
+
+WHOLE_PAPER = ("paper", "paper_toy")
+"""Targets that make all experiments; the toy configuration's documentation uses the second."""
+
+RULES = frozenset(WHOLE_PAPER) | {
+    "all", "audit", "choose", "compare", "compare_runs", "datasets", "decode", "examples",
+    "experiment", "merge", "prefetch", "prepare", "report", "score", "shard", "words_per_round",
+}  # fmt: skip
+"""The rules of the workflow. No experiment can have one of these names: it is a rule itself."""
 
 
 def check_experiments(config: Config) -> None:

@@ -28,6 +28,7 @@ from adafuse.config.runs import (
     RunConfig,
 )
 from adafuse.decoding.options import told
+from adafuse.errors import UserError
 
 __all__ = [
     "SAFE_NAME",
@@ -144,3 +145,34 @@ class Config(Section):
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
         """Return how many examples of a benchmark are decoded at a time."""
         return self.benchmarks[benchmark].batch_size or self.decode.batch_size
+
+    def single_model_runs(self, run: RunConfig) -> list[str]:
+        """Return the run of method `single` of each model, with as many rounds as `run` has.
+
+        Weights and options do not change a single model's text.
+
+        Raises:
+            UserError: a model has none, or several, so that it is open which one is meant.
+        """
+        return [self._single_model_run(run, model) for model in run.models]
+
+    def _single_model_run(self, run: RunConfig, model: str) -> str:
+        looked_for = ("single", (model,), run.max_rounds)
+        found = [
+            name
+            for name, other in self.runs.items()
+            if (other.method, other.models, other.max_rounds) == looked_for
+        ]
+        rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
+        if not found:
+            raise UserError(
+                f"method {run.method} needs what each model writes on its own; add a run of method"
+                f" single with the model {model}{rounds}"
+            )
+        if len(found) > 1:
+            raise UserError(
+                f"method {run.method} needs one run of method single with the model"
+                f" {model}{rounds}, but {' and '.join(map(repr, found))} are such runs; leave one"
+                " of them"
+            )
+        return found[0]

@@ -13,7 +13,7 @@ from adafuse.config.reading import read_config
 from adafuse.docs.markdown import table
 from adafuse.methods import METHODS
 from adafuse.models.files import item_bytes
-from adafuse.workflow.choose import ballot, runs_alone
+from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import (
     ASSUMED_PARAMETERS,
     BATCH,
@@ -132,7 +132,7 @@ def _needed(config: Config, benchmark: str, run: str) -> Iterator[Cell]:
     if spec.method in METHODS:
         yield benchmark, run
         if METHODS[spec.method].reads_answers:
-            yield from ((benchmark, each) for each in runs_alone(config, spec))
+            yield from ((benchmark, each) for each in config.single_model_runs(spec))
     else:
         choice = ballot(config, benchmark, run)
         yield from choice.evidence

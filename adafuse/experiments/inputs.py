@@ -12,8 +12,7 @@ from adafuse.errors import UserError, known
 from adafuse.experiments.points import RunName
 from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.scoring.score import Score, read_score
-from adafuse.workflow.layout import trace_paths
-from adafuse.workflow.tables import score_file
+from adafuse.workflow.layout import ResultsLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +66,10 @@ class Experiment:
         Raises:
             UserError: it is missing.
         """
-        (path,) = trace_paths(self.config, [benchmark], [run])
-        return self._require(Path(path))
+        return self._require(ResultsLayout(self.config.results).trace(benchmark, run))
 
     def _score_file(self, protocol: str, benchmark: str, run: str) -> Path:
-        return self._require(score_file(self.config, protocol, benchmark, run))
+        return self._require(ResultsLayout(self.config.results).score(protocol, benchmark, run))
 
     def _require(self, path: Path) -> Path:
         if not path.is_file():

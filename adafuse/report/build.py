@@ -21,7 +21,7 @@ from adafuse.report.marks import LEGEND
 from adafuse.report.stored import Stored
 from adafuse.report.table_view import table_view
 from adafuse.version import __version__
-from adafuse.workflow.plan import shown
+from adafuse.workflow.digest import reported_config
 from adafuse.workflow.provenance import source_commit
 
 _TITLE = re.compile(r"\A#{1,2} .*\n")
@@ -77,7 +77,7 @@ def _values(stored: Stored, contents: Contents) -> dict[str, Any]:
         },
         "legend": LEGEND,
         "texts": {name: _html(text) for name, text in contents.texts.items()},
-        "config": json.dumps(shown(stored.config), indent=2, ensure_ascii=False),
+        "config": json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "commit": source_commit(),

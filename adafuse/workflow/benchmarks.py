@@ -38,6 +38,7 @@ from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.models.files import model_identity
+from adafuse.workflow.layout import ResultsLayout
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ def source_file(config: Config, benchmark: str) -> Path:
     source = config.benchmarks[benchmark].source
     if source.file is not None:
         return Path(source.file)
-    path = Path(config.results) / "sources" / f"{_name(source)}-{_key(source)}.jsonl"
+    path = ResultsLayout(config.results).source(f"{_name(source)}-{_key(source)}")
     if not path.is_file():
         _check_pinned(source, f"benchmarks.{benchmark}")
         _fetch(source, path)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from adafuse.config.checks import RULES, WHOLE_PAPER
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.workflow.layout import RULES, WHOLE_PAPER
 
 ROOT = Path(__file__).parents[2]
 FIGURE = {"title": "t", "kind": "scores", "benchmarks": ["qa"], "runs": ["both"]}

@@ -24,7 +24,7 @@ from adafuse.report.build import write_examples, write_report
 from adafuse.report.stored import Stored
 from adafuse.scoring.outcomes import write_outcomes
 from adafuse.scoring.score import score_trace, write_score
-from adafuse.workflow.tables import outcomes_file, score_file
+from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.pipeline.conftest import values as configuration
 from tests.report.test_facts import shard
@@ -78,8 +78,10 @@ def _write_run(config: Config, benchmark: str, run: str, rows: Path) -> None:
     write_table(trace, [*names, *RESULT_FIELDS], results, {"shards": [shard()]})
     metric = config.benchmarks[benchmark].metric
     found = score_trace(rows, trace, metric, "strict", benchmark=benchmark, run=run)
-    write_outcomes(outcomes_file(config, "strict", benchmark, run), found.outcomes, {})
-    write_score(score_file(config, "strict", benchmark, run), found.score)
+    write_outcomes(
+        ResultsLayout(config.results).outcomes("strict", benchmark, run), found.outcomes, {}
+    )
+    write_score(ResultsLayout(config.results).score("strict", benchmark, run), found.score)
 
 
 def test_the_page_shows_every_run_and_takes_nothing_for_markup(

@@ -1,5 +1,6 @@
 # Wiring only: what the rules share. All logic is in the package `adafuse`.
 
+import json
 import os
 import shlex
 import sys
@@ -7,9 +8,10 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.pipeline import forkclient
-from adafuse.workflow import layout as paths, status as outdated
-from adafuse.workflow.layout import one_of
-from adafuse.workflow.plan import Plan
+from adafuse.config.checks import WHOLE_PAPER
+from adafuse.workflow import digest
+from adafuse.workflow.plan import Plan, one_of
+from adafuse.workflow.status import date_outdated
 from adafuse.version import REPORT_VERSION, SCORING_VERSION
 
 try:
@@ -20,21 +22,29 @@ for reason in plan.missing.values():
     print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
 
 if workflow.is_main_process:
-    outdated.date_outdated(plan)
+    date_outdated(plan)
 
-results = plan.config.results
-table = f"{results}/tables/main.csv"
-audits = [f"{results}/tables/audit.csv"] if "published" in plan.protocols else []
+layout = plan.layout
+main = {
+    "protocol": plan.config.protocols,
+    "benchmark": plan.config.main_benchmarks,
+    "run": plan.config.main_runs,
+}
+published = "published" in plan.config.protocols
 
 # The jobs use the `adafuse` of the environment that runs Snakemake, activated or not.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PATH\"; ")
 
 
+def resources_of(wc, attempt):
+    return plan.resources(wc.benchmark, wc.run, int(wc.shard), attempt)
+
+
 wildcard_constraints:
-    benchmark=one_of(plan.benchmarks),
-    run=one_of(plan.runs),
+    benchmark=one_of(plan.config.benchmarks),
+    run=one_of(plan.config.runs),
     shard=r"\d+",
-    protocol=one_of(plan.protocols),
+    protocol=one_of(plan.config.protocols),
     experiment=one_of(plan.config.experiments),
 
 
@@ -46,5 +56,4 @@ onstart:
         sys.exit(f"error: {next(iter(plan.missing.values()))}")
     plan.store_config()
     if workflow.local_exec and not plan.config.decode.gpu and sys.platform == "linux":
-        log = Path(results, "logs", "forkserver.log")
-        forkclient.start(plan.local_models, os.environ, log)
+        forkclient.start(plan.local_models, os.environ, layout.log("forkserver"))

@@ -1,17 +1,17 @@
 # What can be asked for by name: each experiment (`snakemake figure_6`), and `paper`.
 
 tables = [
-    table,
-    audits,
+    rules.compare.output.csv,
+    rules.audit.output.csv if published else [],
     rules.datasets.output,
     rules.compare_runs.output,
     rules.words_per_round.output,
 ]
-experiments = paths.experiment_outputs(plan.config, plan.config.experiments)
-pages = f"{results}/report/index.html" if "report" in plan.config.targets else []
+experiments = plan.experiment_outputs(plan.config.experiments)
+pages = layout.report / "index.html" if "report" in plan.config.targets else []
 
 
-for name in paths.WHOLE_PAPER:
+for name in WHOLE_PAPER:
 
     rule:
         name:
@@ -31,4 +31,4 @@ for name in plan.config.experiments:
             name
         localrule: True
         input:
-            paths.experiment_outputs(plan.config, [name]),
+            plan.experiment_outputs([name]),

@@ -6,7 +6,7 @@ import pytest
 
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
-from adafuse.workflow.choose import ballot, runs_alone
+from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan
 
 BOTH = {"models": ["left", "right"]}
@@ -30,7 +30,7 @@ def singles(values: dict[str, Any]) -> dict[str, Any]:
 def test_the_run_alone_has_as_many_rounds(singles: dict[str, Any], user: str) -> None:
     singles["runs"][user] = USERS[user]
     config = parse_config(singles)
-    assert runs_alone(config, config.runs[user]) == ["left", "right"]
+    assert config.single_model_runs(config.runs[user]) == ["left", "right"]
 
 
 def test_what_is_decoded_and_chosen_starts_from_the_same_runs(singles: dict[str, Any]) -> None:
