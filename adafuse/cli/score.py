@@ -1,9 +1,9 @@
 """`adafuse score` and `adafuse audit`: score a file of predictions, without any model."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,20 +15,13 @@ from adafuse.scoring.predictions import read_predictions
 from adafuse.scoring.tasks import BENCHMARKS, TASKS, task_named
 
 if TYPE_CHECKING:
-    from adafuse.scoring.score import Evaluation, Score
+    from adafuse.scoring.score import Score
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Rows and predictions that belong together, and the task that scores them."""
-
-    metric: str
-    rows: tuple[Row, ...]
-    predictions: list[dict[str, str]]
-
-
-def read_scored(benchmark: str, predictions: Path, references: Path, metric: str | None) -> Scored:
-    """Read both files and match them.
+def read_files(
+    benchmark: str, predictions: Path, references: Path, metric: str | None
+) -> tuple[str, tuple[Row, ...], list[dict[str, str]]]:
+    """Read both files; return the scorer, the rows, and the predictions matched with them.
 
     Raises:
         UserError: an unknown benchmark, or files that do not belong to it or to each other.
@@ -41,10 +34,10 @@ def read_scored(benchmark: str, predictions: Path, references: Path, metric: str
             f" any other, name its metric in --benchmark or --metric: {', '.join(TASKS)}"
             f"{meant(benchmark, [*BENCHMARKS, *TASKS])}"
         )
-    task = metric or BENCHMARKS.get(benchmark, benchmark)
+    scorer = metric or BENCHMARKS.get(benchmark, benchmark)
     rows = read_rows(references).rows
     named = benchmark if metric is not None or benchmark in BENCHMARKS else None
-    return Scored(task, rows, read_predictions(predictions, rows, benchmark=named))
+    return scorer, rows, read_predictions(predictions, rows, benchmark=named)
 
 
 def score(
@@ -69,7 +62,6 @@ def score(
     ] = None,
 ) -> None:
     """Score predictions against references, in percent with 95 % intervals."""
-    pass  # regroup
     from adafuse.files import check_writable, write_text
     from adafuse.scoring.exclusions import read_exclusions
     from adafuse.scoring.score import evaluate
@@ -79,15 +71,20 @@ def score(
     check_protocol(protocol)
     if out is not None:
         check_writable(out)
-    files = read_scored(benchmark, predictions, references, metric)
+    scorer, rows, texts = read_files(benchmark, predictions, references, metric)
     if spm_sha256 is not None:
         require_model(spm_sha256)
-    left_out = read_exclusions(exclude, files.rows) if exclude is not None else frozenset()
+    left_out = read_exclusions(exclude, rows) if exclude is not None else frozenset()
     result = evaluate(
-        files.rows, files.predictions, files.metric, protocol,
+        rows, texts, scorer, protocol,
         benchmark=benchmark, run=predictions.stem, exclude=left_out,
     )  # fmt: skip
-    scored = result.score if bertscore is None else _with_bertscore(result, bertscore)
+    scored = result.score
+    if bertscore is not None:
+        from adafuse.scoring.bertscore import bertscore_f1
+
+        f1 = bertscore_f1(result.outcomes, bertscore)
+        scored = replace(scored, metrics={**scored.metrics, "bertscore_f1": f1})
     if out is not None:
         write_text(out, json.dumps(plain(asdict(scored)), indent=2) + "\n")
     if as_json:
@@ -96,20 +93,13 @@ def score(
         _print(scored, kept=len(left_out) if protocol == PUBLISHED else 0)
 
 
-def _with_bertscore(result: "Evaluation", language: str) -> "Score":
-    from adafuse.scoring.bertscore import bertscore_f1
-
-    estimate = bertscore_f1(result.outcomes, language)
-    return replace(result.score, metrics={**result.score.metrics, "bertscore_f1": estimate})
-
-
 def _print(scored: "Score", kept: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
     title = f"{scored.benchmark}, {scored.protocol}, n = {scored.n}"
     if scored.excluded:
-        title += f" ({scored.excluded} worked examples left out)"
+        title += f" ({scored.excluded} few-shot examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
     grid = Table("metric", "percent", "95 % interval")
@@ -133,7 +123,6 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Score under both protocols and list what only `published` accepts."""
-    pass  # regroup
     from adafuse.files import check_writable, write_text
     from adafuse.scoring.audit import audit as compare
     from adafuse.scoring.audit import audit_csv, audit_markdown
@@ -142,17 +131,17 @@ def audit(
 
     if csv is not None:
         check_writable(csv)
-    files = read_scored(benchmark, predictions, references, metric)
+    scorer, rows, texts = read_files(benchmark, predictions, references, metric)
     named = {"benchmark": benchmark, "run": predictions.stem}
     strict, published = (
-        evaluate(files.rows, files.predictions, files.metric, protocol, **named)
-        for protocol in (STRICT, PUBLISHED)
+        evaluate(rows, texts, scorer, protocol, **named) for protocol in (STRICT, PUBLISHED)
     )
-    result = compare(strict.outcomes, published.outcomes, files.metric, **named)
+    result = compare(strict.outcomes, published.outcomes, scorer, **named)
     if csv is not None:
         write_text(csv, audit_csv([result]))
     if as_json:
-        echo_json({**asdict(result), "scores": [_score(strict), _score(published)]})
+        scores = [asdict(strict.score), asdict(published.score)]
+        echo_json({**asdict(result), "scores": scores})
         return
     typer.echo(audit_markdown([result]), nl=False)
     difference = published.score.main.value - strict.score.main.value
@@ -160,7 +149,3 @@ def audit(
         f"\n{strict.score.primary}: strict {strict.score.main.value:.2f}, published"
         f" {published.score.main.value:.2f}, {difference:+.2f} points"
     )
-
-
-def _score(evaluation: "Evaluation") -> dict[str, Any]:
-    return asdict(evaluation.score)

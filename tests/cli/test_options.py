@@ -19,7 +19,7 @@ def test_one_value_is_that_of_all_models_and_several_are_one_each():
 def test_a_flag_is_for_the_models_that_it_names():
     assert flags(["a", "b"], None, "--x") == [False, False]
     assert flags(["a", "b"], ["b"], "--x") == [False, True]
-    with pytest.raises(UserError, match="--x names 'c', which is no --model"):
+    with pytest.raises(UserError, match="--x names 'c', which is not a --model"):
         flags(["a", "b"], ["b", "c"], "--x")
 
 

@@ -52,7 +52,7 @@ def test_published_is_asked_for_by_name(files: Path) -> None:
 def test_worked_examples_are_left_out_and_said_so_beside_n(files: Path) -> None:
     Path("shots.txt").write_text("a\n")
     done = adafuse("score", "--exclude", "shots.txt")
-    assert "n = 2 (1 worked examples left out)" in done.stdout
+    assert "n = 2 (1 few-shot examples left out)" in done.stdout
     done = adafuse("score", "--exclude", "shots.txt", "--protocol", "published")
     assert "n = 3 (published keeps the 1 rows to exclude)" in done.stdout
 
