@@ -18,7 +18,7 @@ from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit
 from adafuse.report.tables import audit_table, escape
 from adafuse.workflow.benchmarks import _name
-from adafuse.workflow.layout import score_paths, trace_paths
+from adafuse.workflow.layout import ResultsLayout
 from tests.pipeline.conftest import values as configuration
 
 ROOT = Path(__file__).parents[1]
@@ -52,15 +52,19 @@ def test_a_name_that_could_leave_the_results_folder_is_refused(
 
 @given(st.from_regex(SAFE_NAME, fullmatch=True), st.from_regex(SAFE_NAME, fullmatch=True))
 def test_every_name_that_is_taken_stays_in_the_results_folder(benchmark: str, run: str) -> None:
-    config = type("Named", (), {"results": "/r/results", "protocols": ("strict",)})
-    for path in (
-        *trace_paths(config, [benchmark], [run]),
-        *score_paths(config, [benchmark], [run]),
-    ):
-        assert Path(path).resolve().is_relative_to("/r/results")
-        assert len(Path(path).parts) == len(Path("/r/results/traces/b/r.parquet").parts) + (
-            "scores" in path
-        )
+    layout = ResultsLayout("/r/results")
+    below = {
+        layout.rows(benchmark): 3,
+        layout.trace(benchmark, run): 3,
+        layout.shard_trace(benchmark, run, 0): 4,
+        layout.score("strict", benchmark, run): 4,
+        layout.outcomes("strict", benchmark, run): 4,
+        layout.experiment(run, "csv"): 2,
+        layout.log("merge", benchmark, run): 4,
+    }
+    for path, depth in below.items():
+        assert path.resolve().is_relative_to("/r/results")
+        assert len(path.parts) == len(Path("/r/results").parts) + depth
 
 
 def test_a_model_of_the_hub_names_no_file(values: dict[str, Any]) -> None:

@@ -44,12 +44,6 @@ class Prepared:
         """Return the rows of one shard in file order."""
         return tuple(row for row in self.rows if row.shard == number)
 
-    def digest(self) -> str:
-        """Return a digest of everything that scoring reads of this benchmark."""
-        return _digest(
-            [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers] for row in self.rows
-        )
-
 
 def prepare(
     rows: Iterable[Row],
@@ -82,18 +76,6 @@ def prepare(
 def shard_of(identifier: str, shards: int) -> int:
     """Return the shard of a row: it depends on its id and the number of shards, nothing else."""
     return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8]) % shards
-
-
-def shard_digest(rows: Iterable[PreparedRow]) -> str:
-    """Return a digest of what decoding reads of the rows of a shard, in order."""
-    return _digest([row.id, row.prompt_sha256, row.question] for row in rows)
-
-
-def _digest(parts: Iterable[list[Any]]) -> str:
-    total = hashlib.sha256()
-    for part in parts:
-        total.update(json.dumps(part).encode() + b"\n")
-    return total.hexdigest()[:32]
 
 
 def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:

@@ -1,9 +1,9 @@
-"""Options of `adafuse generate` alone."""
+"""`adafuse generate`: decode prompts from everywhere into a terminal, a pipe or a file."""
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,8 +25,8 @@ from adafuse.cli.options import (
     with_models,
     with_options,
 )
-from adafuse.cli.output import followed, json_line, one_line, speed, write
-from adafuse.cli.prompts import Prompt, find_prompts
+from adafuse.cli.output import json_line, one_line, write
+from adafuse.cli.prompts import PromptRow, find_prompts
 from adafuse.errors import UserError
 from adafuse.models.spec import LOADING, ModelSpec
 from adafuse.records import Result
@@ -75,189 +75,6 @@ Weights = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """Models and their weights, a method and its options, and the settings of every method.
-
-    Names are those of `Ensemble.from_pretrained` and `Ensemble.stream`.
-    """
-
-    models: Sequence[ModelSpec]
-    weights: Sequence[float] | None
-    method: str
-    options: dict[str, Any]
-    settings: dict[str, Any]
-
-    def check(self) -> None:
-        """Refuse what can be refused before a model is loaded.
-
-        Raises:
-            UserError: an unknown method, an option that it does not have, or a value out of range.
-        """
-        from adafuse.decoding.limits import Settings
-        from adafuse.decoding.options import parse
-        from adafuse.methods import resolve
-        from adafuse.metrics.selection import SELECTIONS
-
-        if self.method in SELECTIONS:
-            raise UserError(
-                f"method {self.method!r} chooses between runs of the workflow and decodes nothing"
-                " itself; use it in a configuration (config/README.md) or name a method that"
-                " decodes"
-            )
-        resolve(self.method, self.options).check_models(len(self.models))
-        parse(Settings, self.settings, "generate")
-
-    def ensemble(self) -> "Ensemble":
-        """Load the models."""
-        from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
-
-        if sys.stderr.isatty():
-            count = len(self.models)
-            typer.echo("loading 1 model" if count == 1 else f"loading {count} models", err=True)
-        return Ensemble.from_pretrained(self.models, weights=self.weights)
-
-    def stream(self, rows: Sequence[Prompt], *, printed: bool) -> Iterator[tuple[int, Result]]:
-        """Decode all prompts and yield each result with its number as soon as it ends.
-
-        Where they are `printed` to a terminal, there is no progress bar between them.
-        """
-        ensemble = self.ensemble()
-        texts = [row.text for row in rows]
-        stream = ensemble.stream(texts, method=self.method, **self.options, **self.settings)
-        return followed(stream, len(rows), hidden=printed and sys.stdout.isatty())
-
-
-def in_turn(stream: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Yield results in the order of their numbers, each as soon as it is its turn."""
-    waiting: dict[int, Result] = {}
-    turn = 0
-    for index, result in stream:
-        waiting[index] = result
-        while turn in waiting:
-            yield waiting.pop(turn)
-            turn += 1
-
-
-def to_stdout(decoding: Decoding, rows: Sequence[Prompt]) -> int:
-    """Print a line of JSON per prompt; return how many failed."""
-    results = in_turn(decoding.stream(rows, printed=True))
-    return sum(print_row(row, result) for row, result in zip(rows, results, strict=True))
-
-
-def live(decoding: Decoding, row: Prompt) -> int:
-    """Print the text of one prompt while it is decoded; return whether it failed.
-
-    Nothing else goes to standard output, but for a line break behind the text in a terminal.
-    """
-    settings = {k: v for k, v in decoding.settings.items() if k != "batch_size"}
-    ensemble = decoding.ensemble()
-    stream = ensemble.stream_text(row.text, method=decoding.method, **decoding.options, **settings)
-    for span in stream:
-        write(span)
-    result = stream.result
-    assert result is not None
-    if sys.stdout.isatty() and not result.text.endswith("\n"):
-        write("\n")
-    if result.error is not None:
-        typer.echo(f"error: {one_line(result.error)}", err=True)
-    elif sys.stderr.isatty():
-        typer.echo(_facts(result), err=True)
-    return int(result.stop_reason == "error")
-
-
-def _facts(result: Result) -> str:
-    tokens = max(result.tokens, default=0)
-    counts = f"{len(result.rounds)} rounds, {tokens} tokens"
-    rate = speed(tokens, result.seconds)
-    return f"{counts}, {result.seconds:.1f} s, {rate}; stopped by {result.stop_reason}"
-
-
-def print_row(row: Prompt, result: Result) -> bool:
-    """Print a result as a line of JSON; return whether it failed."""
-    typer.echo(json_line(columns(row, result)))
-    sys.stdout.flush()
-    return result.stop_reason == "error"
-
-
-def columns(row: Prompt, result: Result) -> dict[str, Any]:
-    """Return a result as a row, its prompt first."""
-    from adafuse.workflow.traces import result_columns
-
-    return {"id": row.id, "prompt": row.text, **result_columns(result)}
-
-
-def check_out(out: Path) -> None:
-    """Refuse a file that cannot be written, before anything is decoded.
-
-    Raises:
-        UserError: another ending than .parquet, a folder, or one in which nothing can be written.
-    """
-    from adafuse.files import check_writable
-
-    if out.suffix != ".parquet" and not out.is_dir():
-        raise UserError(
-            f"--out {str(out)!r} does not end in .parquet, the format of what is written; call it"
-            f" {str(out.with_suffix('.parquet'))!r}"
-        )
-    absolute = Path(os.path.abspath(out))
-    top = Path(*absolute.parts[:2])
-    if absolute != top and not top.exists():  # no place for results, so more likely a slip
-        raise UserError(f"--out {str(out)!r}: {str(top)!r} does not exist; check the path")
-    check_writable(out)
-
-
-def to_file(decoding: Decoding, rows: Sequence[Prompt], out: Path, *, as_json: bool) -> int:
-    """Write a Parquet file, and lines of JSON, too, if wanted; return how many prompts failed.
-
-    On Ctrl-C or an error in between, the rows that ended are written.
-    """
-    ended: dict[int, Result] = {}
-    replaced = out.exists()
-    try:
-        stream = _kept(decoding.stream(rows, printed=as_json), ended)
-        for row, result in zip(rows, in_turn(stream), strict=True):
-            if as_json:
-                print_row(row, result)
-    finally:
-        if ended:
-            _write(decoding, rows, ended, out)
-        if 0 < len(ended) < len(rows):
-            found = f"stopped after {len(ended)} of {len(rows)} prompts; they are in {out}"
-            typer.echo(found + ", which was replaced" * replaced, err=True)
-    failed = sum(result.stop_reason == "error" for result in ended.values())
-    count = "1 prompt" if len(rows) == 1 else f"{len(rows)} prompts"
-    place = f"replaced {out}" if replaced else f"written to {out}"
-    typer.echo(f"{count} continued, {failed} of them failed; {place}", err=as_json)
-    return failed
-
-
-def _kept(
-    stream: Iterator[tuple[int, Result]], ended: dict[int, Result]
-) -> Iterator[tuple[int, Result]]:
-    for index, result in stream:
-        ended[index] = result
-        yield index, result
-
-
-def _write(
-    decoding: Decoding, rows: Sequence[Prompt], ended: Mapping[int, Result], out: Path
-) -> None:
-    import pyarrow as pa
-
-    from adafuse.workflow.provenance import versions
-    from adafuse.workflow.traces import RESULT_FIELDS, write_table
-
-    fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
-    chosen = {"method": decoding.method, **decoding.options, **decoding.settings}
-    models = decoding.models
-    loading = {name: [getattr(each, own) for each in models] for name, own in LOADING.items()}
-    paths = [each.path for each in models]
-    settings = {"models": paths, **loading, **given(weights=decoding.weights), **chosen}
-    table = [columns(rows[index], ended[index]) for index in sorted(ended)]
-    write_table(out, fields, table, {"settings": settings, "versions": versions()})
-
-
 @with_models
 def generate(
     prompt: PromptTexts = None,
@@ -286,25 +103,179 @@ def generate(
     every round that led to it.
     """
     named = given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
+    options = with_options(named, option or [])
     settings = given(
         max_new_tokens=max_new_tokens, max_rounds=max_rounds, engine=engine,
         batch_size=number_or_name(batch_size),
         stop=[string.replace("\\n", "\n") for string in stop or []],
     )  # fmt: skip
-    options = with_options(named, option or [])
-    decoding = Decoding(models, weight, method, options, settings)
-    decoding.check()
+    check_decoding(len(models), method, options, settings)
     rows = find_prompts(prompts, prompt or [])
-    _check_output(rows, out, as_json)
-    if out is not None:
-        failed = to_file(decoding, rows, out, as_json=as_json)
-    else:
-        failed = to_stdout(decoding, rows) if as_json else live(decoding, rows[0])
-    raise typer.Exit(FAILED if failed else 0)
-
-
-def _check_output(rows: list[Prompt], out: Path | None, as_json: bool) -> None:
     if out is not None:
         check_out(out)
     elif len(rows) > 1 and not as_json:
         raise UserError(f"{len(rows)} prompts go to a file or print as JSON; add --out or --json")
+    ensemble = load(models, weight)
+    decoding = {"method": method, **options, **settings}
+    if out is None and not as_json:
+        failed = print_text(ensemble, rows[0], decoding)
+    else:
+        loading = {name: [getattr(each, own) for each in models] for name, own in LOADING.items()}
+        paths = [each.path for each in models]
+        described = {"models": paths, **loading, **given(weights=weight), **decoding}
+        failed = decode_rows(ensemble, rows, decoding, described, out, as_json=as_json)
+    raise typer.Exit(FAILED if failed else 0)
+
+
+def check_decoding(
+    models: int, method: str, options: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
+    """Refuse what can be refused before a model is loaded.
+
+    Raises:
+        UserError: an unknown method, an option that it does not have, or a value out of range.
+    """
+    from adafuse.decoding.limits import Settings
+    from adafuse.decoding.options import parse
+    from adafuse.methods import resolve
+    from adafuse.metrics.selection import SELECTIONS
+
+    if method in SELECTIONS:
+        raise UserError(
+            f"method {method!r} chooses between runs of the workflow and decodes nothing"
+            " itself; use it in a configuration (config/README.md) or name a method that"
+            " decodes"
+        )
+    resolve(method, options).check_models(models)
+    parse(Settings, settings, "generate")
+
+
+def check_out(out: Path) -> None:
+    """Refuse a file that cannot be written, before anything is decoded.
+
+    Raises:
+        UserError: another ending than .parquet, a folder, or one in which nothing can be written.
+    """
+    from adafuse.files import check_writable
+
+    if out.suffix != ".parquet" and not out.is_dir():
+        raise UserError(
+            f"--out {str(out)!r} does not end in .parquet, the format of what is written; call it"
+            f" {str(out.with_suffix('.parquet'))!r}"
+        )
+    absolute = Path(os.path.abspath(out))
+    top = Path(*absolute.parts[:2])
+    if absolute != top and not top.exists():  # no place for results, so more likely a slip
+        raise UserError(f"--out {str(out)!r}: {str(top)!r} does not exist; check the path")
+    check_writable(out)
+
+
+def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) -> "Ensemble":
+    """Load the models."""
+    from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
+
+    if sys.stderr.isatty():
+        count = len(models)
+        typer.echo("loading 1 model" if count == 1 else f"loading {count} models", err=True)
+    return Ensemble.from_pretrained(models, weights=weights)
+
+
+def print_text(ensemble: "Ensemble", row: PromptRow, decoding: Mapping[str, Any]) -> int:
+    """Print the text of one prompt while it is decoded; return whether it failed.
+
+    Nothing else goes to standard output, but for a line break after the text in a terminal.
+    """
+    stream = ensemble.stream_text(
+        row.text, **{name: value for name, value in decoding.items() if name != "batch_size"}
+    )
+    for span in stream:
+        write(span)
+    result = stream.result
+    assert result is not None
+    if sys.stdout.isatty() and not result.text.endswith("\n"):
+        write("\n")
+    if result.error is not None:
+        typer.echo(f"error: {one_line(result.error)}", err=True)
+    elif sys.stderr.isatty():
+        tokens = max(result.tokens, default=0)
+        counts = f"{len(result.rounds)} rounds, {tokens} tokens, {result.seconds:.1f} s"
+        rate = _speed(tokens, result.seconds)
+        typer.echo(f"{counts}, {rate}; stopped by {result.stop_reason}", err=True)
+    return int(result.stop_reason == "error")
+
+
+def _speed(tokens: int, seconds: float) -> str:
+    return f"{tokens / seconds:.1f} tokens/s" if seconds else ""
+
+
+def decode_rows(
+    ensemble: "Ensemble",
+    rows: Sequence[PromptRow],
+    decoding: Mapping[str, Any],
+    described: Mapping[str, Any],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Decode prompts into lines of JSON, in order, or a Parquet file, or both.
+
+    On Ctrl-C or an error in between, the rows that ended are written to the file.
+
+    Args:
+        ensemble: the models.
+        rows: the prompts.
+        decoding: method, options and settings of `Ensemble.stream`.
+        described: what the file says of its making.
+        out: the Parquet file.
+        as_json: print a line per prompt, as soon as it and those before it have ended.
+
+    Returns:
+        How many prompts failed.
+    """
+    from tqdm import tqdm
+
+    ended: dict[int, dict[str, Any]] = {}
+    printed = failed = tokens = 0
+    replaced, start = out is not None and out.exists(), time.perf_counter()
+    hidden = True if as_json and sys.stdout.isatty() else None  # no bar between printed lines
+    try:
+        with tqdm(total=len(rows), unit="prompt", disable=hidden) as bar:
+            for index, result in ensemble.stream([row.text for row in rows], **decoding):
+                ended[index] = _columns(rows[index], result)
+                failed += result.stop_reason == "error"
+                tokens += max(result.tokens, default=0)
+                rate = _speed(tokens, time.perf_counter() - start)
+                bar.set_postfix_str(rate, refresh=False)
+                bar.update()
+                while as_json and printed in ended:
+                    row = ended[printed] if out is not None else ended.pop(printed)
+                    typer.echo(json_line(row))
+                    sys.stdout.flush()
+                    printed += 1
+    finally:
+        if out is not None and ended:
+            _write_trace(out, [ended[index] for index in sorted(ended)], described)
+        if out is not None and 0 < len(ended) < len(rows):
+            partial = f"stopped after {len(ended)} of {len(rows)} prompts; they are in {out}"
+            typer.echo(partial + ", which was replaced" * replaced, err=True)
+    if out is not None:
+        count = "1 prompt" if len(rows) == 1 else f"{len(rows)} prompts"
+        file = f"replaced {out}" if replaced else f"written to {out}"
+        typer.echo(f"{count} continued, {failed} of them failed; {file}", err=as_json)
+    return failed
+
+
+def _columns(row: PromptRow, result: Result) -> dict[str, Any]:
+    from adafuse.workflow.traces import result_columns
+
+    return {"id": row.id, "prompt": row.text, **result_columns(result)}
+
+
+def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[str, Any]) -> None:
+    import pyarrow as pa
+
+    from adafuse.workflow.provenance import versions
+    from adafuse.workflow.traces import RESULT_FIELDS, write_table
+
+    fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
+    write_table(out, fields, rows, {"settings": dict(described), "versions": versions()})

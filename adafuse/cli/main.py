@@ -1,4 +1,4 @@
-"""Help without a type behind options that take no value; typer writes <bool> there."""
+"""The command line: its commands, in the panels that help shows them in."""
 
 import logging
 import sys
@@ -21,27 +21,24 @@ from adafuse.lm_eval.register import run_harness
 from adafuse.version import __version__
 
 
-class PlainCommand(TyperCommand):
-    """A command whose flags show no type."""
+class _PlainFlags:
+    """Help without a type after options that take no value; typer writes <bool> there."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return all options and arguments, `--help` included."""
-        return _plain(super().get_params(ctx))
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return parameters
 
 
-class PlainGroup(TyperGroup):
+class PlainCommand(_PlainFlags, TyperCommand):
+    """A command whose flags show no type."""
+
+
+class PlainGroup(_PlainFlags, TyperGroup):
     """A group of commands whose flags show no type."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return all options, `--help` included."""
-        return _plain(super().get_params(ctx))
-
-
-def _plain(parameters: list[Any]) -> list[Any]:
-    for each in parameters:
-        if getattr(each, "is_flag", False) and each.metavar is None:
-            each.metavar = ""
-    return parameters
 
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -53,8 +50,6 @@ def lm_eval(context: typer.Context) -> None:
     run_harness(context.args)
 
 
-DECODE, EVALUATE, MACHINE, INSIDE = "Decode", "Evaluate", "This machine", "Inside the workflow"
-
 app = typer.Typer(
     name="adafuse",
     cls=PlainGroup,
@@ -63,22 +58,18 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _panel, _command in (
-    (DECODE, generate),
-    (DECODE, show),
-    (DECODE, methods),
-    (EVALUATE, score),
-    (EVALUATE, audit),
-    (EVALUATE, report),
-    (EVALUATE, status),
-    (MACHINE, doctor),
-    (MACHINE, bench),
-):
-    app.command(cls=PlainCommand, epilog=epilog(_command.__name__), rich_help_panel=_panel)(
-        _command
-    )
-app.command("lm-eval", context_settings=PASS_ON, rich_help_panel=EVALUATE)(lm_eval)
-app.add_typer(app_steps, name="step", rich_help_panel=INSIDE)
+COMMANDS = {
+    "Decode": (generate, show, methods),
+    "Evaluate": (score, audit, report, status),
+    "This machine": (doctor, bench),
+}
+for _panel, _commands in COMMANDS.items():
+    for _command in _commands:
+        app.command(cls=PlainCommand, epilog=epilog(_command.__name__), rich_help_panel=_panel)(
+            _command
+        )
+app.command("lm-eval", context_settings=PASS_ON, rich_help_panel="Evaluate")(lm_eval)
+app.add_typer(app_steps, name="step", rich_help_panel="Inside the workflow")
 
 
 def _print_version(wanted: bool) -> None:

@@ -31,23 +31,19 @@ def methods(
     if method is not None and method not in every:
         raise UserError(known("method", method, list(every)))
     if as_json:
-        told = [_record(name, every[name], name in SELECTIONS) for name in every]
-        echo_json([each for each in told if method in (None, each["name"])])
-    elif method is not None:
+        names = every if method is None else [method]
+        echo_json([_record(name, every[name], name in SELECTIONS) for name in names])
+        return
+    if method is not None:
         _explain(method, every[method])
-    else:
-        for name in METHODS:
-            _list(name, METHODS[name])
-        typer.echo("\nIn a workflow only, choices between the texts of other runs:")
-        for name in SELECTIONS:
-            _list(name, SELECTIONS[name])
-        typer.echo("\n`adafuse methods NAME` says what the options of a method mean.")
-
-
-def _list(name: str, method: Any) -> None:
-    typer.echo(f"{name}: {summary(method)}")
-    for option, field in method.Options.model_fields.items():
-        typer.echo(f"    {option} ({_default(field)})")
+        return
+    for name, each in every.items():
+        if name == next(iter(SELECTIONS)):
+            typer.echo("\nIn a workflow only, choices between the texts of other runs:")
+        typer.echo(f"{name}: {_summary(each)}")
+        for option, field in each.Options.model_fields.items():
+            typer.echo(f"    {option} ({_default(field)})")
+    typer.echo("\n`adafuse methods NAME` says what the options of a method mean.")
 
 
 def _explain(name: str, method: Any) -> None:
@@ -66,7 +62,7 @@ def _record(name: str, method: Any, chooses: bool) -> dict[str, Any]:
     fewest, most = getattr(method, "models", (1, None))
     return {
         "name": name,
-        "summary": summary(method),
+        "summary": _summary(method),
         "workflow_only": chooses,
         "models": {"fewest": fewest, "most": most},
         "options": method.Options.model_json_schema().get("properties", {}),
@@ -74,8 +70,8 @@ def _record(name: str, method: Any, chooses: bool) -> dict[str, Any]:
     }
 
 
-def summary(method: Any) -> str:
-    """Return the first paragraph of what a method says of itself, as one line."""
+def _summary(method: Any) -> str:
+    """Return the first paragraph of a method's docstring, as one line."""
     return " ".join(inspect.cleandoc(method.__doc__ or "").split("\n\n")[0].split())
 
 

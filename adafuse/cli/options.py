@@ -1,10 +1,10 @@
-"""What the shell suggests for the values of options; `adafuse --install-completion` turns it on.
+"""Options of several commands, and what the shell suggests for their values.
 
-Nothing that takes long is imported or read, and what goes wrong suggests nothing.
+Suggesting imports and reads nothing that takes long, and what goes wrong suggests nothing.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,7 +57,16 @@ def method_options(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def model_folders(incomplete: str) -> list[str]:
     """Suggest folders: those of models, and with a slash those that may hold some."""
-    return list(_folders(incomplete))
+    before, slash, name = incomplete.rpartition("/")
+    try:
+        found = sorted(Path(before + slash or ".").expanduser().iterdir())
+    except OSError:
+        return []
+    return [
+        f"{before}{slash}{path.name}" + "/" * (not (path / "config.json").is_file())
+        for path in found
+        if path.is_dir() and path.name.startswith(name) and (name or path.name[0] != ".")
+    ]
 
 
 def example_ids(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -71,18 +80,6 @@ def example_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     except UserError:
         return []
     return [str(row["id"]) for row in rows if str(row["id"]).startswith(incomplete)]
-
-
-def _folders(incomplete: str) -> Iterator[str]:
-    before, slash, name = incomplete.rpartition("/")
-    try:
-        found = sorted(Path(before + slash or ".").expanduser().iterdir())
-    except OSError:
-        return
-    for path in found:
-        if path.is_dir() and path.name.startswith(name) and (name or path.name[0] != "."):
-            whole = (path / "config.json").is_file()
-            yield f"{before}{slash}{path.name}" + "/" * (not whole)
 
 
 NONE = "none"
@@ -164,7 +161,7 @@ def read_models(
 def _named(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
     for name in named or ():
         if name not in models:
-            raise UserError(f"{option} names {name!r}, which is no --model; name one of these")
+            raise UserError(f"{option} names {name!r}, which is not a --model; name one of these")
     return [model in (named or ()) for model in models or ()]
 
 
@@ -242,7 +239,7 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
     """Return `named` and the options that are `given` as NAME=VALUE.
 
     Raises:
-        UserError: no NAME=VALUE, a value that is no YAML, or an option that is given twice.
+        UserError: not NAME=VALUE, a value that is not valid YAML, or an option that is given twice.
     """
     options = dict(named)
     for text in given:
@@ -254,7 +251,9 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
         try:
             options[name] = yaml.safe_load(value)
         except yaml.YAMLError:
-            raise UserError(f"--option {text!r} has a value that is no YAML; quote it") from None
+            raise UserError(
+                f"--option {text!r} has a value that is not valid YAML; quote it"
+            ) from None
     return options
 
 

@@ -3,14 +3,10 @@
 import json
 import math
 import sys
-import time
 import unicodedata
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import typer
-
-from adafuse.records import Result
 
 
 def echo_json(value: Any) -> None:
@@ -36,7 +32,8 @@ def plain(value: Any) -> Any:
 
 def harmless(text: str) -> str:
     """Return a text whose control characters, escape for one, do nothing to a terminal."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else _spelt(c) for c in text)
+    controls = {c for c in text if c not in "\n\t" and unicodedata.category(c) == "Cc"}
+    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in controls})
 
 
 def one_line(text: str) -> str:
@@ -48,27 +45,3 @@ def write(text: str) -> None:
     """Write a part of a text at once; as it is, unless it goes to a terminal."""
     sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
-
-
-def _spelt(character: str) -> str:
-    return character.encode("unicode_escape").decode()
-
-
-def followed(
-    stream: Iterable[tuple[int, Result]], total: int, *, hidden: bool = False
-) -> Iterator[tuple[int, Result]]:
-    """Yield what `stream` yields, and show how far it is."""
-    from tqdm import tqdm
-
-    start, tokens = time.perf_counter(), 0
-    with tqdm(total=total, unit="prompt", disable=True if hidden else None) as bar:
-        for index, result in stream:
-            tokens += max(result.tokens, default=0)
-            bar.set_postfix_str(speed(tokens, time.perf_counter() - start), refresh=False)
-            bar.update()
-            yield index, result
-
-
-def speed(tokens: int, seconds: float) -> str:
-    """Return tokens per second in words."""
-    return f"{tokens / seconds:.1f} tokens/s" if seconds else ""

@@ -1,11 +1,15 @@
 """`adafuse report`: pages that show results, and a trace explorer."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from adafuse.errors import UserError
+
+if TYPE_CHECKING:
+    from adafuse.report.stored import Stored
+    from adafuse.workflow.layout import ResultsLayout
 
 
 def report(
@@ -20,7 +24,8 @@ def report(
     ] = None,
 ) -> None:
     """Write pages that open anywhere: tables, charts, and a trace explorer."""
-    from adafuse.report.pages import check_folder, write_loose_report
+    from adafuse.report.pages import check_folder, write_loose_report, write_report
+    from adafuse.workflow.layout import ResultsLayout
 
     given = shown or [Path("results")]
     if all(path.suffix == ".parquet" for path in given):
@@ -33,30 +38,29 @@ def report(
             f"{len(given)} arguments of which not all are traces; give one results folder, or"
             " .parquet files"
         )
-    folder = out or given[0] / "report"
+    layout = ResultsLayout(given[0])
     if out is not None:
         check_folder(out)
-    _whole_report(given[0], folder)
-    typer.echo(str(folder / "index.html"))
+    write_report(_stored(layout), out or layout.report)
+    typer.echo(str((out or layout.report) / "index.html"))
 
 
-def _whole_report(results: Path, folder: Path) -> None:
+def _stored(layout: "ResultsLayout") -> "Stored":
     from adafuse.config.reading import read_config
-    from adafuse.report.pages import write_report
     from adafuse.report.stored import Stored
 
-    stored_config = results / "config.json"
-    if not results.is_dir():
+    results = str(layout.results)
+    if not Path(results).is_dir():
         raise UserError(
-            f"{str(results)!r} is neither a results folder nor a .parquet trace; give one of these"
+            f"{results!r} is neither a results folder nor a .parquet trace; give one of these"
         )
-    if not stored_config.is_file():
+    if not layout.config.is_file():
         raise UserError(
-            f"{str(stored_config)!r} does not exist; name a results folder of the workflow, or"
+            f"{str(layout.config)!r} does not exist; name a results folder of the workflow, or"
             " .parquet traces"
         )
-    config = read_config(stored_config).model_copy(update={"results": str(results)})
+    config = read_config(layout.config).model_copy(update={"results": results})
     stored = Stored.found(config)
     if not stored.runs:
-        raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
-    write_report(stored, folder)
+        raise UserError(f"{results!r} holds no merged trace yet; run snakemake")
+    return stored

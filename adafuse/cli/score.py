@@ -1,9 +1,9 @@
 """`adafuse score` and `adafuse audit`: score a file of predictions, without any model."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,22 +23,13 @@ from adafuse.metrics.predictions import read_predictions
 from adafuse.metrics.registry import BENCHMARKS, SCORERS, scorer_named
 
 if TYPE_CHECKING:
-    from adafuse.metrics.score import Evaluation, Score
+    from adafuse.metrics.score import Score
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredFiles:
-    """Rows and predictions that belong together, and the name of their scorer."""
-
-    scorer: str
-    rows: tuple[Row, ...]
-    predictions: list[dict[str, str]]
-
-
-def read_scored(
+def read_files(
     benchmark: str, predictions: Path, references: Path, scorer: str | None
-) -> ScoredFiles:
-    """Read both files and match them.
+) -> tuple[str, tuple[Row, ...], list[dict[str, str]]]:
+    """Read both files; return the scorer, the rows, and the predictions matched with them.
 
     Raises:
         UserError: an unknown benchmark, or files that do not belong to it or to each other.
@@ -54,7 +45,7 @@ def read_scored(
     chosen = scorer or BENCHMARKS.get(benchmark, benchmark)
     rows = read_rows(references)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
-    return ScoredFiles(chosen, rows, read_predictions(predictions, rows, benchmark=named))
+    return chosen, rows, read_predictions(predictions, rows, benchmark=named)
 
 
 def score(
@@ -79,7 +70,6 @@ def score(
     ] = None,
 ) -> None:
     """Score predictions against references, in percent with 95 % intervals."""
-    pass  # regroup
     from adafuse.files import check_writable, write_text
     from adafuse.metrics.predictions import read_exclusions
     from adafuse.metrics.registry import check_protocol
@@ -90,28 +80,26 @@ def score(
     check_protocol(protocol)
     if out is not None:
         check_writable(out)
-    files = read_scored(benchmark, predictions, references, scorer)
+    chosen, rows, texts = read_files(benchmark, predictions, references, scorer)
     if spm_sha256 is not None:
         require_model(spm_sha256)
-    left_out = read_exclusions(exclude, files.rows) if exclude is not None else frozenset()
+    left_out = read_exclusions(exclude, rows) if exclude is not None else frozenset()
     result = evaluate(
-        files.rows, files.predictions, files.scorer, protocol,
+        rows, texts, chosen, protocol,
         benchmark=benchmark, run=predictions.stem, exclude=left_out,
     )  # fmt: skip
-    scored = result.score if bertscore is None else _with_bertscore(result, bertscore)
+    scored = result.score
+    if bertscore is not None:
+        from adafuse.metrics.translation import bertscore_f1
+
+        f1 = bertscore_f1(result.outcomes, bertscore)
+        scored = replace(scored, metrics={**scored.metrics, "bertscore_f1": f1})
     if out is not None:
         write_text(out, json.dumps(plain(asdict(scored)), indent=2) + "\n")
     if as_json:
         echo_json(asdict(scored))
     else:
         _print(scored, kept=len(left_out) if protocol == PUBLISHED else 0)
-
-
-def _with_bertscore(result: "Evaluation", language: str) -> "Score":
-    from adafuse.metrics.translation import bertscore_f1
-
-    estimate = bertscore_f1(result.outcomes, language)
-    return replace(result.score, metrics={**result.score.metrics, "bertscore_f1": estimate})
 
 
 def _print(scored: "Score", kept: int) -> None:
@@ -144,7 +132,6 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Score under both protocols and list what only `published` accepts."""
-    pass  # regroup
     from adafuse.files import check_writable
     from adafuse.metrics.audit import audit as compare
     from adafuse.metrics.score import evaluate
@@ -153,18 +140,18 @@ def audit(
 
     if csv is not None:
         check_writable(csv)
-    files = read_scored(benchmark, predictions, references, scorer)
+    chosen, rows, texts = read_files(benchmark, predictions, references, scorer)
     named = {"benchmark": benchmark, "run": predictions.stem}
     strict, published = (
-        evaluate(files.rows, files.predictions, files.scorer, protocol, **named)
-        for protocol in (STRICT, PUBLISHED)
+        evaluate(rows, texts, chosen, protocol, **named) for protocol in (STRICT, PUBLISHED)
     )
-    result = compare(strict.outcomes, published.outcomes, files.scorer, **named)
+    result = compare(strict.outcomes, published.outcomes, chosen, **named)
     table = audit_table([result])
     if csv is not None:
         write_table(table, csv)
     if as_json:
-        echo_json({**asdict(result), "scores": [_score(strict), _score(published)]})
+        scores = [asdict(strict.score), asdict(published.score)]
+        echo_json({**asdict(result), "scores": scores})
         return
     typer.echo(table.markdown, nl=False)
     difference = published.score.main.value - strict.score.main.value
@@ -172,7 +159,3 @@ def audit(
         f"\n{strict.score.primary}: strict {strict.score.main.value:.2f}, published"
         f" {published.score.main.value:.2f}, {difference:+.2f} points"
     )
-
-
-def _score(evaluation: "Evaluation") -> dict[str, Any]:
-    return asdict(evaluation.score)

@@ -1,5 +1,6 @@
 """How `adafuse show` prints an example, or a list of them."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,22 +24,13 @@ _CANDIDATE, _NUMBER = 34, 10
 def print_list(rows: list[dict[str, Any]]) -> None:
     """Print a line per example: id, why its text ends, and how the text begins."""
     console = Console(highlight=False)
-    lines = [_listed(row, console.width if console.is_terminal else None) for row in rows]
-    if console.is_terminal and len(lines) >= console.height:
-        with console.pager():
-            _print_lines(console, lines)
-    else:
-        _print_lines(console, lines)
-
-
-def _print_lines(console: Console, lines: list[str]) -> None:
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
-
-
-def _listed(row: dict[str, Any], width: int | None) -> str:
-    line = f"{one_line(str(row['id']))}  {row['stop_reason']}  {one_line(row['text'])}"
-    return line if width is None or len(line) < width else f"{line[: width - 2]}…"
+    paged = console.is_terminal and len(rows) >= console.height
+    with console.pager() if paged else nullcontext():
+        for row in rows:
+            line = f"{one_line(str(row['id']))}  {row['stop_reason']}  {one_line(row['text'])}"
+            if console.is_terminal and len(line) >= console.width:
+                line = f"{line[: console.width - 2]}…"
+            console.print(Text(line), soft_wrap=True)
 
 
 def print_example(
@@ -78,7 +70,11 @@ def _print_round(console: Console, taken: Round) -> None:
         console.print(_table(taken))
         return
     for index, candidate in enumerate(taken.candidates):
-        console.print(_lines(candidate, index == taken.selected))
+        won = index == taken.selected
+        nll = " ".join(f"{value:.3f}" for value in candidate.nll)
+        text = f"{'=>' if won else '  '} {_written(candidate)}\n"
+        text += f"     by {_proposers(candidate)}, F {candidate.fused:.3f}, NLL {nll}"
+        console.print(Text(text, "bold green" if won else ""))
 
 
 def _table(taken: Round) -> Table:
@@ -89,33 +85,20 @@ def _table(taken: Round) -> Table:
         table.add_column(f"NLL {model}", justify="right")
     table.add_column("F", justify="right")
     for index, candidate in enumerate(taken.candidates):
-        table.add_row(*_cells(candidate, index == taken.selected, len(taken.margins)))
+        won = index == taken.selected
+        nll = [f"{value:.3f}" for value in candidate.nll] or [""] * len(taken.margins)
+        cells = ["=>" if won else "", _written(candidate), _proposers(candidate), *nll]
+        style = "bold green" if won else ""
+        table.add_row(*(Text(cell, style) for cell in (*cells, f"{candidate.fused:.3f}")))
     return table
-
-
-def _cells(candidate: Candidate, won: bool, models: int) -> list[Text]:
-    style = "bold green" if won else ""
-    nll = [f"{value:.3f}" for value in candidate.nll] or [""] * models
-    cells = ["=>" if won else "", _written(candidate), _by(candidate), *nll]
-    return [Text(cell, style) for cell in (*cells, f"{candidate.fused:.3f}")]
-
-
-def _lines(candidate: Candidate, won: bool) -> Text:
-    nll = " ".join(f"{value:.3f}" for value in candidate.nll)
-    told = f"{'=>' if won else '  '} {_written(candidate)}\n"
-    told += f"     by {_by(candidate)}, F {candidate.fused:.3f}, NLL {nll}"
-    return Text(told, "bold green" if won else "")
 
 
 def _written(candidate: Candidate) -> str:
     return one_line(candidate.text) + ("<END>" if candidate.ends else "")
 
 
-def _by(candidate: Candidate) -> str:
-    return ",".join(str(model) for model in candidate.proposers)
-
-
-_LISTED = ("id", "stop_reason", "tokens", "text")
+def _proposers(candidate: Candidate) -> str:
+    return ",".join(map(str, candidate.proposers))
 
 
 def show(
@@ -146,41 +129,39 @@ def show(
     --list names the examples. Columns NLL 0, NLL 1, ... are the models, F is
     what the smallest of wins.
     """
-    pass  # regroup
     from adafuse.workflow.traces import read_arrow, read_metadata, result_from
 
     if listed:
-        rows = read_arrow(trace, _LISTED).to_pylist()
-        if as_json:
-            _echo_rows(rows)
-        else:
-            print_list(rows)
-        return
-    rows = _chosen(trace, read_arrow(trace), ids or [])
-    if number is not None:
-        _check_rounds(rows, number)
+        rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()
+    else:
+        rows = _chosen(trace, read_arrow(trace), ids or [])
+        if number is not None:
+            _check_rounds(rows, number)
     if as_json:
-        _echo_rows([_with_one_round(row, number) for row in rows])
-        return
-    models = _models(read_metadata(trace))
-    for row in rows:
-        print_example(str(row["id"]), result_from(row), models, row.get("prompt"), number)
+        for row in rows:
+            if number is not None and not listed:
+                row |= {"round": number, "rounds": row["rounds"][number - 1 : number]}
+            typer.echo(json_line(row))
+    elif listed:
+        print_list(rows)
+    else:
+        models = _models(read_metadata(trace))
+        for row in rows:
+            print_example(str(row["id"]), result_from(row), models, row.get("prompt"), number)
 
 
-def _chosen(trace: Path, table: "pa.Table", wanted: list[str]) -> list[dict[str, Any]]:
+def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, Any]]:
     places = {str(name): place for place, name in enumerate(table.column("id").to_pylist())}
     if not places:
         raise UserError(f"{str(trace)!r} holds no example; name another file")
-    for name in wanted:
+    for name in ids:
         if name not in places:
             some = ", ".join(list(places)[:5])
             raise UserError(
                 f"no example {name!r} in {trace}; it holds {len(places)}, such as {some}"
                 f"{meant(name, places)}"
             )
-    chosen = [places[name] for name in wanted] or [0]
-    rows: list[dict[str, Any]] = table.take(chosen).to_pylist()
-    return rows
+    return list(table.take([places[name] for name in ids] or [0]).to_pylist())
 
 
 def _check_rounds(rows: list[dict[str, Any]], number: int) -> None:
@@ -189,17 +170,6 @@ def _check_rounds(rows: list[dict[str, Any]], number: int) -> None:
             raise UserError(
                 f"example {row['id']!r} has no round {number}; it has {len(row['rounds'])}"
             )
-
-
-def _with_one_round(row: dict[str, Any], number: int | None) -> dict[str, Any]:
-    if number is None:
-        return row
-    return {**row, "round": number, "rounds": row["rounds"][number - 1 : number]}
-
-
-def _echo_rows(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        typer.echo(json_line(row))
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:

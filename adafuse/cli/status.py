@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -13,9 +14,7 @@ from adafuse.cli.output import echo_json
 from adafuse.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from adafuse.workflow.status import FailedStep, ShardStatus, State
+    from adafuse.workflow.status import FailedStep, ShardStatus
 
 
 def status(
@@ -38,22 +37,22 @@ def status(
     all is there yet.
     """
     from adafuse.config.reading import read_config
+    from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
-    from adafuse.workflow.status import all_cells, failed_steps, shard_statuses, wanted_cells
+    from adafuse.workflow.status import failed_steps, shard_statuses
 
-    stored = results / "config.json"
+    stored = ResultsLayout(results).config
     if config is None and not stored.is_file():
         raise UserError(f"{str(stored)!r} does not exist; name a results folder, or run snakemake")
     settings = read_config(config or stored).model_copy(update={"results": str(results)})
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(settings))
-    every = all_cells(plan)
-    cells = every if whole else wanted_cells(plan)
-    shards, steps = shard_statuses(plan, cells), failed_steps(plan)
+    every = plan.all_cells()
+    shards = shard_statuses(plan, every if whole else plan.requested_cells())
+    steps = failed_steps(plan)
     if as_json:
-        told = {"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))}
-        echo_json(told)
+        echo_json({"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in every) - len(shards))
     states = {shard.state for shard in shards}
@@ -65,10 +64,29 @@ def status(
 def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]", left_out: int) -> None:
     from rich.console import Console
     from rich.markup import escape
+    from rich.table import Table
+
+    from adafuse.workflow.status import State
 
     console = Console(soft_wrap=True)
-    console.print(_totals(shards, left_out), highlight=False)
-    console.print(_table(shards))
+    counts = Counter(shard.state for shard in shards)
+    states = [state for state in get_args(State) if state in counts]
+    total = ", ".join(f"{counts[state]} {state}" for state in states)
+    others = f"; {left_out} others are asked for by no target (--all shows them)"
+    jobs = f"{len(shards)} decode jobs: {total}; {_rows(shards, ' of ')} rows"
+    console.print(jobs + others * bool(left_out), highlight=False)
+
+    table = Table(title="Shards by state, and rows")
+    for name in ("benchmark", "run"):
+        table.add_column(name, overflow="fold")
+    for state in (*states, "rows"):
+        table.add_column(state, justify="right", no_wrap=True)
+    for (benchmark, run), group in groupby(shards, lambda shard: (shard.benchmark, shard.run)):
+        of_run = list(group)
+        counts = Counter(shard.state for shard in of_run)
+        cells = [str(counts[state] or "") for state in states]
+        table.add_row(escape(benchmark), escape(run), *cells, _rows(of_run, "/"))
+    console.print(table)
     for shard in shards:
         if shard.state not in ("done", "waiting"):
             console.print(escape(_sentence(shard)))
@@ -76,45 +94,12 @@ def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]", left_out: int
         console.print(escape(f"failed: {step.log}: {step.error}"))
 
 
-def _totals(shards: "list[ShardStatus]", left_out: int) -> str:
-    counts = Counter(shard.state for shard in shards)
-    states = ", ".join(f"{counts[state]} {state}" for state in _states(shards))
-    rows = f"{sum(shard.rows for shard in shards)} of {sum(shard.of for shard in shards)} rows"
-    others = (
-        f"; {left_out} others are asked for by no target (--all shows them)" if left_out else ""
-    )
-    return f"{len(shards)} decode jobs: {states}; {rows}{others}"
-
-
-def _states(shards: "list[ShardStatus]") -> "list[State]":
-    from adafuse.workflow.status import State
-
-    found = {shard.state for shard in shards}
-    return [state for state in get_args(State) if state in found]
-
-
-def _table(shards: "list[ShardStatus]") -> "Table":
-    from rich.markup import escape
-    from rich.table import Table
-
-    from adafuse.workflow.status import by_run
-
-    states = _states(shards)
-    table = Table(title="Shards by state, and rows")
-    for name in ("benchmark", "run"):
-        table.add_column(name, overflow="fold")
-    for state in (*states, "rows"):
-        table.add_column(state, justify="right", no_wrap=True)
-    for group in by_run(shards):
-        counts = Counter(shard.state for shard in group)
-        rows = f"{sum(shard.rows for shard in group)}/{sum(shard.of for shard in group)}"
-        cells = [str(counts[state] or "") for state in states]
-        table.add_row(escape(group[0].benchmark), escape(group[0].run), *cells, rows)
-    return table
+def _rows(shards: "list[ShardStatus]", of: str) -> str:
+    return f"{sum(shard.rows for shard in shards)}{of}{sum(shard.of for shard in shards)}"
 
 
 def _sentence(shard: "ShardStatus") -> str:
     name = f"{shard.benchmark}/{shard.run}/{shard.shard}"
-    rows = f"{shard.rows} of {shard.of} rows"
     detail = f", {shard.detail}" if shard.detail else ""
-    return f"{shard.state}: {name}: {rows}{detail}{f' ({shard.log})' if shard.log else ''}"
+    log = f" ({shard.log})" if shard.log else ""
+    return f"{shard.state}: {name}: {shard.rows} of {shard.of} rows{detail}{log}"

@@ -190,14 +190,14 @@ class Config(Section):
         _check_known("model", run.models, self.models)
         if run.method in SELECTIONS:
             chosen = selection(run.method, run.options)
-            candidates = chosen.candidates(self.runs_alone(run))
+            candidates = chosen.candidates(self.single_model_runs(run))
             _check_known("run", candidates, self.runs)
             for candidate in candidates:
                 if self.runs[candidate].method in SELECTIONS:
                     raise UserError(f"run {candidate!r} decodes nothing itself; name one that does")
             chosen.check(run.models, {each: self.runs[each].models for each in candidates})
         elif METHODS[run.method].reads_answers:
-            self.runs_alone(run)
+            self.single_model_runs(run)
 
     def _check_experiment(self, experiment: ExperimentConfig) -> None:
         _check_known("run", experiment.runs, self.runs)
@@ -249,33 +249,36 @@ class Config(Section):
         """Return how many examples of a benchmark are decoded at a time."""
         return self.benchmarks[benchmark].batch_size or self.decode.batch_size
 
-    def runs_alone(self, run: RunConfig) -> list[str]:
+    def single_model_runs(self, run: RunConfig) -> list[str]:
         """Return the run of method `single` of each model, with as many rounds as `run` has.
 
-        Weights and options say nothing of a single model's text.
+        Weights and options do not change a single model's text.
 
         Raises:
             UserError: a model has none, or several, so that it is open which one is meant.
         """
-        found = {model: self._singles(model, run.max_rounds) for model in run.models}
-        rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
-        for model, names in found.items():
-            if not names:
-                raise UserError(
-                    f"method {run.method} needs what each model writes on its own; add a run of"
-                    f" method single with the model {model}{rounds}"
-                )
-            if len(names) > 1:
-                raise UserError(
-                    f"method {run.method} needs one run of method single with the model {model}"
-                    f"{rounds}, but {' and '.join(map(repr, names))} are such runs; leave one"
-                )
-        return [found[model][0] for model in run.models]
+        return [self._single_model_run(run, model) for model in run.models]
 
-    def _singles(self, model: str, rounds: int | None) -> list[str]:
-        wanted = ("single", (model,), rounds)
-        runs = self.runs.items()
-        return [name for name, r in runs if (r.method, r.models, r.max_rounds) == wanted]
+    def _single_model_run(self, run: RunConfig, model: str) -> str:
+        looked_for = ("single", (model,), run.max_rounds)
+        found = [
+            name
+            for name, other in self.runs.items()
+            if (other.method, other.models, other.max_rounds) == looked_for
+        ]
+        rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
+        if not found:
+            raise UserError(
+                f"method {run.method} needs what each model writes on its own; add a run of method"
+                f" single with the model {model}{rounds}"
+            )
+        if len(found) > 1:
+            raise UserError(
+                f"method {run.method} needs one run of method single with the model"
+                f" {model}{rounds}, but {' and '.join(map(repr, found))} are such runs; leave one"
+                " of them"
+            )
+        return found[0]
 
 
 def _check_known(kind: str, names: Sequence[str], there: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""What the results of the harness, and a trace, say about the ensemble behind them."""
+"""The model that lm-evaluation-harness runs as `--model adafuse`."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,14 +19,13 @@ from adafuse.files import check_writable
 from adafuse.lm_eval.arguments import ARGUMENTS, Arguments, read_arguments
 from adafuse.lm_eval.requests import (
     Failures,
-    Wanted,
+    GenerationLimits,
     fuse,
     read_generation,
     read_pair,
     read_prompt,
     write_chat,
 )
-from adafuse.models.language_model import LanguageModel
 from adafuse.records import Result
 from adafuse.tokenization.prompts import check_chat
 from adafuse.workflow.provenance import versions
@@ -44,65 +43,37 @@ def settings(arguments: Arguments, method: Method[Any]) -> dict[str, Any]:
     return {**own, **loading, **method.options.model_dump(mode="json")}
 
 
-def describe(ensemble: Ensemble) -> dict[str, Any]:
-    """Return the models as they were loaded, their weights, and the versions behind them."""
-    return {
-        "loaded": [_described(model) for model in ensemble.models],
-        "weights": list(ensemble.weights),
-        "versions": versions(),
-    }
-
-
-def _described(model: LanguageModel) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "commit": getattr(model.network.config, "_commit_hash", None),
-        "dtype": str(model.network.dtype),
-        "device": str(model.device),
-        "parameters": model.network.num_parameters(),
-    }
-
-
-CHUNK = 64
-"""So many rows at most are held as Python objects; the others are columns, which take far less."""
 _SCHEMA = pa.schema([pa.field("id", pa.string()), *RESULT_FIELDS])
 
 
 class Trace:
-    """Keeps a row per request, named task/document/number, and writes them all."""
+    """Keeps a row per request, named task/document/number, and writes them all.
+
+    Rows are kept as columns, which take far less memory than the objects of their rounds.
+    """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         check_writable(path)
         self._path = path
         self._settings = settings
-        self._columns: list[pa.Table] = [_SCHEMA.empty_table()]
-        self._waiting: list[dict[str, Any]] = []
-        self._places: dict[str, int] = {}
-        self._added = 0
+        self._rows: dict[str, pa.Table] = {}
         self._written: dict[str, None] = {}
 
     def add(self, name: str, result: Result) -> None:
         """Keep the row of a result; it replaces an earlier one of this name."""
-        self._places[name] = self._added
-        self._added += 1
-        self._waiting.append({"id": name, **result_columns(result)})
-        if len(self._waiting) == CHUNK:
-            self._pack()
+        row = {"id": name, **result_columns(result)}
+        self._rows[name] = pa.Table.from_pylist([row], schema=_SCHEMA)
 
     def write(self, names: Iterable[str]) -> None:
-        """Write the rows of these names in this order, behind those that were written before."""
-        self._pack()
+        """Write the rows of these names in this order, after those that were written before."""
         self._written |= dict.fromkeys(names)
-        table = pa.concat_tables(self._columns).take([self._places[name] for name in self._written])
+        rows = [_SCHEMA.empty_table(), *(self._rows[name] for name in self._written)]
+        table = pa.concat_tables(rows).combine_chunks()
         write_arrow(self._path, table, {"settings": self._settings, "versions": versions()})
-
-    def _pack(self) -> None:
-        self._columns.append(pa.Table.from_pylist(self._waiting, schema=_SCHEMA))
-        self._waiting.clear()
 
 
 DEFAULT_DEVICE = "cuda:0"
-"""What the harness says where nobody names a device."""
+"""What the harness passes where no device is named."""
 
 
 class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
@@ -150,13 +121,13 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         """
         distinct = {id(request): request for request in requests}  # repeats are one object
         default = self._arguments.max_gen_toks
-        groups: dict[Wanted, list[Instance]] = {}
+        groups: dict[GenerationLimits, list[Instance]] = {}
         for request in distinct.values():
             groups.setdefault(read_generation(request.args[1], default), []).append(request)
         texts: dict[int, str] = {}
         with tqdm(total=len(distinct), unit="prompt", disable=None) as bar:
-            for wanted, group in groups.items():
-                for number, result in self._decoded(wanted, group):
+            for limits, group in groups.items():
+                for number, result in self._stream(limits, group):
                     texts[id(group[number])] = self._take(group[number], result)
                     bar.update()
         if self._trace:
@@ -225,24 +196,41 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
 
     def get_model_info(self) -> dict[str, Any]:
         """Return what the harness writes into its results about the model."""
-        info = {**describe(self._ensemble), "failed_requests": self._failures.total}
-        return {"adafuse": {**settings(self._arguments, self._method), **info}}
+        loaded = [
+            {
+                "name": model.name,
+                "commit": getattr(model.network.config, "_commit_hash", None),
+                "dtype": str(model.network.dtype),
+                "device": str(model.device),
+                "parameters": model.network.num_parameters(),
+            }
+            for model in self._ensemble.models
+        ]
+        info = {
+            **settings(self._arguments, self._method),
+            "loaded": loaded,
+            "weights": list(self._ensemble.weights),
+            "versions": versions(),
+            "failed_requests": self._failures.total,
+        }
+        return {"adafuse": info}
 
-    def _decoded(self, wanted: Wanted, group: Sequence[Instance]) -> Iterator[tuple[int, Result]]:
-        arguments = self._arguments
+    def _stream(
+        self, limits: GenerationLimits, group: Sequence[Instance]
+    ) -> Iterator[tuple[int, Result]]:
         return self._ensemble.stream(
             [read_prompt(request.args[0]) for request in group],
-            method=arguments.method,
-            max_new_tokens=wanted.max_new_tokens,
-            max_rounds=arguments.max_rounds,
-            stop=wanted.stop,
-            batch_size=arguments.batch_size,
-            engine=arguments.engine,
+            method=self._arguments.method,
+            max_new_tokens=limits.max_new_tokens,
+            max_rounds=self._arguments.max_rounds,
+            stop=limits.stop,
+            batch_size=self._arguments.batch_size,
+            engine=self._arguments.engine,
             **self._method.options.model_dump(),
         )
 
     def _take(self, request: Instance, result: Result) -> str:
-        """Return what the harness is answered: nothing where decoding failed."""
+        """Return the answer to the harness: an empty text where decoding failed."""
         if self._trace:
             self._trace.add(_name(request), result)
         if result.error is not None:

@@ -23,9 +23,16 @@ def write_chat(history: Sequence[Mapping[str, str]], *, continues: bool) -> str:
     Raises:
         UserError: a turn without text, such as an image, or what `Chat` refuses.
     """
-    chat = Chat(tuple(_turn(each) for each in history), continues)
-    turns = [{"role": turn.role, "content": turn.content} for turn in chat.turns]
-    return json.dumps({"adafuse_chat": turns, "continues": continues}, ensure_ascii=False)
+    for turn in history:
+        if not isinstance(turn["content"], str):
+            raise UserError(
+                f"a turn of {turn['role']!r} holds {type(turn['content']).__name__}, not text; take"
+                " a task of text only"
+            )
+    turns = [{"role": turn["role"], "content": turn["content"]} for turn in history]
+    text = json.dumps({"adafuse_chat": turns, "continues": continues}, ensure_ascii=False)
+    read_prompt(text)
+    return text
 
 
 def read_prompt(text: str) -> Prompt:
@@ -33,17 +40,7 @@ def read_prompt(text: str) -> Prompt:
     if not text.startswith(_MARK):
         return text
     row = json.loads(text)
-    return Chat(tuple(_turn(each) for each in row["adafuse_chat"]), row["continues"])
-
-
-def _turn(said: Mapping[str, str]) -> Turn:
-    content = said["content"]
-    if not isinstance(content, str):
-        raise UserError(
-            f"a turn of {said['role']!r} holds {type(content).__name__}, not text; take a task of"
-            " text only"
-        )
-    return Turn(said["role"], content)  # type: ignore[arg-type]  # which the chat checks
+    return Chat(tuple(Turn(**turn) for turn in row["adafuse_chat"]), row["continues"])
 
 
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
@@ -66,14 +63,14 @@ IDLE = ("top_p", "top_k", "min_p", "typical_p", "seed", "early_stopping", "use_c
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How far one request is to be continued; requests with the same are decoded together."""
+class GenerationLimits:
+    """Where the answer to a request ends; requests with the same limits are decoded together."""
 
     stop: tuple[str, ...]
     max_new_tokens: int
 
 
-def read_generation(given: Mapping[str, Any], default: int) -> Wanted:
+def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
     """Check the generation settings of a request.
 
     Args:
@@ -84,23 +81,19 @@ def read_generation(given: Mapping[str, Any], default: int) -> Wanted:
         UserError: a setting that is unknown, or asks for something else than greedy decoding.
     """
     for name, value in given.items():
-        if not (name == "temperature" and value == 1 and given.get("do_sample") is False):
-            _check(name, value)  # the default of a sampling that is switched off is none
-    return Wanted(_stop(given.get("until")), _length(given, default))
-
-
-def _check(name: str, value: object) -> None:
-    if name in ("until", *LENGTHS, *IDLE):
-        return
-    if name not in NEUTRAL:
-        known = ", ".join(("until", *LENGTHS, *NEUTRAL, *IDLE))
-        raise UserError(f"unknown generation setting {name!r}; known are: {known}")
-    if value not in NEUTRAL[name]:
-        neutral = NEUTRAL[name][0]
-        raise UserError(
-            f"generation setting {name} is {value!r}, but fused decoding is greedy; say"
-            f" --gen_kwargs {name}={neutral}, or take another task"
-        )
+        if name in ("until", *LENGTHS, *IDLE):
+            continue
+        if name == "temperature" and value == 1 and given.get("do_sample") is False:
+            continue  # the default of a sampling that is switched off
+        if name not in NEUTRAL:
+            known = ", ".join(("until", *LENGTHS, *NEUTRAL, *IDLE))
+            raise UserError(f"unknown generation setting {name!r}; known are: {known}")
+        if value not in NEUTRAL[name]:
+            raise UserError(
+                f"generation setting {name} is {value!r}, but fused decoding is greedy; say"
+                f" --gen_kwargs {name}={NEUTRAL[name][0]}, or take another task"
+            )
+    return GenerationLimits(_stop(given.get("until")), _length(given, default))
 
 
 def _stop(until: object) -> tuple[str, ...]:
@@ -128,7 +121,7 @@ def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
     """Return the prompt of a request and the text whose likelihood is asked.
 
     Whitespace at the end of a plain context goes to the text, as everywhere in the harness: no
-    model would begin its next word behind a loose space.
+    model would begin its next word after a loose space.
     """
     prompt = read_prompt(context)
     if not isinstance(prompt, str):
@@ -180,5 +173,5 @@ class Failures:
             f" {' '.join(error.split())}"
         )
         if len(errors) > self._share * requests:
-            raise UserError(f"{told}; mend it or raise max_error_share={self._share:g}")
+            raise UserError(f"{told}; fix it or raise max_error_share={self._share:g}")
         logger.warning("%s; they count as wrong", told)

@@ -13,7 +13,7 @@ from adafuse.report.main_table import Cell, ScoreTable, main_table
 from adafuse.report.measures import Cost, WordShare, cost, words_per_round
 from adafuse.report.stored import Stored
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
-from adafuse.workflow.tables import score_file
+from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.traces import read_metadata
 
 BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
@@ -70,8 +70,8 @@ def read_contents(stored: Stored) -> Contents:
         UserError: a file cannot be read.
     """
     config = stored.config
-    folder = Path(config.results, "tables")
-    comparison = folder / "comparison.csv"
+    layout = ResultsLayout(config.results)
+    comparison = layout.table("comparison.csv")
     pairs = [(benchmark, run) for benchmark, runs in stored.runs.items() for run in runs]
     compared = (
         read_comparisons(comparison.read_text(encoding="utf-8")) if comparison.is_file() else []
@@ -80,7 +80,7 @@ def read_contents(stored: Stored) -> Contents:
         note=config.note,
         tables={protocol: _table(stored, protocol) for protocol in config.protocols},
         marks=marks(compared),
-        texts=_texts(folder),
+        texts=_texts(layout),
         options={name: _options(run) for name, run in config.runs.items()},
         significant=(sum(each.significant for each in compared), len(compared)),
         costs=[
@@ -96,7 +96,7 @@ def read_contents(stored: Stored) -> Contents:
 def _table(stored: Stored, protocol: str) -> ScoreTable:
     config = stored.config
     paths = [
-        score_file(config, protocol, benchmark, run)
+        ResultsLayout(config.results).score(protocol, benchmark, run)
         for benchmark in config.main_benchmarks
         for run in config.main_runs
     ]
@@ -104,11 +104,11 @@ def _table(stored: Stored, protocol: str) -> ScoreTable:
     return main_table(config, scores, protocol)
 
 
-def _texts(folder: Path) -> Mapping[str, str]:
+def _texts(layout: ResultsLayout) -> Mapping[str, str]:
     names = ("comparison", "audit", "datasets")
-    texts = {name: folder / f"{name}.md" for name in names}
+    texts = {name: layout.table(f"{name}.md") for name in names}
     found = {n: p.read_text(encoding="utf-8") for n, p in texts.items() if p.is_file()}
-    main = folder / "main.md"
+    main = layout.table("main.md")
     _, title, numbers = (main.read_text(encoding="utf-8") if main.is_file() else "").partition(
         PAPER_TITLE
     )
@@ -126,11 +126,11 @@ def _options(run: RunConfig) -> str:
 
 
 def _figures(stored: Stored) -> list[Figure]:
-    folder = Path(stored.config.results, "experiments")
+    layout = ResultsLayout(stored.config.results)
     return [
         Figure(name, section.title, svg, svg.with_suffix(".csv"))
         for name, section in stored.config.experiments.items()
-        if (svg := folder / f"{name}.svg").is_file()
+        if (svg := layout.experiment(name, "svg")).is_file()
     ]
 
 

@@ -12,8 +12,7 @@ from adafuse.errors import UserError, known
 from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
 from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.report.tables import Table
-from adafuse.workflow.layout import trace_paths
-from adafuse.workflow.tables import score_file
+from adafuse.workflow.layout import ResultsLayout
 
 MACRO_AVERAGE = "macro average"
 """Stands for a benchmark where a point is the mean of a run's scores on all of them."""
@@ -189,11 +188,10 @@ class Experiment:
         Raises:
             UserError: it is missing.
         """
-        (path,) = trace_paths(self.config, [benchmark], [run])
-        return self._require(Path(path))
+        return self._require(ResultsLayout(self.config.results).trace(benchmark, run))
 
     def _score_file(self, protocol: str, benchmark: str, run: str) -> Path:
-        return self._require(score_file(self.config, protocol, benchmark, run))
+        return self._require(ResultsLayout(self.config.results).score(protocol, benchmark, run))
 
     def _require(self, path: Path) -> Path:
         if not path.is_file():

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 
 from adafuse.config.config import Config
@@ -13,6 +12,7 @@ from adafuse.metrics.score import Score, read_score
 from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.metrics.selection import is_oracle
 from adafuse.report.tables import Table, escape, markdown_table, published_section
+from adafuse.workflow.layout import ResultsLayout
 
 Cell = tuple[str, str, str]
 """Protocol, benchmark and run."""
@@ -223,20 +223,20 @@ def main_table(config: Config, scores: Sequence[Score], protocol: str = STRICT) 
     return build_table(config.main_benchmarks, runs, chosen, config.note)
 
 
-def stored_scores(config: Config) -> list[Score]:
-    """Read the strict scores that a configuration's results folder has.
+def stored_table(config: Config) -> ScoreTable:
+    """Make the main table of the strict scores that a configuration's results folder has.
 
     Raises:
         UserError: there are none.
     """
-    folder = Path(config.results) / "scores" / STRICT
-    paths = [
-        folder / name / f"{run}.json" for name in config.main_benchmarks for run in config.main_runs
-    ]
+    layout = ResultsLayout(config.results)
+    cells = [(name, run) for name in config.main_benchmarks for run in config.main_runs]
+    paths = [layout.score(STRICT, *cell) for cell in cells]
     found = [read_score(path) for path in paths if path.is_file()]
     if not found:
-        raise UserError(f"{str(folder)!r} holds no scores of this configuration; run snakemake")
-    return found
+        folder = str(layout.scores / STRICT)
+        raise UserError(f"{folder!r} holds no scores of this configuration; run snakemake")
+    return main_table(config, found)
 
 
 def score_table(table: ScoreTable, markdown: str = "") -> Table:

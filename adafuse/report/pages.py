@@ -32,7 +32,7 @@ from adafuse.report.figures import page_scores, page_seconds, page_words
 from adafuse.report.main_table import table_view
 from adafuse.report.stored import Stored, tau_of
 from adafuse.version import __version__
-from adafuse.workflow.plan import shown
+from adafuse.workflow.digest import reported_config
 from adafuse.workflow.provenance import source_commit
 from adafuse.workflow.traces import column_names, read_metadata, read_rows
 
@@ -128,7 +128,7 @@ def _values(stored: Stored, contents: Contents) -> dict[str, Any]:
         },
         "legend": LEGEND,
         "texts": {name: _html(text) for name, text in contents.texts.items()},
-        "config": json.dumps(shown(stored.config), indent=2, ensure_ascii=False),
+        "config": json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "commit": source_commit(),

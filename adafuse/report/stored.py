@@ -9,8 +9,7 @@ from adafuse.config.config import Config
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import scorer_named
 from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
-from adafuse.workflow.layout import trace_paths
-from adafuse.workflow.tables import outcomes_file
+from adafuse.workflow.layout import ResultsLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +27,17 @@ class Stored:
     @classmethod
     def found(cls, config: Config) -> "Stored":
         """Return everything of a configuration that is in its results folder."""
+        layout = ResultsLayout(config.results)
         runs = {
-            name: [run for run in config.runs if _trace(config, name, run).is_file()]
+            name: [run for run in config.runs if layout.trace(name, run).is_file()]
             for name in config.benchmarks
-            if _rows(config, name).is_file()
+            if layout.rows(name).is_file()
         }
         return cls(config, {name: there for name, there in runs.items() if there})
 
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""
-        rows = read_prepared(_rows(self.config, benchmark))
+        rows = read_prepared(ResultsLayout(self.config.results).rows(benchmark))
         return [Question(row.id, row.question or row.prompt, row.answers) for row in rows]
 
     def files(self, benchmark: str) -> list[RunFiles]:
@@ -46,7 +46,7 @@ class Stored:
 
     def trace(self, benchmark: str, run: str) -> Path:
         """Return where a run's merged trace is."""
-        return _trace(self.config, benchmark, run)
+        return ResultsLayout(self.config.results).trace(benchmark, run)
 
     def manifest(self) -> Manifest:
         """Return what the explorer's menus show."""
@@ -59,10 +59,11 @@ class Stored:
         return Manifest(benchmarks, entries, models, self.config.protocols, note)
 
     def _run_files(self, benchmark: str, run: str) -> RunFiles:
+        layout = ResultsLayout(self.config.results)
         outcomes: dict[str, Path] = {
             protocol: path
             for protocol in self.config.protocols
-            if (path := outcomes_file(self.config, protocol, benchmark, run)).is_file()
+            if (path := layout.outcomes(protocol, benchmark, run)).is_file()
         }
         return RunFiles(run, self.trace(benchmark, run), outcomes)
 
@@ -72,15 +73,6 @@ class Stored:
         return BenchmarkEntry(
             benchmark, n, tuple(runs), metric.label, metric.binary, metric.higher_is_better
         )
-
-
-def _trace(config: Config, benchmark: str, run: str) -> Path:
-    (path,) = trace_paths(config, [benchmark], [run])
-    return Path(path)
-
-
-def _rows(config: Config, benchmark: str) -> Path:
-    return Path(config.results, "benchmarks", benchmark, "rows.jsonl")
 
 
 def tau_of(method: str, options: Mapping[str, object]) -> float | None:

@@ -20,7 +20,7 @@ from adafuse.metrics.published import Published, PublishedRow
 from adafuse.metrics.score import read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.report.measures import WordShare
-from adafuse.workflow.tables import outcomes_file
+from adafuse.workflow.layout import ResultsLayout
 
 PAPER_TITLE = "## Published by the paper (not measured here)"
 
@@ -229,10 +229,11 @@ def stored_audits(config: Config) -> list[Audit]:
     Raises:
         UserError: an outcomes file is missing or of another form.
     """
+    layout = ResultsLayout(config.results)
     return [
         audit(
-            read_outcomes(outcomes_file(config, STRICT, name, run)),
-            read_outcomes(outcomes_file(config, PUBLISHED, name, run)),
+            read_outcomes(layout.outcomes(STRICT, name, run)),
+            read_outcomes(layout.outcomes(PUBLISHED, name, run)),
             config.benchmarks[name].scorer,
             benchmark=name,
             run=run,

@@ -34,6 +34,7 @@ from adafuse.decoding.options import parse
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.models.files import content_digest
+from adafuse.workflow.layout import ResultsLayout
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ def source_file(config: Config, benchmark: str) -> Path:
     source = config.benchmarks[benchmark].source
     if source.file is not None:
         return Path(source.file)
-    path = Path(config.results) / "sources" / f"{_name(source)}-{_key(source)}.jsonl"
+    path = ResultsLayout(config.results).source(f"{_name(source)}-{_key(source)}")
     if path.is_file():
         return path
     if source.revision is None and not Path(str(source.dataset)).is_dir():

@@ -1,99 +1,34 @@
-"""What each model wrote on its own for the rows of a shard, for methods that start from that."""
+"""Decoding a shard into its trace, and joining the traces of the shards of a run."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from adafuse.benchmarks.shards import PreparedRow, read_shard, shard_digest
+from adafuse.benchmarks.shards import PreparedRow, read_shard
 from adafuse.errors import UserError
 from adafuse.files import remove_torn
 from adafuse.methods import METHODS
 from adafuse.records import Answer, Result
+from adafuse.workflow.digest import decode_digest, merged_digest, shard_digest
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.journal import Journal, journal_path
-from adafuse.workflow.provenance import place, source_commit, versions
+from adafuse.workflow.provenance import source_commit, this_machine, versions
 from adafuse.workflow.traces import (
     RESULT_FIELDS,
+    read_arrow,
     read_metadata,
     read_rows,
     result_columns,
+    write_arrow,
     write_table,
 )
 
-
-def answer_digests(files: Sequence[Path]) -> tuple[str, ...]:
-    """Return the digests of shard traces, which tell what the answers are."""
-    return tuple(str(read_metadata(file).get("digest")) for file in files)
-
-
-def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer, ...]]:
-    """Return the answers of all models to each row.
-
-    Args:
-        files: a shard trace per model.
-        ids: the rows.
-
-    Raises:
-        UserError: a trace lacks a row.
-    """
-    by_model = [_by_id(file) for file in files]
-    for file, answers in zip(files, by_model, strict=True):
-        if missing := [row for row in ids if row not in answers]:
-            raise UserError(f"{str(file)!r} has no answer to row {missing[0]!r}; decode it again")
-    return [tuple(answers[row] for answers in by_model) for row in ids]
-
-
-def _by_id(file: Path) -> dict[str, Answer]:
-    rows = read_rows(file, ["id", "text", "stop_reason", "seconds"])
-    return {row["id"]: Answer(row["text"], row["stop_reason"], row["seconds"]) for row in rows}
-
-
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorLimit:
-    """Of `rows` rows no more than the part `share`, from 0 to 1, may fail."""
-
-    rows: int
-    share: float
-
-    def check(self, journal: Journal) -> None:
-        """Refuse to go on with too many failed rows.
-
-        Raises:
-            UserError: there are more; it tells the first one.
-        """
-        if self._kept(failed := _failed(journal)):
-            return
-        first, error = next(iter(failed.items()))
-        sentence = " ".join(error.split())
-        raise UserError(
-            f"{len(failed)} of {self.rows} rows failed, more than decode.max_error_share:"
-            f" {self.share:g} allows; the first one, {first!r}, says: {sentence}; mend it or raise"
-            f" the share, and run again: {len(journal.rows) - len(failed)} rows are kept"
-        )
-
-    def retry(self, journal: Journal) -> None:
-        """Forget the failed rows of an attempt that had too many, so that they are tried again."""
-        if not self._kept(failed := _failed(journal)):
-            logger.warning("%d rows that failed are decoded again", len(failed))
-            journal.forget(failed)
-
-    def _kept(self, failed: dict[str, str]) -> bool:
-        return len(failed) <= self.share * self.rows
-
-
-def _failed(journal: Journal) -> dict[str, str]:
-    """Return the errors of failed rows by id, the first one first."""
-    rows = journal.rows.items()
-    return {name: row["error"] for name, row in rows if row["stop_reason"] == "error"}
-
 
 Answers = Sequence[tuple[Answer, ...]]
 Decoder = Callable[[DecodeJob, Sequence[PreparedRow], Answers | None], Iterator[tuple[int, Result]]]
@@ -128,8 +63,8 @@ def decode_shard(
         file: the shard's rows.
         out: the trace; a journal stands beside it until the shards are merged.
         digest: what the workflow expects; another one means that files and plan do not fit.
-        decoder: decodes rows.
-        answers: shard traces of the models alone, for a method that starts from them.
+        decoder: decodes rows, yielding each result with its number as it ends.
+        answers: shard traces of the single models, for a method that starts from them.
         max_error_share: rows may fail, but no larger a part of the shard than this.
 
     Raises:
@@ -137,31 +72,43 @@ def decode_shard(
             or too many rows failed; what was decoded stays in the journal.
     """
     started = datetime.now(UTC)
-    logger.info("running on %s", place().told())
+    logger.info("running on %s", this_machine())
     rows = read_shard(file)
-    if job.digest(shard_digest(rows), answer_digests(answers)) != digest:
+    if decode_digest(job, shard_digest(rows), answer_digests(answers)) != digest:
         raise UserError(
             f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
         )
-    limit = ErrorLimit(len(rows), max_error_share)
     with Journal(journal_path(out), digest, (row.id for row in rows)) as journal:
         remove_torn(out)
-        limit.retry(journal)
+        if len(failed := _failed(journal)) > max_error_share * len(rows):
+            logger.warning("%d rows that failed are decoded again", len(failed))
+            journal.forget(failed)
         resumed = len(journal.rows)
-        _decode_missing(job, shard, rows, journal, decoder, answers, limit)
-        described = _metadata(job, shard, digest, resumed, started)
-        write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], described)
+        _decode_rows(job, shard, rows, journal, decoder, answers, max_error_share)
+        metadata = {
+            "digest": digest,
+            "job": job.record(),
+            "shard": shard,
+            "versions": versions(),
+            "git": asdict(source_commit()),
+            "place": asdict(this_machine()),
+            "resumed": resumed,
+            "started": started.isoformat(timespec="seconds"),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], metadata)
 
 
-def _decode_missing(
+def _decode_rows(
     job: DecodeJob,
     shard: int,
     rows: Sequence[PreparedRow],
     journal: Journal,
     decoder: Decoder,
     answers: Sequence[Path],
-    limit: ErrorLimit,
+    max_error_share: float,
 ) -> None:
+    """Decode the rows that the journal lacks and append each as it ends."""
     missing = [row for row in rows if row.id not in journal.rows]
     logger.info("%s on %s: %d of %d rows to do", job.run, job.benchmark, len(missing), len(rows))
     if not missing:
@@ -170,27 +117,55 @@ def _decode_missing(
     for index, result in decoder(job, missing, given):
         row = missing[index]
         names = {"id": row.id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
-        digest = {"prompt_sha256": row.prompt_sha256}
-        journal.append(row.id, names | digest | result_columns(result))
+        prompt = {"prompt_sha256": row.prompt_sha256}
+        journal.append(row.id, names | prompt | result_columns(result))
         logger.info("%d of %d: %s (%s)", len(journal.rows), len(rows), row.id, result.stop_reason)
         if result.error is not None:
-            limit.check(journal)
+            _check_failed(journal, len(rows), max_error_share)
 
 
-def _metadata(
-    job: DecodeJob, shard: int, digest: str, resumed: int, started: datetime
-) -> dict[str, Any]:
-    return {
-        "digest": digest,
-        "job": job.record(),
-        "shard": shard,
-        "versions": versions(),
-        "git": asdict(source_commit()),
-        "place": asdict(place()),
-        "resumed": resumed,
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+def _failed(journal: Journal) -> dict[str, str]:
+    """Return the errors of failed rows by id, the first one first."""
+    rows = journal.rows.items()
+    return {name: row["error"] for name, row in rows if row["stop_reason"] == "error"}
+
+
+def _check_failed(journal: Journal, rows: int, share: float) -> None:
+    failed = _failed(journal)
+    if len(failed) <= share * rows:
+        return
+    first, error = next(iter(failed.items()))
+    raise UserError(
+        f"{len(failed)} of {rows} rows failed, more than decode.max_error_share:"
+        f" {share:g} allows; the first one, {first!r}, says: {' '.join(error.split())}; fix it or"
+        f" raise the share, and run again: {len(journal.rows) - len(failed)} rows are kept"
+    )
+
+
+def answer_digests(files: Sequence[Path]) -> list[str]:
+    """Return the digests of shard traces."""
+    return [str(read_metadata(file).get("digest")) for file in files]
+
+
+def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer, ...]]:
+    """Return the answers of all models to each row.
+
+    Args:
+        files: a shard trace per model.
+        ids: the rows.
+
+    Raises:
+        UserError: a trace lacks a row.
+    """
+    by_model: list[dict[str, Answer]] = []
+    for file in files:
+        rows = read_rows(file, ["id", "text", "stop_reason", "seconds"])
+        by_model.append(
+            {row["id"]: Answer(row["text"], row["stop_reason"], row["seconds"]) for row in rows}
+        )
+        if missing := [row for row in ids if row not in by_model[-1]]:
+            raise UserError(f"{str(file)!r} has no answer to row {missing[0]!r}; decode it again")
+    return [tuple(answers[row] for answers in by_model) for row in ids]
 
 
 def ensemble_decoder(
@@ -205,7 +180,7 @@ def ensemble_decoder(
         ensemble = Ensemble((), weights, Place.of(job.models[0]))
     else:
         ensemble = Ensemble.from_pretrained(job.models, weights=weights)
-    yield from ensemble.stream(
+    return ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,
         max_new_tokens=job.max_new_tokens,
@@ -217,3 +192,54 @@ def ensemble_decoder(
         questions=[row.question for row in rows],
         **job.options,
     )
+
+
+def merge_shards(
+    files: Sequence[Path], digests: Sequence[str], rows: Sequence[Path], out: Path
+) -> None:
+    """Join shard traces in order; the metadata of each is kept under "shards".
+
+    The journals beside the shards are deleted: nothing is left for them to save.
+
+    Args:
+        files: a trace per shard.
+        digests: what the plan expects of each.
+        rows: the rows that each was decoded from.
+        out: the trace of the whole benchmark.
+
+    Raises:
+        UserError: files that cannot be read, or whose digests are not those of the plan (all are
+            named), or a row that is missing or there twice.
+    """
+    shards = [read_metadata(file) for file in files]
+    others = [
+        f"{str(file)!r} (digest {shard.get('digest')}, not {digest})"
+        for file, shard, digest in zip(files, shards, digests, strict=True)
+        if shard.get("digest") != digest
+    ]
+    if others:
+        holds, them = ("holds", "it") if len(others) == 1 else ("hold", "them")
+        raise UserError(
+            f"{' and '.join(others)} {holds} results of another configuration; delete {them} and"
+            " run again"
+        )
+    tables = [read_arrow(file) for file in files]
+    for file, table, shard_rows in zip(files, tables, rows, strict=True):
+        _check_ids(file, table["id"].to_pylist(), [row.id for row in read_shard(shard_rows)])
+    write_arrow(out, pa.concat_tables(tables), {"digest": merged_digest(digests), "shards": shards})
+    for file in files:
+        journal_path(file).unlink(missing_ok=True)
+
+
+def _check_ids(file: Path, ids: Sequence[str], expected: Sequence[str]) -> None:
+    counts, known = Counter(ids), set(expected)
+    doubled = [name for name, count in counts.items() if count > 1]
+    missing = [name for name in expected if name not in counts]
+    unknown = [name for name in counts if name not in known]
+    for names, what in ((doubled, "twice"), (missing, "missing"), (unknown, "too many")):
+        if names:
+            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise UserError(
+                f"{str(file)!r} is not whole: {what}: row {names[0]!r}{others}; delete it and run"
+                " again"
+            )

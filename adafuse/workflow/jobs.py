@@ -1,7 +1,5 @@
-"""A decode job: its digest, and what it asks a cluster for."""
+"""A decode job: what is decoded with what, and what it asks a cluster for."""
 
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -10,9 +8,8 @@ from typing import Any, Literal
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig, JobSize
 from adafuse.methods import METHODS, resolve
-from adafuse.models.files import content_digest, item_bytes, model_key, weight_bytes
+from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
-from adafuse.version import ENGINE_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +45,6 @@ class DecodeJob:
         checkpoints = {name: _identity(model) for name, model in self.checkpoints.items()}
         dtype = self.models[0].dtype
         return named | loading | {"models": models, "checkpoints": checkpoints, "dtype": dtype}
-
-    def digest(self, rows_digest: str, answers: Sequence[str] = ()) -> str:
-        """Return the identity of this job's result on the rows with that `shard_digest`.
-
-        `answers` are the digests of the jobs that it starts from.
-
-        Devices are left out: moving a job to another GPU does not make its result another one. So
-        is what may be read: weights in another format are other files, which a model's key tells.
-        """
-        parts = self.record()
-        del parts["devices"], parts["allow_pickle"], parts["checkpoints"]
-        parts["models"] = [model_key(model.path, model.revision) for model in self.models]
-        parts["options"] = self._deciding_options()
-        parts["rows"] = rows_digest
-        parts["answers"] = list(answers)
-        parts["engine_version"] = ENGINE_VERSION
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-
-    def _deciding_options(self) -> dict[str, Any]:
-        named = {name for name in self.options if f"{name}_revision" in self.options}
-        unused = named - self.checkpoints.keys()
-        left_out = unused | {f"{name}_revision" for name in unused}
-        kept = {name: value for name, value in self.options.items() if name not in left_out}
-        return kept | {
-            name: model_key(model.path, model.revision) for name, model in self.checkpoints.items()
-        }
 
 
 def _identity(model: ModelSpec) -> dict[str, str | None]:
@@ -134,30 +105,27 @@ BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """GPUs, megabytes of memory and minutes that the first attempt of a job asks for."""
+class Resources:
+    """GPUs, megabytes of memory and minutes that a job asks for."""
 
     gpu: int
     mem_mb: int
     runtime: int
 
-    def memory(self, attempt: int, limits: ClusterConfig) -> int:
-        """Return the megabytes for an attempt, counted from 1."""
-        return _limited(self.mem_mb * attempt, limits.max_mem_mb)
-
-    def minutes(self, attempt: int, limits: ClusterConfig) -> int:
-        """Return the minutes for an attempt, counted from 1."""
-        return _limited(self.runtime * attempt, limits.max_runtime)
-
-
-def _limited(value: int, limit: int | None) -> int:
-    return value if limit is None else min(value, limit)
+    def for_attempt(self, attempt: int, limits: ClusterConfig) -> "Resources":
+        """Return what an attempt asks for, counted from 1: more, up to what there is."""
+        memory, minutes = self.mem_mb * attempt, self.runtime * attempt
+        return Resources(
+            self.gpu,
+            min(memory, limits.max_mem_mb or memory),
+            min(minutes, limits.max_runtime or minutes),
+        )
 
 
-def request(
+def estimate(
     job: DecodeJob, rows: int, *, gpu: int, cluster: ClusterConfig, own: JobSize
-) -> Request:
-    """Return what a job asks for.
+) -> Resources:
+    """Return what the first attempt of a job asks for.
 
     Args:
         job: what is decoded with.
@@ -171,17 +139,17 @@ def request(
     # Quantized weights are read whole, and are not faster.
     read = [model_bytes(model, quantized=False) for model in loaded(job)]
     memory, minutes = memory_mb(held, cards), runtime(job, read, rows, cards)
-    return Request(
+    return Resources(
         cards,
         own.mem_mb or cluster.mem_mb or memory,
         own.runtime or cluster.runtime or minutes,
     )
 
 
-def largest(requests: Iterable[Request]) -> Request:
-    """Return a request that is enough for each of some jobs."""
-    every = list(requests)
-    return Request(*(max(getattr(each, name) for each in every) for name in Request.__slots__))
+def largest(resources: Iterable[Resources]) -> Resources:
+    """Return what is enough for each of some jobs."""
+    jobs = list(resources)
+    return Resources(*(max(getattr(job, name) for job in jobs) for name in Resources.__slots__))
 
 
 def loaded(job: DecodeJob) -> list[ModelSpec]:

@@ -15,8 +15,17 @@ from filelock import FileLock, SoftFileLock, Timeout
 from adafuse.errors import UserError
 from adafuse.files import write_bytes
 
+logger = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+
 WAIT = 10.0
 """Seconds that a job waits for one before it, which was stopped a moment ago and is about to go."""
+
+SYNC_SECONDS = 1.0
+"""A machine that goes down loses what was decoded in so many seconds; a process loses nothing."""
+
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 @contextmanager
@@ -27,65 +36,52 @@ def only_writer(path: Path) -> Iterator[None]:
         UserError: another process holds it.
         OSError: the folder cannot be written.
     """
-    lock = FileLock(_beside(path))
+    file = _lock_file(path)
+    lock = FileLock(file)
     try:
         lock.acquire(timeout=WAIT)
     except Timeout:
         raise UserError(
-            f"{str(path)!r} is being written by {_told(path)}; wait for that job or stop it, then"
-            f" run again (if it is gone, delete {str(_beside(path))!r})"
+            f"{str(path)!r} is being written by {_holder(path)}; wait for that job or stop it, then"
+            f" run again (if it is gone, delete {str(file)!r})"
         ) from None
     try:
         if not isinstance(lock, SoftFileLock):  # which signs its marker itself, in the same form
-            _sign(_beside(path))
+            with suppress(OSError):  # a full disk: the lock holds without a name in it
+                file.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
         yield
     finally:
         # Deleted while it is held: whoever waits for it sees that, and begins again.
         with suppress(OSError):
-            _beside(path).unlink()
+            file.unlink()
         lock.release()
 
 
 def writer(path: Path) -> str | None:
     """Return which process is writing `path`, for people; None if nobody is."""
-    if not _beside(path).is_file():
+    if not _lock_file(path).is_file():
         return None
-    lock = FileLock(_beside(path))
+    lock = FileLock(_lock_file(path))
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        return _told(path)
+        return _holder(path)
     except OSError:  # a folder that cannot be written has no writer
         return None
     lock.release()
     return None
 
 
-def _beside(path: Path) -> Path:
+def _lock_file(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _sign(path: Path) -> None:
-    with suppress(OSError):  # a full disk: the lock holds without a name in it
-        path.write_text(f"{os.getpid()}\n{socket.gethostname()}\n")
-
-
-def _told(path: Path) -> str:
+def _holder(path: Path) -> str:
     try:
-        process, host = _beside(path).read_text().split()[:2]
+        process, host = _lock_file(path).read_text().split()[:2]
     except (OSError, ValueError):
         return "another process"
     return f"process {process} on {host}"
-
-
-logger = logging.getLogger(__name__)
-
-Values = dict[str, Any]
-
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-
-SYNC_SECONDS = 1.0
-"""A machine that goes down loses what was decoded in so many seconds; a process loses nothing."""
 
 
 def journal_path(out: Path) -> Path:
@@ -96,43 +92,43 @@ def journal_path(out: Path) -> Path:
 class Journal:
     """Finished rows by id, appended to a file as they come; only rows of `key` are its own.
 
-    `wanted` are the ids of the job. As a context it is locked, and drops a torn last line and lines
-    of other keys; without that it can be read while a job writes it.
+    `ids` are those of the job. As a context it is locked, and drops a torn last line and lines of
+    other keys; without that it can be read while a job writes it.
     """
 
-    def __init__(self, path: Path, key: str, wanted: Iterable[str]) -> None:
+    def __init__(self, path: Path, key: str, ids: Iterable[str]) -> None:
         self.path = path
         self._key = key
-        self._wanted = frozenset(wanted)
+        self._ids = frozenset(ids)
         self._held = ExitStack()
         self._file = -1
         self._synced = 0.0
-        self.rows: dict[str, Values] = {}
+        self.rows: dict[str, Row] = {}
         self._read()
 
     def __enter__(self) -> Self:
         with ExitStack() as held:
-            with self._told():
+            with self._explaining_errors():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 held.enter_context(only_writer(self.path))
-                self._clean(*self._read())
+                self._drop_others(*self._read())
                 self._file = os.open(self.path, _APPEND, 0o666)
                 held.callback(os.close, self._file)
             self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._held, self._told():
+        with self._held, self._explaining_errors():
             os.fsync(self._file)
 
-    def append(self, identifier: str, row: Values) -> None:
+    def append(self, identifier: str, row: Row) -> None:
         """Add a finished example; it survives the end of this process from here on.
 
         Raises:
             UserError: the disk is full, or cannot be written; the rows before are kept.
         """
         line = self._line(identifier, row)
-        with self._told():
+        with self._explaining_errors():
             rest = memoryview(line)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
@@ -145,7 +141,7 @@ class Journal:
         """Drop some rows, which are then to be decoded again."""
         self.rows = {name: row for name, row in self.rows.items() if name not in identifiers}
         write_bytes(self.path, b"".join(self._line(*item) for item in self.rows.items()))
-        with self._told():  # the name stands for another file now
+        with self._explaining_errors():  # the name stands for another file now
             renewed = os.open(self.path, _APPEND)
             os.dup2(renewed, self._file)
             os.close(renewed)
@@ -153,13 +149,15 @@ class Journal:
     def _read(self) -> tuple[bytes, bytes]:
         """Take over the rows of the file; return all of its bytes, and those of the rows."""
         content = self.path.read_bytes() if self.path.is_file() else b""
-        entries = [(line, _parsed(line)) for line in content.split(b"\n")[:-1]]
-        own = [(line, value) for line, value in entries if value and value["key"] == self._key]
-        known = {value["id"]: (line, value) for line, value in own if value["id"] in self._wanted}
-        self.rows = {name: value["row"] for name, (_, value) in known.items()}
-        return content, b"".join(line + b"\n" for line, _ in known.values())
+        own: dict[str, bytes] = {}
+        self.rows = {}
+        for line in content.split(b"\n")[:-1]:
+            entry = _parse(line)
+            if entry and entry["key"] == self._key and entry["id"] in self._ids:
+                self.rows[entry["id"]], own[entry["id"]] = entry["row"], line + b"\n"
+        return content, b"".join(own.values())
 
-    def _clean(self, content: bytes, own: bytes) -> None:
+    def _drop_others(self, content: bytes, own: bytes) -> None:
         """Make the file hold the rows and nothing else; it is whole at every moment."""
         if content == own:
             return
@@ -175,7 +173,7 @@ class Journal:
             write_bytes(self.path, own)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explaining_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -185,11 +183,11 @@ class Journal:
                 " kept"
             ) from None
 
-    def _line(self, identifier: str, row: Values) -> bytes:
+    def _line(self, identifier: str, row: Row) -> bytes:
         return json.dumps({"key": self._key, "id": identifier, "row": row}).encode() + b"\n"
 
 
-def _parsed(line: bytes) -> Values | None:
+def _parse(line: bytes) -> Row | None:
     """Return an entry; None for a line that a crash of the machine left in pieces."""
     try:
         value = json.loads(line)

@@ -1,45 +1,110 @@
-"""Where the workflow's files lie, for the rules: patterns and lists of them."""
+"""Every path under the results folder."""
 
-import re
-from collections.abc import Iterable
-from itertools import product
+from dataclasses import dataclass
+from pathlib import Path
 
-from adafuse.config.config import Config
-
-TRACE_KINDS = ("runtime", "words_per_round")
-"""Experiments that read traces; the others read scores."""
+from adafuse.metrics.scorer import PUBLISHED, STRICT
 
 
-def one_of(names: Iterable[str]) -> str:
-    """Return a pattern for exactly these names; for nothing at all if there are none."""
-    return "|".join(map(re.escape, names)) or "(?!)"
+@dataclass(frozen=True, slots=True)
+class ResultsLayout:
+    """The paths of a results folder.
 
+    A name may also be a wildcard of Snakemake, such as "{run}": the rules take their patterns from
+    here.
+    """
 
-def trace_paths(config: Config, benchmarks: Iterable[str], runs: Iterable[str]) -> list[str]:
-    """Return the merged traces of runs on benchmarks."""
-    pairs = product(benchmarks, runs)
-    return [f"{config.results}/traces/{name}/{run}.parquet" for name, run in pairs]
+    results: str | Path
 
+    def _path(self, *parts: str) -> Path:
+        return Path(self.results, *parts)
 
-def score_paths(
-    config: Config, benchmarks: Iterable[str], runs: Iterable[str], suffix: str = ".json"
-) -> list[str]:
-    """Return the scores of runs on benchmarks under every protocol, or what lies beside them."""
-    cells = product(config.protocols, benchmarks, runs)
-    return [f"{config.results}/scores/{each}/{name}/{run}{suffix}" for each, name, run in cells]
+    @property
+    def config(self) -> Path:
+        """The resolved configuration, which the steps of the workflow read."""
+        return self._path("config.json")
 
+    @property
+    def commits(self) -> Path:
+        """The record of the hub commits that were downloaded."""
+        return self._path("prefetched.json")
 
-def experiment_inputs(config: Config, name: str) -> list[str]:
-    """Return what an experiment reads."""
-    experiment = config.experiments[name]
-    benchmarks, runs = experiment.benchmarks, experiment.runs
-    if experiment.kind in TRACE_KINDS:
-        return trace_paths(config, benchmarks, runs)
-    outcomes = score_paths(config, benchmarks, runs, ".outcomes.parquet")
-    return [*score_paths(config, benchmarks, runs), *outcomes]
+    def source(self, name: str) -> Path:
+        """The rows of a dataset of the hub."""
+        return self._path("sources", f"{name}.jsonl")
 
+    def rows(self, benchmark: str) -> Path:
+        """The prepared rows of a benchmark."""
+        return self._path("benchmarks", benchmark, "rows.jsonl")
 
-def experiment_outputs(config: Config, names: Iterable[str]) -> list[str]:
-    """Return the numbers and figures of experiments."""
-    pairs = product(names, ("csv", "svg", "png"))
-    return [f"{config.results}/experiments/{name}.{suffix}" for name, suffix in pairs]
+    def shard_rows(self, benchmark: str, shard: int | str) -> Path:
+        """The rows of a shard."""
+        return self._path("benchmarks", benchmark, "shards", f"{shard}.jsonl")
+
+    def trace(self, benchmark: str, run: str) -> Path:
+        """The merged trace of a run on a benchmark."""
+        return self._path("traces", benchmark, f"{run}.parquet")
+
+    def shard_trace(self, benchmark: str, run: str, shard: int | str) -> Path:
+        """The trace of a shard."""
+        return self._path("traces", benchmark, run, f"{shard}.parquet")
+
+    def score(self, protocol: str, benchmark: str, run: str) -> Path:
+        """The score of a run on a benchmark."""
+        return self._path("scores", protocol, benchmark, f"{run}.json")
+
+    @property
+    def scores(self) -> Path:
+        """The folder of all scores."""
+        return self._path("scores")
+
+    def outcomes(self, protocol: str, benchmark: str, run: str) -> Path:
+        """The outcome of each row of a run on a benchmark."""
+        return self.score(protocol, benchmark, run).with_suffix(".outcomes.parquet")
+
+    def table(self, file: str) -> Path:
+        """A file of the tables, such as main.csv."""
+        return self._path("tables", file)
+
+    def experiment(self, name: str, suffix: str) -> Path:
+        """The numbers or the figure of an experiment: csv, svg or png."""
+        return self._path("experiments", f"{name}.{suffix}")
+
+    @property
+    def report(self) -> Path:
+        """The folder of the report."""
+        return self._path("report")
+
+    def report_data(self, benchmark: str) -> Path:
+        """The explorer's data of a benchmark."""
+        return self._path("report", "data", benchmark)
+
+    def log(self, *step: str) -> Path:
+        """The log of a step, such as ("decode", benchmark, run, shard)."""
+        return self._path("logs", *step[:-1], f"{step[-1]}.log")
+
+    @property
+    def logs(self) -> Path:
+        """The folder of all logs."""
+        return self._path("logs")
+
+    def outputs(self, protocols: tuple[str, ...] = (STRICT,)) -> dict[str, Path]:
+        """Return where what lies, for people: its name with the file or folder that holds it."""
+        published = {
+            "published (CSV)": self.table("main_published.csv"),
+            "audit": self.table("audit.md"),
+        }
+        return {
+            "report": self.report / "index.html",
+            "table (CSV)": self.table("main.csv"),
+            "table (Markdown)": self.table("main.md"),
+            **(published if PUBLISHED in protocols else {}),
+            "comparison": self.table("comparison.md"),
+            "words per round": self.table("words_per_round.csv"),
+            "dataset statistics": self.table("datasets.md"),
+            "scores": self.scores,
+            "traces": self._path("traces"),
+            "prepared benchmarks": self._path("benchmarks"),
+            "logs": self.logs,
+            "resolved configuration": self.config,
+        }

@@ -1,39 +1,37 @@
-"""What a report shows of a configuration: all but where jobs run and what they ask for."""
+"""What the rules of the workflow ask: rows, digests, dependencies and resources of every job."""
 
-import hashlib
-import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from adafuse.benchmarks.shards import Prepared, shard_digest
+from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, to_json
 from adafuse.files import write_text
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
-from adafuse.models.files import file_digest
+from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
 from adafuse.workflow.choose import Ballot, ballot
-from adafuse.workflow.jobs import Request, decode_job, largest, request
+from adafuse.workflow.jobs import Resources, decode_job, estimate, largest
+from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.prefetch import with_commits
 
-_PLACES: Any = {
-    "results": True,
-    "targets": True,
-    "cluster": True,
-    "decode": {"device", "gpu", "max_error_share"},
-    "models": {"__all__": {"device"}},
-    "runs": {"__all__": {"cluster"}},
-}
+TRACE_KINDS = ("runtime", "words_per_round")
+"""Experiments that read traces; the others read scores."""
+
+Cell = tuple[str, str]
+"""A benchmark and a run."""
 
 
-def shown(config: Config) -> dict[str, Any]:
-    """Return the configuration as JSON-ready values, without the places of jobs."""
-    return config.model_dump(mode="json", exclude=_PLACES, exclude_defaults=True)
+def one_of(names: Iterable[str]) -> str:
+    """Return a pattern for exactly these names; for nothing at all if there are none."""
+    return "|".join(map(re.escape, names)) or "(?!)"
 
 
 class Plan:
@@ -47,12 +45,15 @@ class Plan:
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.layout = ResultsLayout(config.results)
         self.missing: dict[str, str] = {}
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
-        self._shard_digest = cache(self._digest_of_shard)
-        self._shard_sizes = cache(self._rows_per_shard)
-        self._own_request = cache(self._request)
+        self._rows_per_shard = cache(
+            lambda benchmark: Counter(row.shard for row in self.prepared(benchmark).rows)
+        )
+        self.shard_digest = cache(self._shard_digest)
+        self._own_resources = cache(self._estimate)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Plan":
@@ -62,44 +63,17 @@ class Plan:
             UserError: the first thing that is wrong.
         """
         plan = cls(with_commits(parse_config(values)))
-        for benchmark in plan.benchmarks:
+        for benchmark in plan.config.benchmarks:
             try:
                 plan.prepared(benchmark)
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
         if any(task.scorer == "translation" for task in plan.config.benchmarks.values()):
-            plan._require_sentencepiece()
+            try:
+                require_model(plan.config.spm_sha256)
+            except AbsentModelError as error:
+                plan.missing["spBLEU"] = str(error)
         return plan
-
-    def _require_sentencepiece(self) -> None:
-        try:
-            require_model(self.config.spm_sha256)
-        except AbsentModelError as error:
-            self.missing["spBLEU"] = str(error)
-
-    @property
-    def benchmarks(self) -> list[str]:
-        """Names in the order of the configuration."""
-        return list(self.config.benchmarks)
-
-    @property
-    def runs(self) -> list[str]:
-        """Names in the order of the configuration."""
-        return list(self.config.runs)
-
-    @property
-    def main_benchmarks(self) -> list[str]:
-        """Benchmarks of the main table."""
-        return self.config.main_benchmarks
-
-    @property
-    def main_runs(self) -> list[str]:
-        """Runs of the main table."""
-        return self.config.main_runs
-
-    def timed(self, benchmark: str) -> bool:
-        """Say whether a benchmark is decoded with nothing beside it."""
-        return self.config.benchmarks[benchmark].timed
 
     @property
     def decoded_runs(self) -> list[str]:
@@ -118,54 +92,29 @@ class Plan:
         return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
     @property
-    def protocols(self) -> list[str]:
-        """Scoring protocols, `strict` first."""
-        return list(self.config.protocols)
-
-    @property
-    def config_file(self) -> Path:
-        """Where the steps of the workflow read the resolved configuration."""
-        return Path(self.config.results) / "config.json"
-
     def store_config(self) -> None:
         """Write the configuration, every default filled in."""
-        write_text(self.config_file, to_json(self.config) + "\n")
+        write_text(self.layout.config, to_json(self.config) + "\n")
 
     @cached_property
-    def table_layout(self) -> str:
-        """What the table shows besides scores: its note, and each run's method and models."""
-        numbers = self.config.published_numbers
-        paper = file_digest(Path(numbers)) if numbers else None
-        return json.dumps({"note": self.config.note, "paper": paper, "runs": self.runs_layout})
+    def datasets_digest(self) -> str:
+        """The digest of the dataset statistics."""
+        return digest.datasets_digest(
+            self.config, [self.prepared(name) for name in self.config.main_benchmarks]
+        )
 
-    @cached_property
-    def runs_layout(self) -> str:
-        """What a comparison of runs knows of them: their methods and models."""
-        runs = {name: self.config.runs[name] for name in self.config.main_runs}
-        return json.dumps({name: [run.method, run.models] for name, run in runs.items()})
+    def experiment_inputs(self, name: str) -> list[Path]:
+        """Return what an experiment reads."""
+        experiment, layout = self.config.experiments[name], self.layout
+        cells = list(product(experiment.benchmarks, experiment.runs))
+        if experiment.kind in TRACE_KINDS:
+            return [layout.trace(*cell) for cell in cells]
+        scored = [(protocol, *cell) for protocol in self.config.protocols for cell in cells]
+        return [*(layout.score(*each) for each in scored), *(layout.outcomes(*e) for e in scored)]
 
-    @cached_property
-    def report_layout(self) -> str:
-        """Return what the report shows of the configuration, besides its inputs."""
-        return json.dumps(shown(self.config), sort_keys=True)
-
-    def experiment_layout(self, name: str) -> str:
-        """Return what an experiment shows besides its inputs."""
-        experiment = self.config.experiments[name]
-        numbers = self.config.published_numbers
-        paper = file_digest(Path(numbers)) if numbers and experiment.published else None
-        runs = [
-            self.config.runs[run].model_dump(mode="json", exclude={"cluster"})
-            for run in experiment.runs
-        ]
-        timed = [self.timed(benchmark) for benchmark in experiment.benchmarks]
-        return json.dumps([experiment.model_dump(mode="json"), runs, paper, timed], sort_keys=True)
-
-    def choice_layout(self, run: str) -> str:
-        """Return what a choice between runs depends on besides its inputs."""
-        spec = self.config.runs[run]
-        candidates = {name: self.config.runs[name].models for name in spec.options.get("runs", [])}
-        return json.dumps([spec.method, spec.models, candidates])
+    def experiment_outputs(self, names: Iterable[str]) -> list[Path]:
+        """Return the numbers and figures of experiments."""
+        return [self.layout.experiment(*each) for each in product(names, ("csv", "svg", "png"))]
 
     def ballot(self, benchmark: str, run: str) -> Ballot:
         """Return which runs a choice is made between, and by which scores."""
@@ -176,16 +125,35 @@ class Plan:
         spec = self.config.runs[run]
         if spec.method not in METHODS or not METHODS[spec.method].reads_answers:
             return []
-        return self.config.runs_alone(spec)
+        return self.config.single_model_runs(spec)
 
-    @cached_property
-    def datasets_layout(self) -> str:
-        """What the table of dataset statistics shows: each benchmark's rows and paper's figures."""
-        tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
-        parts = [
-            [name, self.prepared(name).digest(), task.paper.model_dump()] for name, task in tasks
-        ]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    def all_cells(self) -> list[Cell]:
+        """Return everything that can be decoded, in the order of the configuration."""
+        return list(product(self.config.benchmarks, self.decoded_runs))
+
+    def requested_cells(self) -> list[Cell]:
+        """Return what plain `snakemake` decodes, in the order of the configuration.
+
+        That is the main table, the experiments if they are targets, and what these start from or
+        choose by.
+        """
+        waiting = list(product(self.config.main_benchmarks, self.config.main_runs))
+        if "experiments" in self.config.targets:
+            for experiment in self.config.experiments.values():
+                waiting += product(experiment.benchmarks, experiment.runs)
+        found: set[Cell] = set()
+        while waiting:
+            cell = waiting.pop()
+            if cell not in found:
+                found.add(cell)
+                waiting += self._dependencies(*cell)
+        return [cell for cell in self.all_cells() if cell in found]
+
+    def _dependencies(self, benchmark: str, run: str) -> list[Cell]:
+        if run in self.chosen_runs:
+            choices = self.ballot(benchmark, run)
+            return [*product([benchmark], choices.candidates), *choices.evidence]
+        return [(benchmark, name) for name in self.answer_runs(run)]
 
     def shards(self, benchmark: str) -> list[int]:
         """Return the shard numbers of a benchmark."""
@@ -202,57 +170,40 @@ class Plan:
 
     def prepared(self, benchmark: str) -> Prepared:
         """Return a benchmark's rows; none while it is missing."""
-        if benchmark in self.missing:
-            return Prepared(())
-        return self._prepared(benchmark)
+        return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
 
-    def shard_digest(self, benchmark: str, shard: int) -> str:
-        """Return the digest of a shard's rows."""
-        return self._shard_digest(benchmark, shard)
+    def _shard_digest(self, benchmark: str, shard: int) -> str:
+        return digest.shard_digest(self.prepared(benchmark).shard(shard))
 
     def digest(self, benchmark: str, run: str, shard: int) -> str:
         """Return the digest of a decode job."""
-        answers = [self.digest(benchmark, each, shard) for each in self.answer_runs(run)]
-        return self._job(benchmark, run).digest(self.shard_digest(benchmark, shard), answers)
+        answers = [self.digest(benchmark, name, shard) for name in self.answer_runs(run)]
+        rows = self.shard_digest(benchmark, shard)
+        return digest.decode_digest(self._job(benchmark, run), rows, answers)
 
     def digests(self, benchmark: str, run: str) -> list[str]:
         """Return the digests of all shards of a run."""
         return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
 
-    def memory(self, benchmark: str, run: str, shard: int, attempt: int) -> int:
-        """Return the megabytes that an attempt of a decode job asks for."""
-        return self.request(benchmark, run, shard).memory(attempt, self.config.cluster)
-
-    def minutes(self, benchmark: str, run: str, shard: int, attempt: int) -> int:
-        """Return the minutes that an attempt of a decode job asks for."""
-        return self.request(benchmark, run, shard).minutes(attempt, self.config.cluster)
-
-    def request(self, benchmark: str, run: str, shard: int) -> Request:
-        """Return what a decode job asks a cluster for."""
-        if self.config.cluster.uniform:
-            return self._largest_request
-        return self._own_request(benchmark, run, shard)
+    def resources(self, benchmark: str, run: str, shard: int, attempt: int = 1) -> Resources:
+        """Return what an attempt of a decode job asks a cluster for, counted from 1."""
+        uniform = self.config.cluster.uniform
+        first = self._largest if uniform else self._own_resources(benchmark, run, shard)
+        return first.for_attempt(attempt, self.config.cluster)
 
     @cached_property
-    def _largest_request(self) -> Request:
+    def _largest(self) -> Resources:
         return largest(
-            self._own_request(benchmark, run, shard)
-            for benchmark in self.benchmarks
-            for run in self.decoded_runs
+            self._own_resources(benchmark, run, shard)
+            for benchmark, run in self.all_cells()
             for shard in self.shards(benchmark)
         )
 
-    def _request(self, benchmark: str, run: str, shard: int) -> Request:
-        return request(
+    def _estimate(self, benchmark: str, run: str, shard: int) -> Resources:
+        return estimate(
             self._job(benchmark, run),
-            self._shard_sizes(benchmark)[shard],
+            self._rows_per_shard(benchmark)[shard],
             gpu=self.config.decode.gpu,
             cluster=self.config.cluster,
             own=self.config.runs[run].cluster,
         )
-
-    def _rows_per_shard(self, benchmark: str) -> Counter[int]:
-        return Counter(row.shard for row in self.prepared(benchmark).rows)
-
-    def _digest_of_shard(self, benchmark: str, shard: int) -> str:
-        return shard_digest(self.prepared(benchmark).shard(shard))

@@ -23,48 +23,41 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a job runs: a machine, its GPUs by name, and the cluster's number of the job."""
+class Machine:
+    """Where a job runs: a host, its GPUs by name, and the cluster's number of the job."""
 
     host: str
     cuda_visible_devices: str | None
     slurm_job: str | None
     gpus: tuple[str, ...] = ()
 
-    def told(self) -> str:
-        """Return the place in words."""
+    def __str__(self) -> str:
         job = f", Slurm job {self.slurm_job}" if self.slurm_job else ""
         cards = self.cuda_visible_devices
         return self.host + job + (f", CUDA_VISIBLE_DEVICES={cards}" if cards is not None else "")
 
 
-def place() -> Place:
+def this_machine() -> Machine:
     """Return where this process runs, a Slurm node under Slurm's name for it."""
+    gpus: tuple[str, ...] = ()
+    torch = sys.modules.get("torch")  # not imported for this: the models have done so
+    if torch is not None and torch.cuda.is_available():
+        gpus = tuple(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
     host = os.environ.get("SLURMD_NODENAME") or platform.node()
-    job = os.environ.get("SLURM_JOB_ID")
-    return Place(host, os.environ.get("CUDA_VISIBLE_DEVICES"), job, _gpus())
-
-
-def _gpus() -> tuple[str, ...]:
-    """Return the names of the CUDA devices, where the models have already loaded torch."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return ()
-    return tuple(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
+    cards, job = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("SLURM_JOB_ID")
+    return Machine(host, cards, job, gpus)
 
 
 def versions() -> dict[str, str | int | None]:
     """Return the versions that a result may depend on, without importing the packages."""
     found: dict[str, str | int | None] = {"adafuse": __version__, "engine": ENGINE_VERSION}
     found["python"] = platform.python_version()
-    return found | {name: _version(name) for name in _PACKAGES}
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -2,15 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Literal
 
 from adafuse.errors import UserError
 from adafuse.workflow.journal import Journal, journal_path, writer
-from adafuse.workflow.plan import Plan
+from adafuse.workflow.plan import Cell, Plan
+from adafuse.workflow.traces import read_metadata
 
 _LONG_AGO = 1.0
 """Seconds since 1970; 0 is what some file systems say of times that they do not know."""
@@ -21,75 +21,27 @@ def date_outdated(plan: Plan) -> None:
 
     One that was dated so and is the plan's again gets the time of now.
     """
-    for path, digest in _expected(plan):
-        if not path.is_file():
+    for benchmark, run in plan.all_cells():
+        paths = [plan.layout.shard_trace(benchmark, run, shard) for shard in plan.shards(benchmark)]
+        if not paths[0].parent.is_dir():
             continue
-        dated = path.stat().st_mtime == _LONG_AGO
-        if stored_digest(path) != digest:
-            os.utime(path, (_LONG_AGO, _LONG_AGO))
-        elif dated:
-            os.utime(path)
+        for path, digest in zip(paths, plan.digests(benchmark, run), strict=True):
+            if not path.is_file():
+                continue
+            dated = path.stat().st_mtime == _LONG_AGO
+            if stored_digest(path) != digest:
+                os.utime(path, (_LONG_AGO, _LONG_AGO))
+            elif dated:
+                os.utime(path)
 
 
 def stored_digest(path: Path) -> str | None:
     """Return the digest of the job that wrote a trace; None if the file is torn or foreign."""
-    from adafuse.workflow.traces import (
-        read_metadata,  # pyarrow, which an empty folder need not wait for
-    )
-
     try:
         digest = read_metadata(path).get("digest")
     except UserError:
         return None
     return None if digest is None else str(digest)
-
-
-def _expected(plan: Plan) -> Iterator[tuple[Path, str]]:
-    for benchmark in plan.benchmarks:
-        for run in plan.decoded_runs:
-            folder = Path(plan.config.results, "traces", benchmark, run)
-            if folder.is_dir():
-                for shard, digest in enumerate(plan.digests(benchmark, run)):
-                    yield folder / f"{shard}.parquet", digest
-
-
-Cell = tuple[str, str]
-"""A benchmark and a run."""
-
-
-def all_cells(plan: Plan) -> list[Cell]:
-    """Return everything that can be decoded, in the order of the configuration."""
-    return list(product(plan.benchmarks, plan.decoded_runs))
-
-
-def wanted_cells(plan: Plan) -> list[Cell]:
-    """Return what plain `snakemake` decodes, in the order of the configuration.
-
-    That is the main table, the experiments if they are targets, and what these start from or
-    choose by.
-    """
-    found: set[Cell] = set()
-    waiting = list(_asked(plan))
-    while waiting:
-        cell = waiting.pop()
-        if cell not in found:
-            found.add(cell)
-            waiting += _needed(plan, *cell)
-    return [cell for cell in all_cells(plan) if cell in found]
-
-
-def _asked(plan: Plan) -> Iterator[Cell]:
-    yield from product(plan.main_benchmarks, plan.main_runs)
-    if "experiments" in plan.config.targets:
-        for experiment in plan.config.experiments.values():
-            yield from product(experiment.benchmarks, experiment.runs)
-
-
-def _needed(plan: Plan, benchmark: str, run: str) -> list[Cell]:
-    if run in plan.chosen_runs:
-        choices = plan.ballot(benchmark, run)
-        return [*product([benchmark], choices.candidates), *choices.evidence]
-    return [(benchmark, each) for each in plan.answer_runs(run)]
 
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
@@ -135,10 +87,9 @@ def shard_statuses(plan: Plan, cells: Iterable[Cell]) -> list[ShardStatus]:
 
 def failed_steps(plan: Plan) -> list[FailedStep]:
     """Return the other steps that failed, by their logs."""
-    logs = Path(plan.config.results, "logs")
+    logs = plan.layout.logs
     paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
-    found = ((path, last_error(path)) for path in paths)
-    return [FailedStep(error, str(path)) for path, error in found if error is not None]
+    return [FailedStep(error, str(path)) for path in paths if (error := last_error(path))]
 
 
 def last_error(log: Path) -> str | None:
@@ -154,14 +105,14 @@ def last_error(log: Path) -> str | None:
 
 def _status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
     ids = [row.id for row in plan.prepared(benchmark).shard(shard)]
-    out = Path(plan.config.results, "traces", benchmark, run, f"{shard}.parquet")
-    log = Path(plan.config.results, "logs", "decode", benchmark, run, f"{shard}.log")
+    out = plan.layout.shard_trace(benchmark, run, shard)
+    log = plan.layout.log("decode", benchmark, run, str(shard))
     digest = plan.digest(benchmark, run, shard)
     journal = Journal(journal_path(out), digest, ids)
     state, detail = _state(out, digest, journal, log)
     rows = len(ids) if state == "done" else len(journal.rows)
-    told = str(log) if state == "failed" else None
-    return ShardStatus(benchmark, run, shard, state, rows, len(ids), detail, told)
+    failed_in = str(log) if state == "failed" else None
+    return ShardStatus(benchmark, run, shard, state, rows, len(ids), detail, failed_in)
 
 
 def _state(out: Path, digest: str, journal: Journal, log: Path) -> tuple[State, str | None]:
@@ -175,15 +126,3 @@ def _state(out: Path, digest: str, journal: Journal, log: Path) -> tuple[State, 
     if error := last_error(log):
         return "failed", error
     return ("stopped" if journal.rows else "waiting"), None
-
-
-def by_run(statuses: list[ShardStatus]) -> Iterator[list[ShardStatus]]:
-    """Group the shards of each benchmark and run, which stand together."""
-    group: list[ShardStatus] = []
-    for each in statuses:
-        if group and (group[0].benchmark, group[0].run) != (each.benchmark, each.run):
-            yield group
-            group = []
-        group.append(each)
-    if group:
-        yield group

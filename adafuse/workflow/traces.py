@@ -49,8 +49,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str
     Raises:
         UserError: no readable Parquet file, or a column that it does not have.
     """
-    rows: list[dict[str, Any]] = read_arrow(path, columns).to_pylist()
-    return rows
+    return list(read_arrow(path, columns).to_pylist())
 
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -64,8 +63,7 @@ def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 def column_names(path: Path) -> list[str]:
     """Return the columns of a file; see `read_rows`."""
-    names: list[str] = _open(path).schema_arrow.names
-    return names
+    return list(_open(path).schema_arrow.names)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
@@ -137,33 +135,19 @@ def result_columns(result: Result) -> dict[str, Any]:
 
 def result_from(row: dict[str, Any]) -> Result:
     """Rebuild the result from a row read back from JSON or Parquet."""
-    return Result(
-        text=row["text"],
-        stop_reason=row["stop_reason"],
-        rounds=tuple(_round(value) for value in row["rounds"]),
-        tokens=tuple(row["tokens"]),
-        prompt_tokens=tuple(row["prompt_tokens"]),
-        forwards=tuple(row["forwards"]),
-        seconds=row["seconds"],
-        error=row["error"],
-        traceback=row["traceback"],
-    )
+    names = [field.name for field in RESULT_FIELDS if field.name != "rounds"]
+    rounds = tuple(_round(values) for values in row["rounds"])
+    return Result(rounds=rounds, **{name: _tuples(row[name]) for name in names})
 
 
 def _round(row: dict[str, Any]) -> Round:
-    return Round(
-        candidates=tuple(_candidate(value) for value in row["candidates"]),
-        selected=row["selected"],
-        words=row["words"],
-        margins=tuple(tuple(values) for values in row["margins"]),
+    candidates = tuple(
+        Candidate(**{name: _tuples(value) for name, value in values.items()})
+        for values in row["candidates"]
     )
+    return Round(candidates, row["selected"], row["words"], _tuples(row["margins"]))
 
 
-def _candidate(row: dict[str, Any]) -> Candidate:
-    return Candidate(
-        text=row["text"],
-        ends=row["ends"],
-        proposers=tuple(row["proposers"]),
-        nll=tuple(row["nll"]),
-        fused=row["fused"],
-    )
+def _tuples(value: Any) -> Any:
+    """Return lists of any depth as tuples."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

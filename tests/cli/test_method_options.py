@@ -24,7 +24,7 @@ def test_values_are_read_as_in_a_configuration():
         (["=3"], "'=3' is not of the form NAME=VALUE"),
         (["tau=0.5"], "option 'tau' is given twice"),
         (["words=1", "words=2"], "option 'words' is given twice"),
-        (["words=[1"], "has a value that is no YAML"),
+        (["words=[1"], "has a value that is not valid YAML"),
     ],
 )
 def test_another_form_is_refused_in_one_sentence(given, sentence):

@@ -19,7 +19,7 @@ from adafuse.errors import UserError
         ('{"id": "a"}', r'line 1: the key "prompt" is missing; write {"id"'),
         ('{"id": true, "prompt": "x"}', r"line 1: id is True"),
         ('{"id": "a", "prompt": "x"', r'line 1: broken JSON \(.*column 2.*; write one {"id"'),
-        ("[1]", r"line 1: '\[1\]' is no object"),
+        ("[1]", r"line 1: '\[1\]' is not an object"),
         ("\n", r"holds no prompt"),
     ],
 )

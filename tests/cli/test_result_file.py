@@ -43,7 +43,7 @@ def generate(tmp_path, monkeypatch):
     (tmp_path / "in.jsonl").write_text("".join(rows))
 
     def command(last, out="out.parquet"):
-        monkeypatch.setattr(decoding.Decoding, "ensemble", lambda self: Ensemble(last))
+        monkeypatch.setattr(decoding, "load", lambda models, loaded: Ensemble(last))
         monkeypatch.setattr("sys.argv", [*COMMAND, out])
         return run(app)
 

@@ -16,7 +16,7 @@ def test_a_few_failures_are_told_and_counted(caplog):
 def test_more_than_the_share_are_an_error():
     failures = Failures(0.5)
     failures.add("toy/3/0", "too long")
-    with pytest.raises(UserError, match="says: too long; mend it or raise max_error_share"):
+    with pytest.raises(UserError, match="says: too long; fix it or raise max_error_share"):
         failures.check("generate_until", 1)
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.lm_eval.requests import LENGTHS, Wanted, read_generation
+from adafuse.lm_eval.requests import LENGTHS, GenerationLimits, read_generation
 
 
 @pytest.mark.parametrize(
@@ -9,7 +9,7 @@ from adafuse.lm_eval.requests import LENGTHS, Wanted, read_generation
     [("\n", ("\n",)), (["\n\n", "Q:"], ("\n\n", "Q:")), ([], ()), (None, ()), (["", "."], (".",))],
 )
 def test_until_is_a_string_or_a_list(until, stop):
-    assert read_generation({"until": until}, 256) == Wanted(stop, 256)
+    assert read_generation({"until": until}, 256) == GenerationLimits(stop, 256)
 
 
 @pytest.mark.parametrize("name", LENGTHS)
@@ -19,13 +19,13 @@ def test_the_length_has_the_names_that_the_harness_knows(name):
 
 
 def test_the_default_temperature_of_sampling_that_is_switched_off_is_taken():
-    assert read_generation({"do_sample": False, "temperature": 1.0}, 9) == Wanted((), 9)
+    assert read_generation({"do_sample": False, "temperature": 1.0}, 9) == GenerationLimits((), 9)
 
 
 def test_settings_that_mean_greedy_decoding_are_taken():
     greedy = {"do_sample": False, "temperature": 0.0, "num_beams": 1, "repetition_penalty": 1.0}
     idle = {"top_p": 0.95, "top_k": 50, "seed": 7}
-    assert read_generation({**greedy, **idle}, 9) == Wanted((), 9)
+    assert read_generation({**greedy, **idle}, 9) == GenerationLimits((), 9)
 
 
 @pytest.mark.parametrize(

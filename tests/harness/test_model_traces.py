@@ -51,8 +51,7 @@ def instance(number):
 
 
 @pytest.mark.parametrize("traced", [True, False])
-def test_rounds_are_not_held_until_the_last_request(tmp_path, monkeypatch, traced):
-    monkeypatch.setattr("adafuse.lm_eval.model.CHUNK", 1)
+def test_rounds_are_not_held_until_the_last_request(tmp_path, traced):
     more = {"trace": str(tmp_path / "out.parquet")} if traced else {}
     lm = AdaFuseLM(models=MODELS, batch_size=1, **more)
     alive = []

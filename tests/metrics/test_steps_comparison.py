@@ -3,11 +3,10 @@
 import csv
 from pathlib import Path
 
-import typer
 import yaml
 from typer.testing import CliRunner
 
-from adafuse.cli.steps import comparison_app as app
+from adafuse.cli.steps import app
 
 from .conftest import accuracy
 from .test_words_per_round import row, trace
@@ -53,14 +52,3 @@ def test_traces_become_the_table_of_words(tmp_path: Path) -> None:
     assert [each["rounds"] for each in csv.DictReader(table.open())] == ["1", "0", "1"]
     run("words-per-round", "--csv", table)  # a configuration without ensembles
     assert table.read_text().count("\n") == 1
-
-
-def test_the_commands_can_be_mounted_beside_the_other_steps() -> None:
-    steps = typer.Typer()
-
-    @steps.command("other")
-    def other() -> None: ...
-
-    steps.add_typer(app)
-    shown = CliRunner().invoke(steps, ["--help"]).output
-    assert all(name in shown for name in ("other", "compare-runs", "words-per-round"))

@@ -12,7 +12,7 @@ from adafuse.metrics.score import evaluate, write_outcomes, write_score
 from adafuse.records import Result
 from adafuse.workflow.choose import ballot, choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
-from adafuse.workflow.tables import outcomes_file, score_file
+from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.traces import read_metadata, read_rows, result_columns, write_table
 from tools.docs.tables import CHOSEN
 
@@ -45,13 +45,13 @@ def store(config: Config, run: str, texts: list[str], benchmark: str = "qa") -> 
         | result_columns(Result(text, "stop", (), (1,), (2,), (3,), 0.5))
         for row, text in zip(IDS, texts, strict=True)
     ]
-    trace = Path(config.results, "traces", benchmark, f"{run}.parquet")
-    write_table(trace, TRACE_FIELDS, rows, {"digest": run})
+    layout = ResultsLayout(config.results)
+    write_table(layout.trace(benchmark, run), TRACE_FIELDS, rows, {"digest": run})
     result = evaluate(
         [Row(row) for row in IDS], rows, "squad", benchmark=benchmark, run=run, exclude={"r3"}
     )
-    write_outcomes(outcomes_file(config, "strict", benchmark, run), result.outcomes, {})
-    write_score(score_file(config, "strict", benchmark, run), result.score)
+    write_outcomes(layout.outcomes("strict", benchmark, run), result.outcomes, {})
+    write_score(layout.score("strict", benchmark, run), result.score)
     assert asdict(result.score)["n"] == 3
 
 

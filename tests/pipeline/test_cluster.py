@@ -15,12 +15,12 @@ from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.workflow import jobs as cluster
 from adafuse.workflow.jobs import (
     DecodeJob,
-    Request,
+    Resources,
+    estimate,
     gpus,
     largest,
     loaded,
     memory_mb,
-    request,
     runtime,
 )
 from adafuse.workflow.plan import Plan
@@ -114,23 +114,25 @@ def test_more_models_and_more_rows_never_ask_for_less(
 
 
 def test_each_attempt_asks_for_more_up_to_what_the_partition_gives() -> None:
-    asked, free = Request(1, 30_000, 60), ClusterConfig()
-    assert [asked.memory(attempt, free) for attempt in (1, 2, 3)] == [30_000, 60_000, 90_000]
-    assert [asked.minutes(attempt, free) for attempt in (1, 2, 3)] == [60, 120, 180]
+    asked, free = Resources(1, 30_000, 60), ClusterConfig()
+    for attempt in (1, 2, 3):
+        again = Resources(1, 30_000 * attempt, 60 * attempt)
+        assert asked.for_attempt(attempt, free) == again
     limits = ClusterConfig(max_mem_mb=64_000, max_runtime=100)
-    assert [asked.memory(attempt, limits) for attempt in (1, 2, 3)] == [30_000, 60_000, 64_000]
-    assert [asked.minutes(attempt, limits) for attempt in (1, 2, 3)] == [60, 100, 100]
+    found = [asked.for_attempt(attempt, limits) for attempt in (1, 2, 3)]
+    assert [each.mem_mb for each in found] == [30_000, 60_000, 64_000]
+    assert [each.runtime for each in found] == [60, 100, 100]
 
 
 def test_what_the_user_says_goes_before_estimates_and_a_run_before_the_rest() -> None:
-    def asked(**sections: Any) -> Request:
+    def asked(**sections: Any) -> Resources:
         given = {"cluster": ClusterConfig(), "own": JobSize()} | sections
-        return request(job("auto", "auto"), 10, gpu=2, **given)
+        return estimate(job("auto", "auto"), 10, gpu=2, **given)
 
-    assert asked() == Request(2, 30_000, 30)
-    assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6)) == Request(2, 5, 6)
+    assert asked() == Resources(2, 30_000, 30)
+    assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6)) == Resources(2, 5, 6)
     own = JobSize(gpu=3, mem_mb=7)
-    assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6), own=own) == Request(3, 7, 6)
+    assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6), own=own) == Resources(3, 7, 6)
     assert asked(own=JobSize(gpu=0)).gpu == 0
 
 
@@ -140,10 +142,10 @@ def test_a_model_that_is_not_here_counts_as_one_of_8_billion_parameters() -> Non
 
 
 def test_quantized_weights_need_less_memory_and_are_read_whole() -> None:
-    def asked(*quantization: str | None) -> Request:
+    def asked(*quantization: str | None) -> Resources:
         models = [model("org/0", device="cpu", quantization=how) for how in quantization]
         sized = job(models=tuple(models))
-        return request(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
+        return estimate(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
 
     assert cluster.model_bytes(model("org/0", dtype="float32", quantization="int8")) == 8e9
     assert asked(None, None).mem_mb == 54_000
@@ -162,19 +164,19 @@ def test_no_job_asks_for_more_than_it_may_or_for_fewer_than_its_devices(
 
 
 def test_the_largest_request_is_enough_for_all() -> None:
-    assert largest([Request(1, 9, 2), Request(2, 3, 1)]) == Request(2, 9, 2)
+    assert largest([Resources(1, 9, 2), Resources(2, 3, 1)]) == Resources(2, 9, 2)
 
 
 def test_jobs_of_a_uniform_configuration_ask_for_the_same(values: dict[str, Any]) -> None:
     values["runs"]["both"]["cluster"] = {"mem_mb": 90_000, "runtime": 5}
     cells = [("qa", run, shard) for run in ("left", "both") for shard in (0, 1)]
     own = Plan.of(values)
-    assert len({own.request(*cell) for cell in cells}) == 2
+    assert len({own.resources(*cell) for cell in cells}) == 2
     uniform = Plan.of(values | {"cluster": {"uniform": True}})
-    (asked,) = {uniform.request(*cell) for cell in cells}
+    (asked,) = {uniform.resources(*cell) for cell in cells}
     assert asked.mem_mb == 90_000
-    assert asked.runtime == max(own.request(*cell).runtime for cell in cells)
-    assert uniform.memory("qa", "both", 0, attempt=2) == 180_000
+    assert asked.runtime == max(own.resources(*cell).runtime for cell in cells)
+    assert uniform.resources("qa", "both", 0, attempt=2).mem_mb == 180_000
 
 
 def test_every_run_of_a_sweep_asks_for_what_the_sweep_says(values: dict[str, Any]) -> None:

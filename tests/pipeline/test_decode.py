@@ -12,9 +12,8 @@ import pytest
 from adafuse.benchmarks.shards import PreparedRow, read_shard, write_shard
 from adafuse.errors import UserError
 from adafuse.records import Result
-from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard
+from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard, merge_shards
 from adafuse.workflow.jobs import DecodeJob, decode_job
-from adafuse.workflow.merge import merge_shards
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.traces import read_metadata, read_rows, write_table
 
@@ -180,7 +179,7 @@ def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -
         shards.decode(0, broken := Failing(bad), max_error_share=1 / len(ids))
     assert str(error.value) == (
         f"2 of {len(ids)} rows failed, more than decode.max_error_share: {1 / len(ids):g} allows;"
-        f" the first one, {bad[1]!r}, says: no room; mend it or raise the share, and run again:"
+        f" the first one, {bad[1]!r}, says: no room; fix it or raise the share, and run again:"
         " 1 rows are kept"
     )
     assert len(broken.prompts) == 3, "it does not go on in vain"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from adafuse.config.reading import parse_config
-from adafuse.workflow import jobs as job_module
+from adafuse.workflow import digest as digest_module
+from adafuse.workflow.digest import decode_digest
 from adafuse.workflow.jobs import decode_job
 from adafuse.workflow.plan import Plan
 
@@ -16,7 +17,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 def digest(values: dict[str, Any]) -> str:
-    return decode_job(parse_config(values), "qa", "both").digest("rows")
+    return decode_digest(decode_job(parse_config(values), "qa", "both"), "rows")
 
 
 @pytest.mark.parametrize(
@@ -70,20 +71,20 @@ def test_what_cannot_change_a_result_leaves_the_digest(
 
 def test_a_new_engine_version_is_another_result(values: dict[str, Any], monkeypatch) -> None:
     before = digest(values)
-    monkeypatch.setattr(job_module, "ENGINE_VERSION", job_module.ENGINE_VERSION + 1)
+    monkeypatch.setattr(digest_module, "ENGINE_VERSION", digest_module.ENGINE_VERSION + 1)
     assert digest(values) != before
 
 
 def test_runs_shards_and_rows_have_digests_of_their_own(values: dict[str, Any]) -> None:
     plan = Plan.of(values)
-    digests = [d for run in plan.runs for d in plan.digests("qa", run)]
-    assert len(set(digests)) == len(plan.runs) * 2
+    digests = [d for run in plan.config.runs for d in plan.digests("qa", run)]
+    assert len(set(digests)) == len(plan.config.runs) * 2
 
 
 def test_a_revision_is_part_of_a_hub_model(values: dict[str, Any]) -> None:
-    before = decode_job(parse_config(values), "qa", "far").digest("rows")
+    before = decode_digest(decode_job(parse_config(values), "qa", "far"), "rows")
     values["models"]["hub"]["revision"] = "def"
-    assert decode_job(parse_config(values), "qa", "far").digest("rows") != before
+    assert decode_digest(decode_job(parse_config(values), "qa", "far"), "rows") != before
 
 
 def blended(values: dict[str, Any], folder: Path, **options: Any) -> str:

@@ -10,8 +10,9 @@ from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelEntry
+from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.prefetch import hub_models, prefetch, record_file, with_commits
+from adafuse.workflow.prefetch import hub_models, prefetch, with_commits
 
 
 class Hub:
@@ -42,8 +43,12 @@ def blended(values: dict[str, Any]) -> Config:
     return parse_config(values)
 
 
+def record_file(config: Config) -> Path:
+    return ResultsLayout(config.results).commits
+
+
 def stored(config: Config) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(record_file(config.results).read_text())
+    record: dict[str, Any] = json.loads(record_file(config).read_text())
     return record
 
 
@@ -110,14 +115,14 @@ def test_without_a_record_nothing_is_pinned(config: Config) -> None:
 
 def test_a_model_stays_at_its_commit_until_the_record_is_deleted(config: Config) -> None:
     prefetch(config, Hub("c1"))
-    before = record_file(config.results).read_text()
+    before = record_file(config).read_text()
     again = Hub("c2")
     prefetch(with_commits(config), again)
     assert again.asked == [ModelEntry(path="org/name", revision="c1")], (
         "it is only completed, at its commit"
     )
-    assert record_file(config.results).read_text() == before
-    record_file(config.results).unlink()
+    assert record_file(config).read_text() == before
+    record_file(config).unlink()
     prefetch(with_commits(config), Hub("c2"))
     assert with_commits(config).models["hub"].revision == "c2"
 
@@ -135,12 +140,12 @@ def test_nothing_is_recorded_of_a_download_that_fails(config: Config) -> None:
 
     with pytest.raises(UserError):
         prefetch(config, fails)
-    assert not record_file(config.results).exists()
+    assert not record_file(config).exists()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"models": [{}]}', '{"models": 3}'])
 def test_a_damaged_record_is_one_sentence(config: Config, text: str) -> None:
-    record_file(config.results).parent.mkdir(parents=True, exist_ok=True)
-    record_file(config.results).write_text(text)
+    record_file(config).parent.mkdir(parents=True, exist_ok=True)
+    record_file(config).write_text(text)
     with pytest.raises(UserError, match="is no record of commits; delete it"):
         with_commits(config)

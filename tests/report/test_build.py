@@ -22,7 +22,7 @@ from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
 from adafuse.report.stored import Stored
 from adafuse.report.tables import comparison_table, published_section, to_csv
-from adafuse.workflow.tables import outcomes_file, score_file
+from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
 from tests.pipeline.conftest import values as configuration
 from tests.report.test_facts import shard
@@ -73,8 +73,10 @@ def _write_run(config: Config, benchmark: str, run: str, rows: Path) -> None:
     write_table(trace, [*names, *RESULT_FIELDS], results, {"shards": [shard()]})
     metric = config.benchmarks[benchmark].scorer
     found = score_trace(rows, trace, metric, "strict", benchmark=benchmark, run=run)
-    write_outcomes(outcomes_file(config, "strict", benchmark, run), found.outcomes, {})
-    write_score(score_file(config, "strict", benchmark, run), found.score)
+    write_outcomes(
+        ResultsLayout(config.results).outcomes("strict", benchmark, run), found.outcomes, {}
+    )
+    write_score(ResultsLayout(config.results).score("strict", benchmark, run), found.score)
 
 
 def test_the_page_shows_every_run_and_takes_nothing_for_markup(

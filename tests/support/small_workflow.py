@@ -48,7 +48,7 @@ def decode_command(shards: int = 1) -> tuple[list[str], Path]:
     plan.store_config()
     write_shard(Path("rows.jsonl"), plan.prepared("qa").shard(0))
     words = {
-        "config": plan.config_file, "benchmark": "qa", "run": "adafuse", "shard": 0,
+        "config": plan.layout.config, "benchmark": "qa", "run": "adafuse", "shard": 0,
         "rows": "rows.jsonl", "digest": plan.digest("qa", "adafuse", 0), "out": out,
     }  # fmt: skip
     return ["step", "decode", *(f"--{name}={value}" for name, value in words.items())], out

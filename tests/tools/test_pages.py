@@ -14,7 +14,7 @@ from adafuse.config.reading import read_config
 from adafuse.methods import METHODS
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.selection import SELECTIONS
-from adafuse.workflow.tables import outputs
+from adafuse.workflow.layout import ResultsLayout
 from tools.docs.pages import PAGES, TEMPLATES, files, template_of
 
 ROOT = Path(__file__).parents[2]
@@ -57,9 +57,9 @@ def test_every_scorer_is_named_in_the_configuration_s_page() -> None:
 def test_the_page_on_the_workflow_names_every_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
-    config = read_config(ROOT / "config/smoke.yaml").model_copy(update={"results": "results"})
-    for output in outputs(config):
-        path = output.path.relative_to("results")
+    config = read_config(ROOT / "config/smoke.yaml")
+    for output in ResultsLayout("results").outputs(config.protocols).values():
+        path = output.relative_to("results")
         assert f"`{path}`" in text or f"`{path}/`" in text, path
 
 

@@ -43,7 +43,7 @@ def parameters(place: Workplace) -> dict[Job, object]:
     found: dict[Job, object] = {
         ("compare", ()): plan.table_layout,
         ("compare_runs", ()): plan.runs_layout,
-        ("datasets", ()): plan.datasets_layout,
+        ("datasets", ()): plan.datasets_digest,
         ("report", ()): plan.report_layout,
     }
     for name in plan.benchmarks:

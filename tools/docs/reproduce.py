@@ -132,7 +132,7 @@ def _needed(config: Config, benchmark: str, run: str) -> Iterator[Cell]:
     if spec.method in METHODS:
         yield benchmark, run
         if METHODS[spec.method].reads_answers:
-            yield from ((benchmark, each) for each in config.runs_alone(spec))
+            yield from ((benchmark, each) for each in config.single_model_runs(spec))
     else:
         choice = ballot(config, benchmark, run)
         yield from choice.evidence

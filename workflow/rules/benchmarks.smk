@@ -9,12 +9,12 @@ rule prepare:
     input:
         lambda wc: ancient(plan.source(wc.benchmark)),
     output:
-        f"{results}/benchmarks/{{benchmark}}/rows.jsonl",
+        layout.rows("{benchmark}"),
     params:
-        config=plan.config_file,
-        digest=lambda wc: plan.prepared(wc.benchmark).digest(),
+        config=layout.config,
+        digest=lambda wc: digest.prepared_digest(plan.prepared(wc.benchmark)),
     log:
-        f"{results}/logs/prepare/{{benchmark}}.log",
+        layout.log("prepare", "{benchmark}"),
     localrule: True
     conda:
         "../../environment.yml"
@@ -27,12 +27,12 @@ rule shard:
     input:
         lambda wc: ancient(plan.source(wc.benchmark)),
     output:
-        f"{results}/benchmarks/{{benchmark}}/shards/{{shard}}.jsonl",
+        layout.shard_rows("{benchmark}", "{shard}"),
     params:
-        config=plan.config_file,
+        config=layout.config,
         digest=lambda wc: plan.shard_digest(wc.benchmark, int(wc.shard)),
     log:
-        f"{results}/logs/shard/{{benchmark}}/{{shard}}.log",
+        layout.log("shard", "{benchmark}", "{shard}"),
     localrule: True
     conda:
         "../../environment.yml"

@@ -4,25 +4,23 @@
 
 rule choose:
     input:
-        traces=lambda wc: expand(
-            f"{results}/traces/{{benchmark}}/{{run}}.parquet",
-            benchmark=wc.benchmark,
-            run=plan.ballot(wc.benchmark, wc.run).candidates,
-        ),
+        traces=lambda wc: [
+            layout.trace(wc.benchmark, run) for run in plan.ballot(wc.benchmark, wc.run).candidates
+        ],
         evidence=lambda wc: [
-            f"{results}/scores/strict/{benchmark}/{run}{suffix}"
-            for benchmark, run in plan.ballot(wc.benchmark, wc.run).evidence
-            for suffix in (".json", ".outcomes.parquet")
+            path("strict", *cell)
+            for cell in plan.ballot(wc.benchmark, wc.run).evidence
+            for path in (layout.score, layout.outcomes)
         ],
     output:
-        f"{results}/traces/{{benchmark}}/{{run}}.parquet",
+        layout.trace("{benchmark}", "{run}"),
     wildcard_constraints:
         run=one_of(plan.chosen_runs),
     params:
-        config=plan.config_file,
-        layout=lambda wc: plan.choice_layout(wc.run),
+        config=layout.config,
+        settings=lambda wc: digest.choice_settings(plan.config, wc.run),
     log:
-        f"{results}/logs/choose/{{benchmark}}/{{run}}.log",
+        layout.log("choose", "{benchmark}", "{run}"),
     localrule: True
     conda:
         "../../environment.yml"

@@ -1,13 +1,14 @@
 # Wiring only: what the rules share. All logic is in the package `adafuse`.
 
+import json
 import shlex
 import sys
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.workflow import layout as paths, status as outdated
-from adafuse.workflow.layout import one_of
-from adafuse.workflow.plan import Plan
+from adafuse.workflow import digest
+from adafuse.workflow.plan import Plan, one_of
+from adafuse.workflow.status import date_outdated
 from adafuse.version import REPORT_VERSION, SCORING_VERSION
 
 try:
@@ -18,21 +19,29 @@ for reason in plan.missing.values():
     print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
 
 if workflow.is_main_process:
-    outdated.date_outdated(plan)
+    date_outdated(plan)
 
-results = plan.config.results
-table = f"{results}/tables/main.csv"
-audits = [f"{results}/tables/audit.csv"] if "published" in plan.protocols else []
+layout = plan.layout
+main = {
+    "protocol": plan.config.protocols,
+    "benchmark": plan.config.main_benchmarks,
+    "run": plan.config.main_runs,
+}
+published = "published" in plan.config.protocols
 
 # The jobs use the `adafuse` of the environment that runs Snakemake, activated or not.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PATH\"; ")
 
 
+def resources_of(wc, attempt):
+    return plan.resources(wc.benchmark, wc.run, int(wc.shard), attempt)
+
+
 wildcard_constraints:
-    benchmark=one_of(plan.benchmarks),
-    run=one_of(plan.runs),
+    benchmark=one_of(plan.config.benchmarks),
+    run=one_of(plan.config.runs),
     shard=r"\d+",
-    protocol=one_of(plan.protocols),
+    protocol=one_of(plan.config.protocols),
     experiment=one_of(plan.config.experiments),
 
 

@@ -3,23 +3,21 @@
 
 rule compare_runs:
     input:
-        scores=paths.score_paths(plan.config, plan.main_benchmarks, plan.main_runs),
-        outcomes=paths.score_paths(
-            plan.config, plan.main_benchmarks, plan.main_runs, ".outcomes.parquet"
-        ),
+        scores=expand(rules.score.output.score, **main),
+        outcomes=expand(rules.score.output.outcomes, **main),
     output:
         csv=report(
-            f"{results}/tables/comparison.csv",
+            layout.table("comparison.csv"),
             caption="../report/comparison.rst",
             category="Tables",
             labels={"table": "paired comparisons"},
         ),
-        markdown=f"{results}/tables/comparison.md",
+        markdown=layout.table("comparison.md"),
     params:
-        config=plan.config_file,
-        layout=lambda wc: plan.runs_layout,
+        config=layout.config,
+        settings=lambda wc: digest.runs_settings(plan.config),
     log:
-        f"{results}/logs/compare_runs.log",
+        layout.log("compare_runs"),
     localrule: True
     conda:
         "../../environment.yml"
@@ -30,16 +28,16 @@ rule compare_runs:
 
 rule words_per_round:
     input:
-        traces=expand(rules.merge.output, benchmark=plan.main_benchmarks, run=plan.fused_runs),
+        traces=expand(rules.merge.output, benchmark=plan.config.main_benchmarks, run=plan.fused_runs),
     output:
         csv=report(
-            f"{results}/tables/words_per_round.csv",
+            layout.table("words_per_round.csv"),
             caption="../report/words.rst",
             category="Tables",
             labels={"table": "words per round"},
         ),
     log:
-        f"{results}/logs/words_per_round.log",
+        layout.log("words_per_round"),
     localrule: True
     conda:
         "../../environment.yml"

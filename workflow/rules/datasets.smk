@@ -3,20 +3,20 @@
 
 rule datasets:
     input:
-        lambda wc: ancient([path for name in plan.main_benchmarks for path in plan.source(name)]),
+        lambda wc: ancient([path for name in plan.config.main_benchmarks for path in plan.source(name)]),
     output:
         csv=report(
-            f"{results}/tables/datasets.csv",
+            layout.table("datasets.csv"),
             caption="../report/datasets.rst",
             category="Tables",
             labels={"table": "data sets"},
         ),
-        markdown=f"{results}/tables/datasets.md",
+        markdown=layout.table("datasets.md"),
     params:
-        config=plan.config_file,
-        layout=lambda wc: plan.datasets_layout,
+        config=layout.config,
+        settings=lambda wc: plan.datasets_digest,
     log:
-        f"{results}/logs/datasets.log",
+        layout.log("datasets"),
     localrule: True
     conda:
         "../../environment.yml"

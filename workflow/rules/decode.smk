@@ -5,27 +5,26 @@ rule decode:
     input:
         rows=rules.shard.output,
         answers=lambda wc: [
-            f"{results}/traces/{wc.benchmark}/{run}/{wc.shard}.parquet"
-            for run in plan.answer_runs(wc.run)
+            layout.shard_trace(wc.benchmark, run, wc.shard) for run in plan.answer_runs(wc.run)
         ],
     output:
-        f"{results}/traces/{{benchmark}}/{{run}}/{{shard}}.parquet",
+        layout.shard_trace("{benchmark}", "{run}", "{shard}"),
     wildcard_constraints:
         run=one_of(plan.decoded_runs),
     params:
-        config=plan.config_file,
+        config=layout.config,
         digest=lambda wc: plan.digest(wc.benchmark, wc.run, int(wc.shard)),
         answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
     log:
-        f"{results}/logs/decode/{{benchmark}}/{{run}}/{{shard}}.log",
+        layout.log("decode", "{benchmark}", "{run}", "{shard}"),
     # What is timed has the machine to itself, but no more threads than other jobs.
-    threads: lambda wc: max(1, workflow.cores or 1) if plan.timed(wc.benchmark) else 1
+    threads: lambda wc: max(1, workflow.cores or 1) if plan.config.benchmarks[wc.benchmark].timed else 1
     # Too little memory or time is doubled by the next attempt, and the decoded rows are kept.
     resources:
-        gpu=lambda wc: plan.request(wc.benchmark, wc.run, int(wc.shard)).gpu,
-        mem_mb=lambda wc, attempt: plan.memory(wc.benchmark, wc.run, int(wc.shard), attempt),
-        runtime=lambda wc, attempt: plan.minutes(wc.benchmark, wc.run, int(wc.shard), attempt),
-        slurm_extra=lambda wc: "--exclusive" if plan.timed(wc.benchmark) else "",
+        gpu=lambda wc, attempt: resources_of(wc, attempt).gpu,
+        mem_mb=lambda wc, attempt: resources_of(wc, attempt).mem_mb,
+        runtime=lambda wc, attempt: resources_of(wc, attempt).runtime,
+        slurm_extra=lambda wc: "--exclusive" if plan.config.benchmarks[wc.benchmark].timed else "",
     conda:
         "../../environment.yml"
     # Snakemake deletes the log before each attempt; under its second name it goes on.
@@ -46,14 +45,14 @@ rule merge:
             rules.shard.output, shard=plan.shards(wc.benchmark), allow_missing=True
         ),
     output:
-        f"{results}/traces/{{benchmark}}/{{run}}.parquet",
+        layout.trace("{benchmark}", "{run}"),
     wildcard_constraints:
         run=one_of(plan.decoded_runs),
     params:
         digests=lambda wc: ",".join(plan.digests(wc.benchmark, wc.run)),
         rows=lambda wc, input: [f"--rows={file}" for file in input.rows],
     log:
-        f"{results}/logs/merge/{{benchmark}}/{{run}}.log",
+        layout.log("merge", "{benchmark}", "{run}"),
     localrule: True
     conda:
         "../../environment.yml"

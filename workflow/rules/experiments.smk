@@ -3,21 +3,21 @@
 
 rule experiment:
     input:
-        lambda wc: paths.experiment_inputs(plan.config, wc.experiment),
+        lambda wc: plan.experiment_inputs(wc.experiment),
     output:
-        csv=f"{results}/experiments/{{experiment}}.csv",
+        csv=layout.experiment("{experiment}", "csv"),
         svg=report(
-            f"{results}/experiments/{{experiment}}.svg",
+            layout.experiment("{experiment}", "svg"),
             caption="../report/experiment.rst",
             category="Figures",
             labels={"figure": "{experiment}"},
         ),
-        png=f"{results}/experiments/{{experiment}}.png",
+        png=layout.experiment("{experiment}", "png"),
     params:
-        config=plan.config_file,
-        layout=lambda wc: plan.experiment_layout(wc.experiment),
+        config=layout.config,
+        settings=lambda wc: digest.experiment_settings(plan.config, wc.experiment),
     log:
-        f"{results}/logs/experiments/{{experiment}}.log",
+        layout.log("experiments", "{experiment}"),
     localrule: True
     conda:
         "../../environment.yml"

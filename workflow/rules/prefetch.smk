@@ -4,9 +4,9 @@
 
 rule prefetch:
     params:
-        config=plan.config_file,
+        config=layout.config,
     log:
-        f"{results}/logs/prefetch.log",
+        layout.log("prefetch"),
     localrule: True
     conda:
         "../../environment.yml"

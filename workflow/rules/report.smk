@@ -9,18 +9,21 @@ report: "../report/workflow.rst"
 rule examples:
     input:
         rows=rules.prepare.output,
-        traces=lambda wc: paths.trace_paths(plan.config, [wc.benchmark], plan.main_runs),
-        outcomes=lambda wc: paths.score_paths(
-            plan.config, [wc.benchmark], plan.main_runs, ".outcomes.parquet"
+        traces=expand(rules.merge.output, run=main["run"], allow_missing=True),
+        outcomes=expand(
+            rules.score.output.outcomes,
+            protocol=main["protocol"],
+            run=main["run"],
+            allow_missing=True,
         ),
     output:
-        directory(f"{results}/report/data/{{benchmark}}"),
+        directory(layout.report_data("{benchmark}")),
     params:
-        config=plan.config_file,
-        folder=lambda wc, output: Path(output[0]).parents[1],
+        config=layout.config,
+        folder=layout.report,
         version=REPORT_VERSION,
     log:
-        f"{results}/logs/examples/{{benchmark}}.log",
+        layout.log("examples", "{benchmark}"),
     localrule: True
     conda:
         "../../environment.yml"
@@ -32,18 +35,18 @@ rule examples:
 rule report:
     input:
         tables,
-        expand(rules.examples.output, benchmark=plan.main_benchmarks),
+        expand(rules.examples.output, benchmark=plan.config.main_benchmarks),
         experiments if "experiments" in plan.config.targets else [],
     output:
-        index=f"{results}/report/index.html",
-        explorer=f"{results}/report/explorer.html",
+        index=layout.report / "index.html",
+        explorer=layout.report / "explorer.html",
     params:
-        config=plan.config_file,
-        folder=lambda wc, output: Path(output.index).parent,
-        layout=lambda wc: plan.report_layout,
+        config=layout.config,
+        folder=layout.report,
+        settings=lambda wc: json.dumps(digest.reported_config(plan.config), sort_keys=True),
         version=REPORT_VERSION,
     log:
-        f"{results}/logs/report.log",
+        layout.log("report"),
     localrule: True
     conda:
         "../../environment.yml"

@@ -6,13 +6,13 @@ rule score:
         rows=rules.prepare.output,
         trace=rules.merge.output,
     output:
-        score=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.json",
-        outcomes=f"{results}/scores/{{protocol}}/{{benchmark}}/{{run}}.outcomes.parquet",
+        score=layout.score("{protocol}", "{benchmark}", "{run}"),
+        outcomes=layout.outcomes("{protocol}", "{benchmark}", "{run}"),
     params:
         scorer=lambda wc: plan.config.benchmarks[wc.benchmark].scorer,
         version=SCORING_VERSION,
     log:
-        f"{results}/logs/score/{{protocol}}/{{benchmark}}/{{run}}.log",
+        layout.log("score", "{protocol}", "{benchmark}", "{run}"),
     localrule: True
     conda:
         "../../environment.yml"

@@ -4,22 +4,22 @@
 
 rule compare:
     input:
-        scores=paths.score_paths(plan.config, plan.main_benchmarks, plan.main_runs),
+        scores=expand(rules.score.output.score, **main),
     output:
         csv=report(
-            table,
+            layout.table("main.csv"),
             caption="../report/main.rst",
             category="Tables",
             labels={"table": "main, strict"},
         ),
-        markdown=f"{results}/tables/main.md",
-        published=[f"{results}/tables/main_published.csv"] if audits else [],
+        markdown=layout.table("main.md"),
+        published=[layout.table("main_published.csv")] if published else [],
     params:
-        config=plan.config_file,
-        layout=lambda wc: plan.table_layout,
-        published=lambda wc, output: f"--published-csv '{output.published}'" if audits else "",
+        config=layout.config,
+        settings=lambda wc: digest.table_settings(plan.config),
+        published=lambda wc, output: f"--published-csv '{output.published}'" if published else "",
     log:
-        f"{results}/logs/compare.log",
+        layout.log("compare"),
     localrule: True
     conda:
         "../../environment.yml"
@@ -30,21 +30,19 @@ rule compare:
 
 rule audit:
     input:
-        paths.score_paths(
-            plan.config, plan.main_benchmarks, plan.main_runs, ".outcomes.parquet"
-        ),
+        expand(rules.score.output.outcomes, **main),
     output:
         csv=report(
-            f"{results}/tables/audit.csv",
+            layout.table("audit.csv"),
             caption="../report/audit.rst",
             category="Tables",
             labels={"table": "audit"},
         ),
-        markdown=f"{results}/tables/audit.md",
+        markdown=layout.table("audit.md"),
     params:
-        config=plan.config_file,
+        config=layout.config,
     log:
-        f"{results}/logs/audit.log",
+        layout.log("audit"),
     localrule: True
     conda:
         "../../environment.yml"

@@ -3,14 +3,14 @@
 from adafuse.config.experiments import WHOLE_PAPER
 
 tables = [
-    table,
-    audits,
+    rules.compare.output.csv,
+    rules.audit.output.csv if published else [],
     rules.datasets.output,
     rules.compare_runs.output,
     rules.words_per_round.output,
 ]
-experiments = paths.experiment_outputs(plan.config, plan.config.experiments)
-pages = f"{results}/report/index.html" if "report" in plan.config.targets else []
+experiments = plan.experiment_outputs(plan.config.experiments)
+pages = layout.report / "index.html" if "report" in plan.config.targets else []
 
 
 for name in WHOLE_PAPER:
@@ -33,4 +33,4 @@ for name in plan.config.experiments:
             name
         localrule: True
         input:
-            paths.experiment_outputs(plan.config, [name]),
+            plan.experiment_outputs([name]),

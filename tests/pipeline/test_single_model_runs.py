@@ -30,7 +30,7 @@ def singles(values: dict[str, Any]) -> dict[str, Any]:
 def test_the_run_alone_has_as_many_rounds(singles: dict[str, Any], user: str) -> None:
     singles["runs"][user] = USERS[user]
     config = parse_config(singles)
-    assert config.runs_alone(config.runs[user]) == ["left", "right"]
+    assert config.single_model_runs(config.runs[user]) == ["left", "right"]
 
 
 def test_what_is_decoded_and_chosen_starts_from_the_same_runs(singles: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ def test_a_run_alone_of_other_rounds_is_none(singles: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_several_runs_alone_are_named(singles: dict[str, Any], user: str) -> None:
+def test_several_single_model_runs_are_named(singles: dict[str, Any], user: str) -> None:
     again = {**singles["runs"]["left"], "options": {"max_word_tokens": 4}}
     singles["runs"] |= {"again": again, user: USERS[user]}
     with pytest.raises(UserError, match="model left, but 'left' and 'again' are such runs; leave"):

@@ -4,7 +4,6 @@ import pytest
 
 from adafuse.config.reading import read_config
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.status import wanted_cells
 
 MODELS = {"mistral", "llama", "qwen3", "internlm3"}
 
@@ -15,28 +14,28 @@ def config():
     return read_config(Path(__file__).parents[2] / "config/toy.yaml")
 
 
-def wanted(config, runs, **changes):
+def requested(config, runs, **changes):
     main = config.main.model_copy(update={"runs": runs, "benchmarks": ["toy_qa"]})
-    return set(wanted_cells(Plan(config.model_copy(update={"main": main, **changes}))))
+    return set(Plan(config.model_copy(update={"main": main, **changes})).requested_cells())
 
 
-def test_the_main_table_is_wanted_and_nothing_else(config):
-    assert wanted(config, ["adafuse"]) == {("toy_qa", "adafuse")}
+def test_the_main_table_is_requested_and_nothing_else(config):
+    assert requested(config, ["adafuse"]) == {("toy_qa", "adafuse")}
 
 
 def test_so_are_the_runs_that_a_run_starts_from(config):
-    assert wanted(config, ["rerank"]) == {("toy_qa", r) for r in ("rerank", "mistral", "llama")}
+    assert requested(config, ["rerank"]) == {("toy_qa", r) for r in ("rerank", "mistral", "llama")}
 
 
 def test_so_are_the_candidates_and_the_scores_that_a_choice_reads(config):
-    found = wanted(config, ["development_pair"])
+    found = requested(config, ["development_pair"])
     assert {run for name, run in found if name == "toy_qa_dev"} == MODELS
     assert len({run for name, run in found if name == "toy_qa"}) == 6
     assert {name for name, _ in found} == {"toy_qa", "toy_qa_dev"}
 
 
 def test_so_are_the_experiments_if_they_are_targets(config):
-    found = wanted(config, ["adafuse"], targets=("tables", "experiments"))
+    found = requested(config, ["adafuse"], targets=("tables", "experiments"))
     for experiment in config.experiments.values():
         decoded = set(experiment.runs) - {"best_of", "best_pair", "development_pair"}
         assert {(name, run) for name in experiment.benchmarks for run in decoded} <= found
