@@ -7,9 +7,9 @@ from typing import Any, Literal, Unpack
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
-from adafuse.decoding.limits import Settings
 from adafuse.decoding.options import parse
 from adafuse.decoding.run import PromptSet, Run, result_of
+from adafuse.decoding.words import Settings
 from adafuse.engine.scheduler import Finished
 from adafuse.errors import UserError
 from adafuse.methods import resolve

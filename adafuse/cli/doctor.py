@@ -39,8 +39,8 @@ def doctor(
     Weights are not loaded; memory is estimated. Exit status 1 says that
     something would go wrong; warnings leave it at 0.
     """
-    from adafuse.decoding.limits import Settings
     from adafuse.decoding.options import parse
+    from adafuse.decoding.words import Settings
 
     said = {"batch_size": number_or_name(batch_size), "max_new_tokens": max_new_tokens}
     size = parse(Settings, said, "doctor").batch_size

@@ -135,8 +135,8 @@ def check_decoding(
     Raises:
         UserError: an unknown method, an option that it does not have, or a value out of range.
     """
-    from adafuse.decoding.limits import Settings
     from adafuse.decoding.options import parse
+    from adafuse.decoding.words import Settings
     from adafuse.methods import resolve
     from adafuse.metrics.selection import SELECTIONS
 

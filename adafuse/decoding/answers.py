@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import WordRules, add_word, unwritten
-from adafuse.engine.node import ContextFullError, Node, TokenSequence
-from adafuse.engine.program import Program, gather
+from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, gather
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, StopReason
 

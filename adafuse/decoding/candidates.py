@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from adafuse import records
-from adafuse.engine.node import ContextFullError, Node, TokenSequence
-from adafuse.engine.program import Program, evaluated
+from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, evaluated
 
 
 @dataclass(eq=False, slots=True)

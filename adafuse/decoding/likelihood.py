@@ -5,11 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adafuse.decoding.limits import Settings
 from adafuse.decoding.options import parse
 from adafuse.decoding.run import LONG_PROMPTS, Runner
-from adafuse.engine.node import ContextFullError, Node, TokenSequence
-from adafuse.engine.program import Program, evaluated, gather
+from adafuse.decoding.words import Settings
+from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, evaluated, gather
 from adafuse.engine.scheduler import Finished
 from adafuse.errors import ExampleError
 from adafuse.models.language_model import LanguageModel

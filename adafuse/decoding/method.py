@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from adafuse.decoding.options import IS_MODEL_NUMBER, MethodOptions
 from adafuse.decoding.round import Example
-from adafuse.engine.program import Program
+from adafuse.engine.node import Program
 from adafuse.errors import UserError
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from adafuse.decoding.candidates import Candidate, Pool
 from adafuse.decoding.fusion import PoolFusion
-from adafuse.decoding.limits import Limits, StopStrings
-from adafuse.engine.node import ContextFullError, TokenSequence
-from adafuse.engine.program import Program
+from adafuse.decoding.words import Limits, StopStrings
+from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, Prompt, Round, StopReason
 

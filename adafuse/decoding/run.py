@@ -5,10 +5,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from adafuse.decoding.limits import Settings
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
-from adafuse.engine.program import Engine, Program
+from adafuse.decoding.words import Settings
+from adafuse.engine.node import Engine, Program
 from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import (
     Event,

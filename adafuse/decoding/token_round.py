@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adafuse.decoding.round import Example
-from adafuse.engine.node import ContextFullError, NextToken, Node, TokenSequence
-from adafuse.engine.program import Program, gather
+from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, gather
 from adafuse.errors import ExampleError
 from adafuse.records import Candidate, Round
-from adafuse.tokenization.foreign_spans import encode_bytes, first_token
+from adafuse.tokenization.text import encode_bytes, first_token
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from adafuse.engine.batch import Batch, Inputs, Shape
-from adafuse.engine.forward import Forward, Mask
+from adafuse.engine.forward import Batch, Forward, Inputs, Mask, Shape
 from adafuse.models.language_model import LanguageModel
 
 logger = logging.getLogger(__name__)

@@ -1,13 +1,12 @@
-"""The token tree: a committed text per model and example, and the tokens tried after it."""
+"""The token tree of an example in one model, and the coroutines that ask for its nodes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
 
-    from adafuse.engine.program import Engine
     from adafuse.models.language_model import LanguageModel
 
 
@@ -178,3 +177,105 @@ def to_run(nodes: Iterable[Node]) -> list[Node]:
     missing = [node for node in nodes if node.next is None]
     parents = (n.parent for n in missing if n.logprob is None and n.parent and n.parent.released)
     return list(dict.fromkeys([*parents, *missing]))
+
+
+T = TypeVar("T")
+
+
+class Evaluator(Protocol):
+    """Whatever fills in requests of one kind, those of many examples at a time."""
+
+    def evaluate(self, requests: Iterable[Any], /) -> None:
+        """Fill in all requests."""
+        ...
+
+
+@runtime_checkable
+class Starter(Evaluator, Protocol):
+    """An evaluator that runs on a device, which need not be waited for at once."""
+
+    @property
+    def device(self) -> Hashable:
+        """Those on the same device take turns."""
+        ...
+
+    def start(self, requests: Iterable[Any], /) -> Callable[[], None]:
+        """Begin to fill in all requests; the call that is returned waits until they are."""
+        ...
+
+
+class Request(Protocol):
+    """Something that a program waits for, such as a node without a distribution."""
+
+    @property
+    def engine(self) -> Evaluator:
+        """What fills it in."""
+        ...
+
+
+Program = Generator[Sequence[Request], None, T]
+
+
+def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
+    """Run several programs of one example side by side; their requests share forwards.
+
+    Returns their results in the order given.
+    """
+    waiting: dict[int, tuple[Program[T], Sequence[Request]]] = {}
+    results: dict[int, T] = {}
+
+    def advance(index: int, program: Program[T]) -> None:
+        try:
+            waiting[index] = program, next(program)
+        except StopIteration as done:
+            results[index] = done.value
+            waiting.pop(index, None)
+
+    for index, program in enumerate(programs):
+        advance(index, program)
+    while waiting:
+        yield [request for _, requests in waiting.values() for request in requests]
+        for index, (program, _) in list(waiting.items()):
+            advance(index, program)
+    return [results[index] for index in sorted(results)]
+
+
+def evaluated(nodes: Iterable[Node]) -> Program[None]:
+    """Ask for those of `nodes` that have no next-token distribution yet."""
+    missing = [node for node in nodes if node.next is None]
+    if missing:
+        yield missing
+
+
+class Engine(Protocol):
+    """Runs one model for many sequences."""
+
+    @property
+    def model(self) -> "LanguageModel":
+        """The model that this engine runs."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """How many positions a sequence may have."""
+        ...
+
+    def share(self, prefix_ids: list[int]) -> None:
+        """Prepare for prompts that begin with these ids, before the first sequence is opened."""
+        ...
+
+    def open(self, prompt_ids: list[int]) -> TokenSequence:
+        """Begin a sequence after a prompt; its root is the prompt's last token, not evaluated."""
+        ...
+
+    def evaluate(self, nodes: Iterable[Node]) -> None:
+        """Fill in `next` and `logprob` of nodes; a node's parent is evaluated or asked with it."""
+        ...
+
+    def commit(self, node: Node) -> None:
+        """Append the path to `node` to its sequence and forget the rest of the tree."""
+        ...
+
+    def close(self, sequence: TokenSequence) -> None:
+        """End a sequence and free what it holds."""
+        ...

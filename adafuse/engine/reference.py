@@ -7,10 +7,8 @@ from weakref import WeakKeyDictionary
 import torch
 from transformers import PreTrainedModel
 
-from adafuse.engine.distribution import Reducer
-from adafuse.engine.node import Node, TokenSequence, to_run
-from adafuse.engine.program import Engine
-from adafuse.engine.tree import TreeEngine
+from adafuse.engine.node import Engine, Node, TokenSequence, to_run
+from adafuse.engine.tree import Reducer, TreeEngine
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import without_outliers
 

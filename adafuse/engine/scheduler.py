@@ -11,8 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from adafuse.engine.node import TokenSequence
-from adafuse.engine.program import Engine, Evaluator, Program, Request, Starter
+from adafuse.engine.node import Engine, Evaluator, Program, Request, Starter, TokenSequence
 from adafuse.errors import UserError
 from adafuse.records import Prompt
 

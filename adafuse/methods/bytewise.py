@@ -22,8 +22,7 @@ from adafuse.decoding.token_round import (
     fuse_tokens,
     negative_log,
 )
-from adafuse.engine.node import Node
-from adafuse.engine.program import Program, evaluated, gather
+from adafuse.engine.node import Node, Program, evaluated, gather
 from adafuse.tokenization.token_bytes import Surfaces
 
 if TYPE_CHECKING:

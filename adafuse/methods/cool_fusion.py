@@ -11,10 +11,9 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, WordTokens, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
-from adafuse.engine.node import TokenSequence
-from adafuse.engine.program import Program
+from adafuse.engine.node import Program, TokenSequence
 from adafuse.records import Round
-from adafuse.tokenization.added_text import UNFINISHED
+from adafuse.tokenization.text import UNFINISHED
 
 
 class CoolFusionOptions(MethodOptions):

@@ -19,7 +19,7 @@ from adafuse.decoding.token_round import (
     fuse_tokens,
 )
 from adafuse.decoding.token_round import entry_of as entry
-from adafuse.engine.program import Program
+from adafuse.engine.node import Program
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:

@@ -11,16 +11,13 @@ from typing import Any
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import parse
 from adafuse.errors import UserError, known
-from adafuse.methods.adafuse import AdaFuse
-from adafuse.methods.beam_scaling import BeamScaling
+from adafuse.methods.adafuse import AdaFuse, BeamScaling, FixedLength, Single
 from adafuse.methods.bytewise import Bytewise
 from adafuse.methods.cool_fusion import CoolFusion
 from adafuse.methods.deepen.method import Deepen
-from adafuse.methods.fixed_length import FixedLength
 from adafuse.methods.gac import Gac
 from adafuse.methods.llm_blender.method import LlmBlender
 from adafuse.methods.rerank import Rerank
-from adafuse.methods.single import Single
 from adafuse.methods.specfuse import SpecFuse
 from adafuse.methods.sweetspan import SweetSpan
 from adafuse.methods.unite import Unite

@@ -8,7 +8,7 @@ from adafuse.decoding.fusion import FusionRule, each, mean_nll, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, told
 from adafuse.decoding.round import Example
-from adafuse.engine.program import Program
+from adafuse.engine.node import Program
 
 SCORES: dict[str, FusionRule] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
 

@@ -9,14 +9,12 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from adafuse.decoding.candidates import Candidate
-from adafuse.decoding.limits import StopStrings
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
-from adafuse.decoding.words import UTF8_BYTES, unwritten
-from adafuse.engine.node import NextToken, TokenSequence
-from adafuse.engine.program import Program, evaluated
-from adafuse.tokenization.added_text import LONGEST_CONTEXT, UNFINISHED
+from adafuse.decoding.words import UTF8_BYTES, StopStrings, unwritten
+from adafuse.engine.node import NextToken, Program, TokenSequence, evaluated
+from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 Pick = Callable[[NextToken], int]
 

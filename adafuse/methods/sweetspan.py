@@ -9,8 +9,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, WordTokens, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
-from adafuse.engine.node import TokenSequence
-from adafuse.engine.program import Program
+from adafuse.engine.node import Program, TokenSequence
 
 
 class SweetSpanOptions(MethodOptions):

@@ -18,8 +18,8 @@ from adafuse.decoding.token_round import (
     entry_of,
     fuse_tokens,
 )
-from adafuse.engine.program import Program
-from adafuse.tokenization.foreign_spans import first_token
+from adafuse.engine.node import Program
+from adafuse.tokenization.text import first_token
 from adafuse.tokenization.token_bytes import END, TokenKeys, written
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
 from adafuse.records import Prompt
-from adafuse.tokenization.added_text import Anchor, anchor
 from adafuse.tokenization.prompts import prompt_ids
+from adafuse.tokenization.text import Anchor, anchor
 from adafuse.tokenization.token_bytes import Surfaces
 
 if TYPE_CHECKING:

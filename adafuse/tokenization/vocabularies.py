@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from adafuse.engine.distribution import largest
+from adafuse.engine.tree import largest
 from adafuse.tokenization.token_bytes import TokenKeys
 
 

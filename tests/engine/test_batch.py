@@ -2,8 +2,7 @@ from types import SimpleNamespace
 
 import torch
 
-from adafuse.engine.batch import Batch, Feed, Shape
-from adafuse.engine.forward import _seen
+from adafuse.engine.forward import Batch, Feed, Shape, _seen
 from adafuse.engine.node import TokenSequence
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=100)

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.engine.distribution import Reducer, largest
 from adafuse.engine.node import TokenSequence
+from adafuse.engine.tree import Reducer, largest
 
 
 def engine(vocabulary=5, ends=(1, 2)):

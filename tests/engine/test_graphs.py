@@ -7,7 +7,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import AutoModelForCausalLM
 
 from adafuse.engine import graphs, tree
-from adafuse.engine.batch import Shape
+from adafuse.engine.forward import Shape
 from adafuse.engine.graphs import Graphs, bucket, capturable
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.tree import TreeEngine

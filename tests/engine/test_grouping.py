@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.engine import batch as grouping
-from adafuse.engine.batch import Feed, batches
+from adafuse.engine import forward as grouping
+from adafuse.engine.forward import Feed, batches
 from adafuse.engine.node import TokenSequence
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=10_000)

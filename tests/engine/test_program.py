@@ -1,4 +1,4 @@
-from adafuse.engine.program import gather
+from adafuse.engine.node import gather
 
 
 def counting(name, turns):

@@ -8,7 +8,7 @@ from transformers import (
     MambaForCausalLM,
 )
 
-from adafuse.engine import batch as grouping
+from adafuse.engine import forward as grouping
 from adafuse.engine.node import ContextFullError
 from adafuse.engine.reference import ReferenceEngine, engine_for, obstacle
 from adafuse.engine.tree import TreeEngine

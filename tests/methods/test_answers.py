@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from adafuse.decoding.answers import own_answers
-from adafuse.decoding.limits import Limits
 from adafuse.decoding.round import Example
+from adafuse.decoding.words import Limits
 from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.ensemble import Ensemble

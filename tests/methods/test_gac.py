@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adafuse.decoding.limits import Limits
 from adafuse.decoding.round import Example
+from adafuse.decoding.words import Limits
 from adafuse.engine.node import NextToken, TokenSequence
 from adafuse.ensemble import Ensemble
 from adafuse.methods import resolve

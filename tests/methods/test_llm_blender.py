@@ -3,8 +3,8 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.decoding.limits import Limits
 from adafuse.decoding.round import Example
+from adafuse.decoding.words import Limits
 from adafuse.errors import ExampleError, UserError
 from adafuse.methods import resolve
 from adafuse.records import Answer, Candidate

@@ -1,7 +1,7 @@
 import pytest
 
-from adafuse.decoding.limits import Limits, Settings
 from adafuse.decoding.options import parse
+from adafuse.decoding.words import Limits, Settings
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import torch
 
-from adafuse.decoding.limits import Limits
 from adafuse.decoding.round import Example
+from adafuse.decoding.words import Limits
 from adafuse.engine.node import NextToken, Node, TokenSequence
 from adafuse.methods.registry import resolve
 from adafuse.models.placement import Place

@@ -2,7 +2,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from adafuse.tokenization.added_text import UNFINISHED, anchor
+from adafuse.tokenization.text import UNFINISHED, anchor
 from tests.conftest import TOY_MODELS
 
 NAMES = ("mistral", "llama", "qwen3", "internlm3")

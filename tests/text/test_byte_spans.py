@@ -2,8 +2,8 @@ from functools import cache
 
 import pytest
 
-from adafuse.tokenization.foreign_spans import encode_bytes
 from adafuse.tokenization.model_tokenizer import ModelTokenizer
+from adafuse.tokenization.text import encode_bytes
 from tests.text.test_added import NAMES, toy_tokenizer
 
 

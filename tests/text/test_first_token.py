@@ -1,6 +1,6 @@
 import pytest
 
-from adafuse.tokenization.foreign_spans import first_token
+from adafuse.tokenization.text import first_token
 from tests.support.scripted import ScriptedModel
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.decoding.limits import StopStrings
+from adafuse.decoding.words import StopStrings
 
 
 def test_the_text_is_cut_before_the_first_stop_string():

@@ -1,7 +1,6 @@
 import pytest
 
-from adafuse.decoding.limits import StopStrings
-from adafuse.decoding.words import WordRules
+from adafuse.decoding.words import StopStrings, WordRules
 
 RULES = WordRules(StopStrings(["\n"]), max_tokens=3)
 

@@ -12,7 +12,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, told
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, PendingText, fuse_tokens, main_entry
-from adafuse.engine.program import Program, gather
+from adafuse.engine.node import Program, gather
 
 if TYPE_CHECKING:
     import torch

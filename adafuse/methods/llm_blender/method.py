@@ -13,7 +13,7 @@ from adafuse.decoding.answers import own_answers, without_errors
 from adafuse.decoding.method import Method
 from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Example
-from adafuse.engine.program import Program
+from adafuse.engine.node import Program
 from adafuse.methods.llm_blender.requests import FuseRequest, RankRequest
 from adafuse.records import Answer, Candidate, Round
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from adafuse.engine.program import Evaluator
+from adafuse.engine.node import Evaluator
 
 
 @dataclass(eq=False, slots=True)
