@@ -16,15 +16,15 @@ MOST_LINES, MOST_FILES, MOST_PACKAGES = 16_500, 150, 12
 """Later work of this round may raise these to 20,000 lines and 190 files."""
 
 LAYERS = [
-    {"errors", "files", "records", "version"},
+    {"errors", "files", "parquet", "records", "toy", "version"},
     {"tokenization"},
     {"models"},
     {"engine"},
     {"decoding"},
     {"methods"},
     {"ensemble"},
-    {"metrics"},
     {"benchmarks"},
+    {"metrics"},
     {"config"},
     {"workflow"},
     {"report"},

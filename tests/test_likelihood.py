@@ -7,7 +7,7 @@ import torch
 
 from adafuse import UserError
 from adafuse.records import Chat, Turn
-from adafuse.tokenization.model_tokenizer import SpanEncoder
+from adafuse.tokenization.text import SpanEncoder
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")

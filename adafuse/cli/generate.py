@@ -274,8 +274,9 @@ def _columns(row: PromptRow, result: Result) -> dict[str, Any]:
 def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[str, Any]) -> None:
     import pyarrow as pa
 
+    from adafuse.parquet import write_table
     from adafuse.workflow.provenance import versions
-    from adafuse.workflow.traces import RESULT_FIELDS, write_table
+    from adafuse.workflow.traces import RESULT_FIELDS
 
     fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
     write_table(out, fields, rows, {"settings": dict(described), "versions": versions()})

@@ -71,7 +71,7 @@ def model_folders(incomplete: str) -> list[str]:
 
 def example_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Suggest examples of the trace that the command names."""
-    from adafuse.workflow.traces import read_rows
+    from adafuse.parquet import read_rows
 
     # An option that still lacks its value keeps the arguments before it from being read.
     trace = ctx.params.get("trace") or next(iter(ctx.args), None)

@@ -129,7 +129,8 @@ def show(
     --list names the examples. Columns NLL 0, NLL 1, ... are the models, F is
     what the smallest of wins.
     """
-    from adafuse.workflow.traces import read_arrow, read_metadata, result_from
+    from adafuse.parquet import read_arrow, read_metadata
+    from adafuse.workflow.traces import result_from
 
     if listed:
         rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()

@@ -26,10 +26,11 @@ from adafuse.lm_eval.requests import (
     read_prompt,
     write_chat,
 )
+from adafuse.parquet import write_arrow
 from adafuse.records import Result
 from adafuse.tokenization.prompts import check_chat
 from adafuse.workflow.provenance import versions
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_arrow
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
 
 def settings(arguments: Arguments, method: Method[Any]) -> dict[str, Any]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import torch
 
     from adafuse.engine.node import NextToken
+    from adafuse.methods.joint_vocabulary import JointVocabulary
     from adafuse.models.language_model import LanguageModel
     from adafuse.models.placement import Place
-    from adafuse.tokenization.vocabularies import JointVocabulary
 
 
 class GacOptions(MethodOptions):
@@ -110,6 +110,6 @@ def _choice(
 
 
 def _unite(keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
-    from adafuse.tokenization.vocabularies import JointVocabulary  # loads torch, as the models have
+    from adafuse.methods.joint_vocabulary import JointVocabulary  # loads torch, as the models have
 
     return JointVocabulary.of(keys, devices)

@@ -110,7 +110,7 @@ def _check_benchmark(value: Fields, benchmark: str | None, where: str) -> None:
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Fields]]:
-    from adafuse.workflow.traces import read_arrow
+    from adafuse.parquet import read_arrow
 
     table = read_arrow(path)
     if "text" not in table.column_names:

@@ -115,7 +115,7 @@ def score_trace(
     rows_file: Path, trace: Path, scorer: str, protocol: str, *, benchmark: str, run: str
 ) -> Evaluation:
     """Score a merged trace against the prepared rows of its benchmark; see `evaluate`."""
-    from adafuse.workflow.traces import read_rows
+    from adafuse.parquet import read_rows
 
     predictions = read_rows(trace, ["id", "text", "stop_reason"])
     rows = read_prepared(rows_file)
@@ -155,7 +155,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
     """Write outcomes as Parquet: id, value, hypothesis, references."""
     import pyarrow as pa
 
-    from adafuse.workflow.traces import write_table
+    from adafuse.parquet import write_table
 
     columns = [
         pa.field("id", pa.string()),
@@ -176,7 +176,7 @@ def read_outcomes(path: Path) -> tuple[Outcome, ...]:
     Raises:
         UserError: no readable Parquet file, or one of another form.
     """
-    from adafuse.workflow.traces import read_rows
+    from adafuse.parquet import read_rows
 
     rows = read_rows(path, ["id", "value", "hypothesis", "references"])
     return tuple(

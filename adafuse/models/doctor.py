@@ -20,9 +20,8 @@ from adafuse.models.language_model import NO_LIMIT, context_length, load_config,
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.spec import ModelSpec
-from adafuse.tokenization.model_tokenizer import SpanEncoder, end_ids
 from adafuse.tokenization.prompts import start_ids
-from adafuse.tokenization.text import anchor
+from adafuse.tokenization.text import SpanEncoder, anchor, end_ids
 from adafuse.tokenization.token_bytes import Surfaces
 
 _WORDS = (" word", "word", "\n", "\nline", "  two", "\ttab", " it's")

@@ -32,8 +32,8 @@ from adafuse.models.placement import (
     resolved,
 )
 from adafuse.models.spec import ModelEntry, ModelSpec
-from adafuse.tokenization.model_tokenizer import ModelTokenizer, end_ids
 from adafuse.tokenization.prompts import check_chat
+from adafuse.tokenization.text import ModelTokenizer, end_ids
 from adafuse.tokenization.token_bytes import special_ids
 
 logger = logging.getLogger(__name__)

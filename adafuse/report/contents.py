@@ -9,12 +9,12 @@ from typing import Any
 from adafuse.config.runs import RunConfig
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.score import read_score
+from adafuse.parquet import read_metadata
 from adafuse.report.main_table import Cell, ScoreTable, main_table
 from adafuse.report.measures import Cost, WordShare, cost, words_per_round
 from adafuse.report.stored import Stored
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.workflow.layout import ResultsLayout
-from adafuse.workflow.traces import read_metadata
 
 BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from adafuse.errors import UserError
 from adafuse.files import write_text
-from adafuse.workflow.traces import read_arrow, read_rows
+from adafuse.parquet import read_arrow, read_rows
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""

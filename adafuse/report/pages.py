@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from adafuse.errors import UserError
 from adafuse.files import write_text
+from adafuse.parquet import column_names, read_metadata, read_rows
 from adafuse.report.contents import LEGEND, Contents, Figure, read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
@@ -34,7 +35,6 @@ from adafuse.report.stored import Stored, tau_of
 from adafuse.version import __version__
 from adafuse.workflow.digest import reported_config
 from adafuse.workflow.provenance import source_commit
-from adafuse.workflow.traces import column_names, read_metadata, read_rows
 
 DATA = "data"
 

@@ -8,8 +8,8 @@ from typing import Any
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import bootstrap
 from adafuse.models.spec import DeviceName
+from adafuse.parquet import read_metadata, read_rows
 from adafuse.report.experiments import Experiment, RuntimePoint
-from adafuse.workflow.traces import read_metadata, read_rows
 
 
 @dataclass(frozen=True, slots=True)

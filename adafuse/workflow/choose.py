@@ -12,8 +12,8 @@ from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_outcomes, read_score
 from adafuse.metrics.scorer import STRICT
 from adafuse.metrics.selection import Evidence, selection
+from adafuse.parquet import read_arrow, read_metadata, write_arrow
 from adafuse.workflow.layout import ResultsLayout
-from adafuse.workflow.traces import read_arrow, read_metadata, write_arrow
 
 
 @dataclass(frozen=True, slots=True)

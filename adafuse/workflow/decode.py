@@ -13,20 +13,13 @@ from adafuse.benchmarks.shards import PreparedRow, read_shard
 from adafuse.errors import UserError
 from adafuse.files import remove_torn
 from adafuse.methods import METHODS
+from adafuse.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
 from adafuse.records import Answer, Result
 from adafuse.workflow.digest import decode_digest, merged_digest, shard_digest
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.journal import Journal, journal_path
 from adafuse.workflow.provenance import source_commit, this_machine, versions
-from adafuse.workflow.traces import (
-    RESULT_FIELDS,
-    read_arrow,
-    read_metadata,
-    read_rows,
-    result_columns,
-    write_arrow,
-    write_table,
-)
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
 logger = logging.getLogger(__name__)
 

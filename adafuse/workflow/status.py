@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from adafuse.errors import UserError
+from adafuse.parquet import read_metadata
 from adafuse.workflow.journal import Journal, journal_path, writer
 from adafuse.workflow.plan import Cell, Plan
-from adafuse.workflow.traces import read_metadata
 
 _LONG_AGO = 1.0
 """Seconds since 1970; 0 is what some file systems say of times that they do not know."""

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.workflow.traces import RESULT_FIELDS, write_table
+from adafuse.parquet import write_table
+from adafuse.workflow.traces import RESULT_FIELDS
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS
 

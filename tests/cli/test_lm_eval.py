@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from adafuse.workflow.traces import read_rows
+from adafuse.parquet import read_rows
 from tests.conftest import toy_path
 from tests.harness.tasks import ROOT
 

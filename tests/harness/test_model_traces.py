@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from adafuse.cli.main import app
+from adafuse.parquet import read_metadata, read_rows
 from adafuse.records import Round
 from adafuse.report.pages import DATA, write_loose_report
-from adafuse.workflow.traces import read_metadata, read_rows
 from tests.harness.tasks import MODELS, QA, task, texts
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")

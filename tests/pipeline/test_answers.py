@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from adafuse.errors import UserError
+from adafuse.parquet import write_table
 from adafuse.records import Answer, Result
 from adafuse.workflow.decode import TRACE_FIELDS, answer_digests, read_answers
-from adafuse.workflow.traces import result_columns, write_table
+from adafuse.workflow.traces import result_columns
 
 
 def trace(path: Path, texts: dict[str, str]) -> Path:

@@ -11,11 +11,11 @@ import pytest
 
 from adafuse.benchmarks.shards import PreparedRow, read_shard, write_shard
 from adafuse.errors import UserError
+from adafuse.parquet import read_metadata, read_rows, write_table
 from adafuse.records import Result
 from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard, merge_shards
 from adafuse.workflow.jobs import DecodeJob, decode_job
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.traces import read_metadata, read_rows, write_table
 
 
 class StoppedError(Exception):

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.files import write_text
+from adafuse.parquet import write_table
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.journal import Journal, only_writer
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.status import last_error
-from adafuse.workflow.traces import write_table
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,9 +8,10 @@ import pytest
 from adafuse.errors import UserError
 from adafuse.metrics.score import write_outcomes
 from adafuse.metrics.scorer import Outcome
+from adafuse.parquet import write_table
 from adafuse.report import explorer
 from adafuse.report.explorer import Question, RunFiles, write_benchmark
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
 

@@ -18,12 +18,13 @@ from adafuse.errors import UserError
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
 from adafuse.metrics.score import score_trace, write_outcomes, write_score
+from adafuse.parquet import write_table
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
 from adafuse.report.stored import Stored
 from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.workflow.layout import ResultsLayout
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.pipeline.conftest import values as configuration
 from tests.report.test_facts import shard
 from tests.support.made_up import EVIL, FUSED

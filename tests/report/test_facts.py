@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from adafuse.parquet import write_table
 from adafuse.report.contents import origin
 from adafuse.report.measures import cost
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.support.made_up import FUSED
 
 FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]

@@ -15,6 +15,7 @@ from adafuse.metrics.intervals import Estimate, mean
 from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
 from adafuse.metrics.score import Score, evaluate, write_outcomes
 from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer, judge, share_right
+from adafuse.parquet import write_table
 from adafuse.report.explorer import (
     Manifest,
     Question,
@@ -26,7 +27,7 @@ from adafuse.report.explorer import (
 from adafuse.report.main_table import best_rows, build_table, table_view
 from adafuse.report.pages import write_explorer
 from adafuse.report.stored import Stored
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns, write_table
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.pipeline.conftest import values as configuration
 from tests.support.browser import DESKTOP, Tab
 from tests.support.made_up import FUSED

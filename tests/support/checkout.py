@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import yaml
 
-from adafuse.workflow.traces import read_metadata, read_rows
+from adafuse.parquet import read_metadata, read_rows
 
 from .slurm_cluster import wait_for
 

@@ -14,8 +14,8 @@ import psutil
 import yaml
 
 from adafuse.benchmarks.shards import write_shard
+from adafuse.parquet import read_rows
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.traces import read_rows
 from tests.support.traces import decoded
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,7 @@ from functools import cache
 
 import pytest
 
-from adafuse.tokenization.model_tokenizer import ModelTokenizer
-from adafuse.tokenization.text import encode_bytes
+from adafuse.tokenization.text import ModelTokenizer, encode_bytes
 from tests.text.test_added import NAMES, toy_tokenizer
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from adafuse.tokenization.model_tokenizer import SpanEncoder
+from adafuse.tokenization.text import SpanEncoder
 from tests.conftest import SHARED
 from tests.text.test_added import NAMES, toy_tokenizer
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adafuse.methods.joint_vocabulary import JointVocabulary
 from adafuse.tokenization.token_bytes import END, TokenKeys
-from adafuse.tokenization.vocabularies import JointVocabulary
 
 CPU = torch.device("cpu")
 P = ([0.25, 0.10, 0.15, 0.10, 0.40], [0.25, 0.15, 0.15, 0.05, 0.40])

@@ -7,15 +7,9 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.files import write_text
+from adafuse.parquet import read_metadata, read_rows, write_table
 from adafuse.records import Candidate, Result, Round
-from adafuse.workflow.traces import (
-    RESULT_FIELDS,
-    read_metadata,
-    read_rows,
-    result_columns,
-    result_from,
-    write_table,
-)
+from adafuse.workflow.traces import RESULT_FIELDS, result_columns, result_from
 
 RESULT = Result(
     text=" caf\u00e9",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.workflow.traces import read_rows
+from adafuse.parquet import read_rows
 from tests.guard.check import changes
 
 from .conftest import Workplace

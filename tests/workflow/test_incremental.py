@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 
 from adafuse.benchmarks.shards import shard_of
-from adafuse.workflow.traces import read_rows
+from adafuse.parquet import read_rows
 
 from .conftest import SHARDS, Job, Workplace
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.workflow.traces import read_metadata
+from adafuse.parquet import read_metadata
 from tests.support.checkout import BENCHMARK, Checkout
 from tests.support.hub_cache import COMMIT, cached_model
 

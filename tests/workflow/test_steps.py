@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from adafuse.cli.steps import app
 from adafuse.config.schema import schema_text
 from adafuse.errors import UserError
-from adafuse.workflow.traces import read_metadata
+from adafuse.parquet import read_metadata
 
 from .conftest import ROOT, SHARDS, Workplace
 
