@@ -91,7 +91,6 @@ class Plan:
         names = self.config.main_runs
         return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
-    @property
     def store_config(self) -> None:
         """Write the configuration, every default filled in."""
         write_text(self.layout.config, to_json(self.config) + "\n")

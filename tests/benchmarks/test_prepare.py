@@ -13,11 +13,11 @@ from adafuse.benchmarks.shards import (
     prepare,
     read_prepared,
     read_shard,
-    shard_digest,
     shard_of,
     write_prepared,
     write_shard,
 )
+from adafuse.workflow.digest import prepared_digest, shard_digest
 
 TEMPLATE = PromptTemplate("", "Question: {question}\nAnswer:")
 
@@ -63,7 +63,7 @@ def test_an_edited_answer_changes_no_shard_but_the_benchmark(tmp_path: Path) -> 
     before = prepared(tmp_path, ROWS)
     after = prepared(tmp_path, {**ROWS, "row-3": ("question 3", "another")})
     assert digests(before) == digests(after)
-    assert before.digest() != after.digest()
+    assert prepared_digest(before) != prepared_digest(after)
 
 
 def test_the_shards_are_the_rows_in_file_order(tmp_path: Path) -> None:
@@ -101,6 +101,6 @@ def test_few_shot_examples_are_marked_and_decoded_all_the_same(tmp_path: Path) -
     assert [row.id for row in marked.rows if row.shot] == ["row-7"]
     assert not any(row.shot for row in plain.rows)
     assert digests(marked) == digests(plain)
-    assert marked.digest() != plain.digest()
+    assert prepared_digest(marked) != prepared_digest(plain)
     write_prepared(tmp_path / "rows.jsonl", marked.rows)
     assert read_prepared(tmp_path / "rows.jsonl") == marked.rows

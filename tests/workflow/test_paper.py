@@ -15,7 +15,6 @@ import yaml
 from adafuse.config.config import Config
 from adafuse.config.reading import read_config
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.status import wanted_cells
 
 from .conftest import ROOT
 
@@ -107,7 +106,7 @@ def decode_jobs(config: Config, *experiments: str) -> int:
         "targets": ("experiments",),
         "experiments": {name: config.experiments[name] for name in experiments},
     }
-    cells = wanted_cells(Plan(config.model_copy(update=changes)))
+    cells = Plan(config.model_copy(update=changes)).requested_cells()
     return sum(config.benchmarks[benchmark].shards for benchmark, _ in cells)
 
 

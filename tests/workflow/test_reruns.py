@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from adafuse.benchmarks.shards import shard_of
-from adafuse.workflow import jobs as job_module
+from adafuse.workflow import digest as digests
 from adafuse.workflow.plan import Plan
 from tests.support.hub_cache import COMMIT, cached_model
 
@@ -41,20 +41,20 @@ def parameters(place: Workplace) -> dict[Job, object]:
     """What the plan says of each job."""
     plan = Plan.of(place.config())
     found: dict[Job, object] = {
-        ("compare", ()): plan.table_layout,
-        ("compare_runs", ()): plan.runs_layout,
+        ("compare", ()): digests.table_settings(plan.config),
+        ("compare_runs", ()): digests.runs_settings(plan.config),
         ("datasets", ()): plan.datasets_digest,
-        ("report", ()): plan.report_layout,
+        ("report", ()): digests.reported_config(plan.config),
     }
-    for name in plan.benchmarks:
-        found["prepare", (name,)] = plan.prepared(name).digest()
+    for name in plan.config.benchmarks:
+        found["prepare", (name,)] = digests.prepared_digest(plan.prepared(name))
         for shard in plan.shards(name):
             found["shard", (name, str(shard))] = plan.shard_digest(name, shard)
         for run in plan.decoded_runs:
             for shard, digest in enumerate(plan.digests(name, run)):
                 found["decode", (name, run, str(shard))] = digest
-            for protocol in plan.protocols:
-                found["score", (protocol, name, run)] = plan.config.benchmarks[name].metric
+            for protocol in plan.config.protocols:
+                found["score", (protocol, name, run)] = plan.config.benchmarks[name].scorer
     return found
 
 
@@ -183,7 +183,7 @@ def test_another_revision_of_a_model_changes_the_runs_that_use_it(
 def test_another_decoder_changes_all_runs_and_no_rows(
     changed: Changed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_module, "ENGINE_VERSION", 99)
+    monkeypatch.setattr(digests, "ENGINE_VERSION", 99)
     assert changed() == decodes("qa") | decodes("mt")
 
 
