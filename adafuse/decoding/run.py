@@ -64,6 +64,7 @@ class Runner(Generic[PromptedT]):
         self, prompts: Sequence[Prompt], start: Callable[[int], PromptedT], rows: int
     ) -> Iterator[Event[PromptedT]]:
         left = dict.fromkeys(range(len(prompts)))
+        event: Event[PromptedT] | None = None
         try:
             for event in Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows)):
                 if isinstance(event, Finished):
@@ -77,7 +78,9 @@ class Runner(Generic[PromptedT]):
                 raise
             rows //= 2
             logger.warning("%s; going on with %d at a time", str(error), rows)
-        release()  # of the engines: nothing refers to them after the exception
+        if event is not None:
+            event.example.sequences.clear()  # who listens holds the last event, and so its engines
+        release()
         yield from Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows))
 
     def _source(

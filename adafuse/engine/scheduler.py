@@ -70,7 +70,7 @@ class Scheduler(Generic[ExampleT]):
         Raises:
             TooManyRowsError: memory ran out.
         """
-        with _out_of_memory_named(self._batch_size):
+        with memory_errors_named(self._batch_size):
             while self._admit(source):
                 yield from self._happened()
                 done = self._evaluate()
@@ -201,7 +201,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def _out_of_memory_named(rows: int) -> Iterator[None]:
+def memory_errors_named(rows: int) -> Iterator[None]:
     """Turn running out of memory into a sentence that says what to change.
 
     Args:

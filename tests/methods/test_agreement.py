@@ -1,6 +1,7 @@
 """Models that agree cost little, and reading ahead changes no proposal."""
 
-from adafuse.decoding.candidates import reading
+from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.engine.node import evaluated
 from adafuse.ensemble import Ensemble
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.results import assert_same
@@ -16,6 +17,11 @@ def test_a_second_model_that_agrees_takes_one_forward_a_round(pair):
             assert result.forwards[0] > result.forwards[1] or len(result.rounds) <= 1
 
 
+def blind(self, sequence):
+    """Read nothing of what the earlier models proposed."""
+    yield from evaluated([sequence.root])
+
+
 def forwards(ensemble, **options):
     """The forwards of all models on all prompts."""
     results = ensemble.generate(PROMPTS, **options, **LIMITS)
@@ -24,13 +30,13 @@ def forwards(ensemble, **options):
 
 def test_reading_ahead_saves_forwards(pair, monkeypatch):
     ahead = forwards(pair)
-    monkeypatch.setattr("adafuse.decoding.round.reading", lambda sequence, texts: [sequence.root])
+    monkeypatch.setattr(Pool, "read_by", blind)
     assert ahead < forwards(pair)
 
 
 def test_what_earlier_models_wrote_makes_no_difference_to_a_proposal(random_pair, monkeypatch):
     ahead = random_pair.generate(PROMPTS, branching=3, **LIMITS)
-    monkeypatch.setattr("adafuse.decoding.round.reading", lambda sequence, texts: [sequence.root])
+    monkeypatch.setattr(Pool, "read_by", blind)
     assert_same(ahead, random_pair.generate(PROMPTS, branching=3, **LIMITS))
 
 
@@ -39,7 +45,9 @@ def test_a_text_that_a_model_cannot_read_is_left_out(pair, monkeypatch):
 
     engine = ReferenceEngine(pair.models[0], top=2)
     sequence = engine.open([5, 6, 7])
-    assert len(reading(sequence, [" one two", " one three"])) > 3
+    pool = Pool([sequence])
+    pool.add(0, [Candidate(" one two"), Candidate(" one three")])
+    assert len(next(pool.read_by(sequence))) > 3
     sequence.root.children.clear()
     monkeypatch.setattr(engine, "context", 3)  # no position is left
-    assert reading(sequence, [" one two"]) == [sequence.root]
+    assert next(pool.read_by(sequence)) == [sequence.root]

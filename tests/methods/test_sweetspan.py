@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from adafuse.decoding.fusion import SpanScore, filtered_perplexity, mean_perplexity
+from adafuse.decoding.fusion import filtered_perplexity, mean_perplexity
 from tests.methods.test_engines_agree import PROMPTS
+from tests.support.candidates import candidate as scored_candidate
 
 LIMITS = {"method": "sweetspan", "max_new_tokens": 24}
 
@@ -15,10 +16,10 @@ def test_every_candidate_has_the_filtered_perplexity_of_its_models(random_pair, 
     rule = mean_perplexity if ratio is None else filtered_perplexity(ratio)
     for result in random_pair.generate(PROMPTS, filter_ratio=ratio, **LIMITS):
         for taken in result.rounds:
-            for candidate in taken.candidates:
-                scores = [SpanScore(nll, 1) for nll in candidate.nll]
-                assert candidate.fused == pytest.approx(rule(scores, (1.0, 1.0), 1))
-            values = [candidate.fused for candidate in taken.candidates]
+            for each in taken.candidates:
+                scored = scored_candidate(*((nll, 1) for nll in each.nll))
+                assert each.fused == pytest.approx(rule(scored, (1.0, 1.0)))
+            values = [each.fused for each in taken.candidates]
             assert taken.selected == values.index(min(values))
 
 
