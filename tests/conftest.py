@@ -1,7 +1,9 @@
 """Fixtures shared by all tests; the toy models of the package are the models under test."""
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test needs the network
@@ -31,6 +33,18 @@ torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what is to run in the background so, and its processes would not see Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Take away the log that `adafuse step` sets up, on a stream that ends with its test."""
+    package = logging.getLogger("adafuse")
+    level = package.level
+    yield
+    package.setLevel(level)
+    for handler in logging.getLogger().handlers[:]:
+        if type(handler) is logging.StreamHandler:
+            logging.getLogger().removeHandler(handler)
 
 
 @pytest.hookimpl(tryfirst=True)

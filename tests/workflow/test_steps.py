@@ -63,10 +63,13 @@ def test_steps_that_load_no_model_load_no_torch(finished: Workplace, tmp_path: P
     results = finished.folder / "results"
     merged = f"{tmp_path}/merged.parquet"
     benchmark = ["--config", f"{results}/config.json", "--benchmark", "qa"]
-    traces = [f"{results}/traces/qa/adafuse/{shard}.parquet" for shard in range(SHARDS)]
+    numbers = range(SHARDS["qa"])
+    traces = [f"{results}/traces/qa/adafuse/{shard}.parquet" for shard in numbers]
     digests = ",".join(read_metadata(Path(trace))["digest"] for trace in traces)
-    shards = [f"--rows={results}/benchmarks/qa/shards/{shard}.jsonl" for shard in range(SHARDS)]
-    scored = ["--trace", merged, "--metric", "squad", "--benchmark=qa", "--run=adafuse"]
+    shards = [
+        f"--rows={results}/benchmarks/qa/shards/{shard}.jsonl" for shard in range(SHARDS["qa"])
+    ]
+    scored = ["--trace", merged, "--scorer", "squad", "--benchmark=qa", "--run=adafuse"]
     commands = [
         ["prepare", *benchmark, "--out", f"{tmp_path}/rows.jsonl"],
         ["shard", *benchmark, "--shard", "0", "--out", f"{tmp_path}/0.jsonl"],
