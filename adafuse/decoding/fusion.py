@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.options import MethodOptions, WordTokens, told
@@ -97,11 +98,25 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float:
     return total / math.fsum(weight for _, weight in weighted)
 
 
-def _known_rule(name: str) -> str:
-    if name not in FUSION_RULES:
-        *others, last = map(repr, FUSION_RULES)
-        raise ValueError(f"must be {', '.join(others)} or {last}")
-    return name
+class _KnownRule:
+    """What a value of `fusion` may be: the name of any rule that is registered by then."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(cls._checked, handler(source))
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"type": "string", "enum": list(FUSION_RULES)}
+
+    @staticmethod
+    def _checked(name: str) -> str:
+        if name not in FUSION_RULES:
+            *others, last = map(repr, FUSION_RULES)
+            raise ValueError(f"must be {', '.join(others)} or {last}")
+        return name
 
 
 class FusionOptions(MethodOptions):
@@ -109,11 +124,10 @@ class FusionOptions(MethodOptions):
 
     fusion: Annotated[
         str,
-        AfterValidator(_known_rule),
+        _KnownRule,
         told(
             "how the models' scores of a span become one, F(s): the mean of their NLLs (the"
-            " paper's, `mean_nll`), the NLL of their mixture (`mixture`), or the lowest of their"
-            " NLLs (`most_confident`)"
+            " paper's), the NLL of their mixture, or the lowest of their NLLs"
         ),
     ] = "mean_nll"
     max_word_tokens: WordTokens = 16

@@ -92,7 +92,7 @@ def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
     yield from pool.score()
     for candidate in pool.candidates:
         candidate.text = example.stops.cut(candidate.text)
-    return [(each, answers[each.proposers[0]][1]) for each in pool.candidates]
+    return [(own, answers[own.proposers[0]][1]) for own in pool.candidates]
 
 
 def rank_with(own: Sequence[WrittenAnswer], example: Example, rule: FusionRule) -> None:
@@ -115,7 +115,7 @@ def rank_with(own: Sequence[WrittenAnswer], example: Example, rule: FusionRule) 
     finite = [answer for answer in answers if answer[0].finite]
     best, reason = min(finite, key=lambda answer: answer[0].fused, default=(None, None))
     candidates = tuple(candidate.record() for candidate, _ in answers)
-    selected = None if best is None else [each for each, _ in answers].index(best)
+    selected = None if best is None else [candidate for candidate, _ in answers].index(best)
     words = len(best.text.split()) if best is not None and selected else 0
     example.rounds.append(Round(candidates, selected, words, ((),) * len(example.sequences)))
     if best is not None and selected:

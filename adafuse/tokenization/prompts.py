@@ -4,13 +4,15 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import TemplateError
-from transformers import PreTrainedTokenizerBase
 
 from adafuse.errors import UserError
 from adafuse.records import Chat, Prompt, Turn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 TextT = TypeVar("TextT")
@@ -21,7 +23,7 @@ WORTH_SHARING = 16
 """Fewer ids than this are computed again."""
 
 
-def prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, *, chat: bool) -> list[int]:
+def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt, *, chat: bool) -> list[int]:
     """Return the ids of `prompt`, with exactly one start token where the tokenizer adds one.
 
     Raw text gets what the tokenizer gives by default, unless `chat` makes it what a user says. A
@@ -65,24 +67,24 @@ def _is_one(column: tuple[int, ...]) -> bool:
     return len(set(column)) == 1
 
 
-def check_chat(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
     """Refuse chat formatting for a model that has no template."""
     if not getattr(tokenizer, "chat_template", None):
         raise UserError(f"model {name!r} has no chat template; run it without chat formatting")
 
 
-def start_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Return the start token that this tokenizer puts before a text, as a list of none or one."""
     first = list(tokenizer("a")["input_ids"])[:1]
     return first if first and first[0] == tokenizer.bos_token_id else []
 
 
-def _end_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
+def _end_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> list[int]:
     end = tokenizer.eos_token_id
     return [end] if isinstance(end, int) and not prompt else []
 
 
-def _chat_ids(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
+def _chat_ids(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> list[int]:
     text = _rendered(tokenizer, chat)
     ids = list(tokenizer.encode(text, add_special_tokens=False))
     start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
@@ -91,7 +93,7 @@ def _chat_ids(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
     return start + ids
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
+def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
     """Return the text of a chat; a template without a system turn gets its text from the user."""
     try:
         return _templated(tokenizer, chat)
@@ -104,7 +106,7 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
     return text
 
 
-def _templated(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
+def _templated(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
     said: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in chat.turns]
     text = tokenizer.apply_chat_template(
         said,

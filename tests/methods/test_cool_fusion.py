@@ -74,9 +74,9 @@ def test_the_best_of_fused_and_own_answers_wins(pair):
         first = last.candidates[0]
         answers = {model: results[number] for model, results in enumerate(alone)}
         assert first.text == plain.text
-        for ranked in last.candidates:
-            for model in ranked.proposers:
-                assert ranked.text == answers[model].text
+        for one in last.candidates:
+            for model in one.proposers:
+                assert one.text == answers[model].text
         assert sorted(m for c in last.candidates for m in c.proposers) == sorted(answers)
         values = [c.fused for c in last.candidates]
         assert last.selected == values.index(min(values))

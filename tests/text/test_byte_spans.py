@@ -2,13 +2,17 @@ from functools import cache
 
 import pytest
 
-from adafuse.tokenization.text import ModelTokenizer, encode_bytes
+from adafuse.models.language_model import LanguageModel
+from adafuse.tokenization.text import encode_bytes
 from tests.text.test_added import NAMES, toy_tokenizer
 
 
 def bare_model(tokenizer, name):
     """A model without a network: nothing here runs one."""
-    return ModelTokenizer(name=name, tokenizer=tokenizer, end_ids=frozenset(), stop_ids=frozenset())
+    ends = frozenset()
+    return LanguageModel(
+        name=name, network=None, tokenizer=tokenizer, end_ids=ends, stop_ids=ends, context=10_000
+    )
 
 
 @cache
