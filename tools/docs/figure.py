@@ -24,7 +24,7 @@ _TITLE = "“Which city is the capital of Rustan?” decoded by two models, roun
 _CAPTION = (
     f"The toy models mistral and llama, τ = {TAU}, M = {MAX_WORDS}, B = {BRANCHING}. Each line is a"
     " candidate: who proposed it, the margins p(1) - p(2) that this model read at the start of each"
-    " word, and what both models say of it. The smallest F, the mean of both, wins (shaded). ⏎ is a"
+    " word, and what both models say of it. The smallest F, the mean of both, wins (shaded). \\n is a"
     " line end, which is the task's stop string."
 )
 
@@ -108,7 +108,7 @@ def _margins(margins: tuple[float, ...]) -> str:
 
 def shown(candidate: Candidate) -> str:
     """Return a span as the figure writes it."""
-    return candidate.text.replace("\n", " ⏎").strip(" ")
+    return candidate.text.replace("\n", " \\n").strip(" ")
 
 
 def _scores(taken: Round, high: float) -> "alt.LayerChart | alt.FacetChart":
