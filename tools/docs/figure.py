@@ -24,8 +24,8 @@ _TITLE = "“Which city is the capital of Rustan?” decoded by two models, roun
 _CAPTION = (
     f"The toy models mistral and llama, τ = {TAU}, M = {MAX_WORDS}, B = {BRANCHING}. Each line is a"
     " candidate: who proposed it, the margins p(1) - p(2) that this model read at the start of each"
-    " word, and what both models say of it. The smallest F, the mean of both, wins (shaded). \\n is a"
-    " line end, which is the task's stop string."
+    " word, and what both models say of it. The smallest F, the mean of both, wins (shaded). \\n is"
+    " a line end, which is the task's stop string."
 )
 
 
