@@ -1,1 +1,1 @@
-"""Executing decoding programs: a tree of uncommitted tokens per model and example (engine.md)."""
+"""Executing decoding programs: a tree of uncommitted tokens per model and example."""

@@ -1,7 +1,7 @@
 """Forwards of a few tokens as CUDA graphs: without launches, a forward costs what it reads.
 
 Every tensor of the engine has a fixed address, so that a forward of one shape can be captured once
-and replayed with other values. Shapes are rounded up to a few buckets (engine.md, "On a GPU").
+and replayed with other values. Shapes are rounded up to a few buckets.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Both protocols on the real benchmark files, where they are at hand.
 
-The counts of the calibration are those seen with the scorers behind the paper (scoring.md).
+The counts of the calibration are those seen with the scorers behind the paper.
 """
 
 import json
