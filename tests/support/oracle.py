@@ -1,4 +1,4 @@
-"""Algorithm 1 (arXiv 2601.06022) once more, as plainly as it can be written: no engine, no coroutines.
+"""Algorithm 1 (arXiv 2601.06022) as plainly as it can be written: no engine, no coroutines.
 
 Every distribution is a full forward over all ids; nothing is shared with the package but the
 loaded models. It is slow and only for tests.
