@@ -7,7 +7,6 @@ from typing import Any, Literal, Unpack
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
-from adafuse.decoding.options import parse
 from adafuse.decoding.run import PromptSet, Run, result_of
 from adafuse.decoding.words import Settings
 from adafuse.engine.scheduler import Finished
@@ -16,6 +15,7 @@ from adafuse.methods import resolve
 from adafuse.models.language_model import LanguageModel, load_models
 from adafuse.models.placement import Place
 from adafuse.models.spec import Loading, ModelSpec, model_specs
+from adafuse.options import parse
 from adafuse.records import Answer, Chat, Likelihood, Prompt, Result, question_of
 
 

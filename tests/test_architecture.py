@@ -20,6 +20,7 @@ LISTENERS = {"ensemble.py", "decoding/run.py"}
 
 LAYERS = [
     {"errors", "files", "parquet", "records", "toy", "version"},
+    {"options"},
     {"tokenization"},
     {"models"},
     {"engine"},

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from adafuse.benchmarks.prompts import FewShotFile, question_key
 from adafuse.benchmarks.rows import Row
-from adafuse.decoding.options import Positive, Section, told
+from adafuse.options import Positive, Section, doc
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ Figure = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 class PaperFigures(Section):
     """What the paper's appendix C says of a benchmark; None where it is not known."""
 
-    rows: Annotated[Positive | None, told("how many rows the paper has")] = None
-    question_chars: Annotated[Figure | None, told("mean characters of a question there")] = None
-    answer_chars: Annotated[Figure | None, told("mean characters of an answer there")] = None
+    rows: Annotated[Positive | None, doc("how many rows the paper has")] = None
+    question_chars: Annotated[Figure | None, doc("mean characters of a question there")] = None
+    answer_chars: Annotated[Figure | None, doc("mean characters of an answer there")] = None
 
 
 @dataclass(frozen=True, slots=True)

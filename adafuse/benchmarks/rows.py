@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from adafuse.decoding.options import Section, Text, told
 from adafuse.errors import UserError
+from adafuse.options import Section, Text, doc
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class Fields(Section):
 
     question: Annotated[
         Text,
-        told(
+        doc(
             'path of the question, or a template for it (`"{context}\\n{question}"`)',
             "the records call it otherwise",
         ),
     ] = "question"
     answer: Annotated[
         Text,
-        told("path of the answer or answers (`answer.aliases`)", "the records call it otherwise"),
+        doc("path of the answer or answers (`answer.aliases`)", "the records call it otherwise"),
     ] = "answer"
-    id: Annotated[Text | None, told("path of the id; `id` by default", "it is another")] = None
+    id: Annotated[Text | None, doc("path of the id; `id` by default", "it is another")] = None
     final_after: Annotated[
         Text | None,
-        told("the mark before the final answer", "answers end in both (`####` in GSM8K)"),
+        doc("the mark before the final answer", "answers end in both (`####` in GSM8K)"),
     ] = None
 
 

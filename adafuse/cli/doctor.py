@@ -39,8 +39,8 @@ def doctor(
     Weights are not loaded; memory is estimated. Exit status 1 says that
     something would go wrong; warnings leave it at 0.
     """
-    from adafuse.decoding.options import parse
     from adafuse.decoding.words import Settings
+    from adafuse.options import parse
 
     said = {"batch_size": number_or_name(batch_size), "max_new_tokens": max_new_tokens}
     size = parse(Settings, said, "doctor").batch_size
@@ -105,7 +105,7 @@ def _model(facts: "ModelFacts") -> Iterator[str]:
     template = "a chat template" if facts.chat_template else "no chat template"
     limit = f"{facts.context} positions" if facts.context else "no limit of positions"
     yield f"  {limit}; {template}"
-    exact = "each stands for certain bytes" if facts.surfaces else "bytes unknown"
+    exact = "each stands for certain bytes" if facts.token_bytes else "bytes unknown"
     yield f"  {facts.vocabulary} tokens ({facts.rows} rows), {exact}"
     odd = ", ".join(map(repr, facts.odd_spans))
     yield f"  foreign words come back {'changed: ' + odd if odd else 'as they were written'}"

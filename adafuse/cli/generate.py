@@ -135,10 +135,10 @@ def check_decoding(
     Raises:
         UserError: an unknown method, an option that it does not have, or a value out of range.
     """
-    from adafuse.decoding.options import parse
     from adafuse.decoding.words import Settings
     from adafuse.methods import resolve
     from adafuse.metrics.selection import SELECTIONS
+    from adafuse.options import parse
 
     if method in SELECTIONS:
         raise UserError(

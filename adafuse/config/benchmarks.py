@@ -7,9 +7,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from adafuse.benchmarks.description import PaperFigures
 from adafuse.benchmarks.prompts import SLOT, Style
 from adafuse.benchmarks.rows import Fields
-from adafuse.decoding.options import BatchSize, Flag, Number, Positive, Section, Text, told
 from adafuse.errors import known
 from adafuse.metrics.registry import SCORERS
+from adafuse.options import BatchSize, Flag, Number, Positive, Section, Text, doc
 
 
 def _as_text(identifier: object) -> object:
@@ -31,33 +31,33 @@ class SourceConfig(Section):
 
     file: Annotated[
         Text | None,
-        told(
+        doc(
             'JSON lines, a JSON list, or Parquet; rows `{"question", "answer", optional "id"}`',
             "you have the rows as a file",
         ),
     ] = None
     dataset: Annotated[
         Text | None,
-        told("a hub dataset `org/name`, or a folder in its layout", "the rows are on the hub"),
+        doc("a hub dataset `org/name`, or a folder in its layout", "the rows are on the hub"),
     ] = None
-    config: Annotated[Text | None, told("its configuration", "it has several")] = None
+    config: Annotated[Text | None, doc("its configuration", "it has several")] = None
     answer_config: Annotated[
         Text | None,
-        told(
+        doc(
             "a second configuration, with the answers, joined by id",
             "questions and answers are apart (FLORES: the other language)",
         ),
     ] = None
-    split: Annotated[Text | None, told("its split", "you want other rows")] = None
+    split: Annotated[Text | None, doc("its split", "you want other rows")] = None
     revision: Annotated[
         Text | None,
-        told(
+        doc(
             "commit of a hub dataset, 40 hexadecimal digits; required there",
             "you want the rows of another day",
         ),
     ] = None
     fields: Annotated[
-        Fields, told("where a record holds what", "records have other names than rows")
+        Fields, doc("where a record holds what", "records have other names than rows")
     ] = Fields()
 
     @model_validator(mode="after")
@@ -78,17 +78,17 @@ class SourceConfig(Section):
 class ShotsConfig(Section):
     """A file with an instruction and few-shot examples, of which the first `count` are used."""
 
-    file: Annotated[Text, told("an instruction and few-shot examples")]
+    file: Annotated[Text, doc("an instruction and few-shot examples")]
     count: Annotated[
-        Number | None, told("how many, from the first; all without it", "prompts are too long")
+        Number | None, doc("how many, from the first; all without it", "prompts are too long")
     ] = None
 
 
 class SampleConfig(Section):
     """A part of the rows that a seed decides."""
 
-    size: Annotated[Positive, told("how many rows")]
-    seed: Annotated[Number, told("which rows", "you want others")] = 0
+    size: Annotated[Positive, doc("how many rows")]
+    seed: Annotated[Number, doc("which rows", "you want others")] = 0
 
 
 class BenchmarkConfig(Section):
@@ -101,14 +101,14 @@ class BenchmarkConfig(Section):
 
     replaced: ClassVar[tuple[str, ...]] = ("use",)
 
-    source: Annotated[SourceConfig, told("where the rows come from")]
-    prompt: Annotated[Text, told("the text around the question, with `{question}` once")]
+    source: Annotated[SourceConfig, doc("where the rows come from")]
+    prompt: Annotated[Text, doc("the text around the question, with `{question}` once")]
     shots: Annotated[
-        ShotsConfig | None, told("an instruction and few-shot examples", "the task needs them")
+        ShotsConfig | None, doc("an instruction and few-shot examples", "the task needs them")
     ] = None
     frame: Annotated[
         Style,
-        told(
+        doc(
             "`strict`: examples laid out as the question; `published`: the file's text as it is"
             " and a blank line",
             "you compare with the paper's numbers",
@@ -116,61 +116,61 @@ class BenchmarkConfig(Section):
     ] = "strict"
     exclude_shots: Annotated[
         Flag,
-        told(
+        doc(
             "mark rows that are few-shot examples of the prompt; a strict score leaves them out",
             "never, but to see what it changes",
         ),
     ] = True
     stop: Annotated[
         tuple[Text, ...],
-        told("strings before which an answer is cut", "answers go on with a question of their own"),
+        doc("strings before which an answer is cut", "answers go on with a question of their own"),
     ] = ()
     max_new_tokens: Annotated[
         Positive,
-        told(
+        doc(
             "ends an answer when some model holds that many generated tokens",
             "answers are cut short (stop reason `length`)",
         ),
     ]
-    scorer: Annotated[Text, told("how texts are scored: one of the [scorers](#scorers)")]
-    limit: Annotated[Positive | None, told("only the first rows", "trying things out")] = None
+    scorer: Annotated[Text, doc("how texts are scored: one of the [scorers](#scorers)")]
+    limit: Annotated[Positive | None, doc("only the first rows", "trying things out")] = None
     sample: Annotated[
         SampleConfig | None,
-        told(
+        doc(
             "`size` rows that `seed` chooses, in file order; after `limit`",
             "a smaller run is to stand for the whole",
         ),
     ] = None
     ids: Annotated[
         Annotated[tuple[Identifier, ...], Field(min_length=1)] | None,
-        told("only the rows of those ids", "some rows are of interest"),
+        doc("only the rows of those ids", "some rows are of interest"),
     ] = None
     ids_file: Annotated[
-        Text | None, told("the same from a file with one id a line", "the list is long")
+        Text | None, doc("the same from a file with one id a line", "the list is long")
     ] = None
     shards: Annotated[
         Positive,
-        told(
+        doc(
             "decode jobs per run",
             "a job takes much less or more than 10 to 30 minutes; each loads the models",
         ),
     ] = 1
     development: Annotated[
         Text | None,
-        told(
+        doc(
             "the benchmark whose scores choose between models for this one",
             "a run of method `development_pair` has this benchmark",
         ),
     ] = None
     batch_size: Annotated[
         BatchSize | None,
-        told("instead of that of `decode`", "one benchmark has longer prompts, or runs are timed"),
+        doc("instead of that of `decode`", "one benchmark has longer prompts, or runs are timed"),
     ] = None
     timed: Annotated[
-        Flag, told("decode with nothing beside it on the machine", "seconds are to be compared")
+        Flag, doc("decode with nothing beside it on the machine", "seconds are to be compared")
     ] = False
     paper: Annotated[
-        PaperFigures, told("what the paper says of it, beside our figures", "that is known")
+        PaperFigures, doc("what the paper says of it, beside our figures", "that is known")
     ] = PaperFigures()
 
     @field_validator("prompt")

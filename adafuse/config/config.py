@@ -15,11 +15,11 @@ from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.experiments import RULES, ExperimentConfig, MainConfig
 from adafuse.config.runs import ClusterConfig, DecodeConfig, ModelConfig, RunConfig
 from adafuse.config.sweep_axis import sweep_positions
-from adafuse.decoding.options import Section, Text, told
 from adafuse.errors import UserError, known
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
+from adafuse.options import Section, Text, doc
 
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
@@ -44,30 +44,30 @@ class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
     results: Annotated[
-        Text, told("folder for everything that is written", "two experiments are to stay apart")
+        Text, doc("folder for everything that is written", "two experiments are to stay apart")
     ] = "results"
     note: Annotated[
         Text | None,
-        told("printed above the table", "a reader must know something before the numbers"),
+        doc("printed above the table", "a reader must know something before the numbers"),
     ] = None
     models: Annotated[
-        Annotated[dict[Name, ModelConfig], Field(min_length=1)], told("the models by name")
+        Annotated[dict[Name, ModelConfig], Field(min_length=1)], doc("the models by name")
     ]
     benchmarks: Annotated[
         Annotated[dict[Name, BenchmarkConfig], Field(min_length=1)],
-        told("the tasks by name; their order is that of the columns"),
+        doc("the tasks by name; their order is that of the columns"),
     ]
     runs: Annotated[
         Annotated[dict[Name, RunConfig], Field(min_length=1)],
-        told("a method on a list of models, by name; their order is that of the rows"),
+        doc("a method on a list of models, by name; their order is that of the rows"),
     ]
     main: Annotated[
         MainConfig,
-        told("the main table and the comparisons; everything without it", "some runs are extra"),
+        doc("the main table and the comparisons; everything without it", "some runs are extra"),
     ] = MainConfig()
     experiments: Annotated[
         dict[Name, ExperimentConfig],
-        told(
+        doc(
             "tables and figures, each a target: `snakemake figure_6`; a name is made of letters,"
             " digits (not first) and `_`, and is not that of a rule (`all`, `decode`, ...)",
             "the main table is not all that you want to see",
@@ -75,7 +75,7 @@ class Config(Section):
     ] = Field(default_factory=dict)
     targets: Annotated[
         Annotated[tuple[Literal["tables", "experiments", "report"], ...], Field(min_length=1)],
-        told(
+        doc(
             "what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`,"
             " the pages for a browser ([docs/report.md](../docs/report.md))",
             "the experiments are always wanted, or the report is not",
@@ -83,7 +83,7 @@ class Config(Section):
     ] = ("tables", "report")
     protocols: Annotated[
         Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)],
-        told(
+        doc(
             "`[strict]` or `[strict, published]`, which adds tables of the published scorer and an"
             " audit of what only it accepts",
             "you compare with published numbers",
@@ -91,18 +91,18 @@ class Config(Section):
     ] = ("strict",)
     spm_sha256: Annotated[
         Text | None,
-        told("SentencePiece model of `translation`", "two machines must give the same spBLEU"),
+        doc("SentencePiece model of `translation`", "two machines must give the same spBLEU"),
     ] = None
     published_numbers: Annotated[
         Text | None,
-        told("`config/published.yaml`: a table of the paper's numbers", "you reproduce the paper"),
+        doc("`config/published.yaml`: a table of the paper's numbers", "you reproduce the paper"),
     ] = None
-    decode: Annotated[DecodeConfig, told("how decode jobs run", "they run on a GPU")] = (
+    decode: Annotated[DecodeConfig, doc("how decode jobs run", "they run on a GPU")] = (
         DecodeConfig()
     )
     cluster: Annotated[
         ClusterConfig,
-        told("what decode jobs ask a cluster for", "its limits, or an estimate, do not fit"),
+        doc("what decode jobs ask a cluster for", "its limits, or an estimate, do not fit"),
     ] = ClusterConfig()
 
     @field_validator("benchmarks")

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from adafuse.config.runs import Names
-from adafuse.decoding.options import Section, Text, told
 from adafuse.errors import known
+from adafuse.options import Section, Text, doc
 
 WHOLE_PAPER = ("paper", "paper_toy")
 """Targets that make all experiments; the toy configuration's documentation uses the second."""
@@ -30,11 +30,11 @@ class MainConfig(Section):
 
     runs: Annotated[
         Annotated[tuple[Text, ...], AfterValidator(_different)] | None,
-        told("names of `runs`", "some runs belong elsewhere"),
+        doc("names of `runs`", "some runs belong elsewhere"),
     ] = None
     benchmarks: Annotated[
         Annotated[tuple[Text, ...], AfterValidator(_different)] | None,
-        told("names of `benchmarks`", "some benchmarks only serve others"),
+        doc("names of `benchmarks`", "some benchmarks only serve others"),
     ] = None
 
 
@@ -46,25 +46,25 @@ class ExperimentConfig(Section):
     tests between all the runs. `published` maps runs to rows of Table 1 in the paper's numbers.
     """
 
-    title: Annotated[Text, told("above the figure")]
+    title: Annotated[Text, doc("above the figure")]
     kind: Annotated[
         Literal["scores", "sweep", "runtime", "words_per_round", "paired"],
-        told(
+        doc(
             "`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);"
             " `words_per_round`; `paired` (scores, and tests of all runs against each other)"
         ),
     ]
     benchmarks: Annotated[
         Annotated[Names, AfterValidator(_different)],
-        told("names of `benchmarks`; for `runtime`, those of one `batch_size`"),
+        doc("names of `benchmarks`; for `runtime`, those of one `batch_size`"),
     ]
     runs: Annotated[
         Annotated[Names, AfterValidator(_different)],
-        told("names of `runs`; `paired` needs two"),
+        doc("names of `runs`; `paired` needs two"),
     ]
     options: Annotated[
         tuple[Text, ...],
-        told(
+        doc(
             "for `sweep`: the options on the axis; each run has exactly one of them, a number; no"
             " two runs are the same",
             "the experiment is a `sweep`",
@@ -72,7 +72,7 @@ class ExperimentConfig(Section):
     ] = ()
     published: Annotated[
         dict[str, Text],
-        told("for `scores`: rows of the paper's Table 1 by run", "you reproduce that table"),
+        doc("for `scores`: rows of the paper's Table 1 by run", "you reproduce that table"),
     ] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from adafuse.config.benchmarks import PIN, BenchmarkConfig
 from adafuse.config.config import Config
 from adafuse.config.runs import ModelConfig, RunConfig
-from adafuse.decoding.options import parse, sentence
 from adafuse.errors import UserError, known
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
+from adafuse.options import parse, sentence
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:

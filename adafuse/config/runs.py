@@ -5,20 +5,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from adafuse.decoding.fusion import check_weights
-from adafuse.decoding.options import (
+from adafuse.errors import UserError, known
+from adafuse.methods import METHODS, resolve
+from adafuse.metrics.selection import SELECTIONS, selection
+from adafuse.models.spec import AUTO, DeviceName, ModelEntry
+from adafuse.options import (
     BatchSize,
     Flag,
     Number,
     Positive,
     Section,
     Text,
+    doc,
     refusing,
-    told,
 )
-from adafuse.errors import UserError, known
-from adafuse.methods import METHODS, resolve
-from adafuse.metrics.selection import SELECTIONS, selection
-from adafuse.models.spec import AUTO, DeviceName, ModelEntry
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
@@ -34,7 +34,7 @@ Device = Annotated[Text, AfterValidator(_device)]
 Names = Annotated[tuple[Text, ...], Field(min_length=1)]
 
 
-class ModelConfig(Section, ModelEntry):
+class ModelConfig(ModelEntry):
     """A folder or hub id, and how the model is loaded, prompted and placed."""
 
     @field_validator("device")
@@ -48,12 +48,12 @@ class ModelConfig(Section, ModelEntry):
 class JobSize(Section):
     """What the decode jobs of a run ask a cluster for, instead of an estimate."""
 
-    gpu: Annotated[Number | None, told("GPUs of a job", "the run needs more or fewer")] = None
+    gpu: Annotated[Number | None, doc("GPUs of a job", "the run needs more or fewer")] = None
     mem_mb: Annotated[
-        Positive | None, told("megabytes of the first attempt", "the estimate is off")
+        Positive | None, doc("megabytes of the first attempt", "the estimate is off")
     ] = None
     runtime: Annotated[
-        Positive | None, told("minutes of the first attempt", "the estimate is off")
+        Positive | None, doc("minutes of the first attempt", "the estimate is off")
     ] = None
 
 
@@ -64,15 +64,15 @@ class RunConfig(Section):
 
     method: Annotated[
         Text,
-        told(
+        doc(
             "one of `adafuse methods`, or a choice between other runs: `best_of`, `best_pair`,"
             " `development_pair`"
         ),
     ]
-    models: Annotated[Names, told("names of `models`, in order")]
+    models: Annotated[Names, doc("names of `models`, in order")]
     weights: Annotated[
         tuple[Weight, ...] | None,
-        told(
+        doc(
             "one per model; all 1 without it; refused where nothing is weighed (`llm_blender`,"
             " choices between runs)",
             "one model is to be trusted more",
@@ -80,7 +80,7 @@ class RunConfig(Section):
     ] = None
     options: Annotated[
         dict[str, Any],
-        told(
+        doc(
             "those of the method, for instance `tau`, `max_words`, `branching`, `fusion`; see"
             " `adafuse methods` or [docs/methods.md](../docs/methods.md#options)",
             "the method's defaults are not what you want",
@@ -88,13 +88,13 @@ class RunConfig(Section):
     ] = Field(default_factory=dict)
     max_rounds: Annotated[
         Positive | None,
-        told(
+        doc(
             "ends an answer after that many rounds; not for choices between runs",
             "decisions are to be limited, not tokens",
         ),
     ] = None
     cluster: Annotated[
-        JobSize, told("what its jobs ask for, instead of estimates", "it needs more than others")
+        JobSize, doc("what its jobs ask for, instead of estimates", "it needs more than others")
     ] = JobSize()
 
     @model_validator(mode="after")
@@ -141,22 +141,22 @@ class DecodeConfig(Section):
 
     engine: Annotated[
         Literal["tree", "reference"],
-        told("`tree`, or `reference`: slow, plain, for checking", "you doubt a result"),
+        doc("`tree`, or `reference`: slow, plain, for checking", "you doubt a result"),
     ] = "tree"
     batch_size: Annotated[
         BatchSize,
-        told(
+        doc(
             "examples decoded at a time; `auto`: as many as fit into the free memory",
             "memory runs out, or a GPU is not busy",
         ),
     ] = 16
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16"],
-        told("numbers that the models compute with", "they run on a GPU: `bfloat16`"),
+        doc("numbers that the models compute with", "they run on a GPU: `bfloat16`"),
     ] = "float32"
     device: Annotated[
         Device,
-        told(
+        doc(
             "of models without their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`, `balanced`,"
             " `sequential` ([what they mean](#a-model-larger-than-one-gpu))",
             "models are to run elsewhere",
@@ -164,7 +164,7 @@ class DecodeConfig(Section):
     ] = "auto"
     gpu: Annotated[
         Number,
-        told(
+        doc(
             "the most GPUs that a decode job asks for",
             "0 for models on a CPU; 2 where two models on `auto` get one each; as many as the"
             " largest model is spread over; `cluster.gpu` of a run goes first",
@@ -172,7 +172,7 @@ class DecodeConfig(Section):
     ] = 1
     max_error_share: Annotated[
         Share,
-        told(
+        doc(
             "the part of a shard's rows that may fail before the job does; the others are kept",
             "a few rows are known to be too long, or none may fail (`0`)",
         ),
@@ -187,18 +187,18 @@ class ClusterConfig(Section):
 
     mem_mb: Annotated[
         Positive | None,
-        told("megabytes of the first attempt, instead of the estimate", "the estimate is off"),
+        doc("megabytes of the first attempt, instead of the estimate", "the estimate is off"),
     ] = None
     runtime: Annotated[
         Positive | None,
-        told("minutes of the first attempt, instead of the estimate", "the estimate is off"),
+        doc("minutes of the first attempt, instead of the estimate", "the estimate is off"),
     ] = None
     max_mem_mb: Annotated[
-        Positive | None, told("the most megabytes of any attempt", "the partition refuses more")
+        Positive | None, doc("the most megabytes of any attempt", "the partition refuses more")
     ] = None
     max_runtime: Annotated[
-        Positive | None, told("the most minutes of any attempt", "the partition refuses more")
+        Positive | None, doc("the most minutes of any attempt", "the partition refuses more")
     ] = None
     uniform: Annotated[
-        Flag, told("all jobs ask for what the largest needs", "jobs are submitted as arrays")
+        Flag, doc("all jobs ask for what the largest needs", "jobs are submitted as arrays")
     ] = False

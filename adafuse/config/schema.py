@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from adafuse.config.config import SAFE_NAME, Config
-from adafuse.decoding.options import CHANGE_WHEN
+from adafuse.options import CHANGE_WHEN
 
 SCHEMA_FILE = "workflow/schemas/config.schema.json"
 

@@ -8,8 +8,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from adafuse.decoding.candidates import Candidate
-from adafuse.decoding.options import MethodOptions, WordTokens, told
 from adafuse.errors import UserError
+from adafuse.options import MethodOptions, WordTokens, doc
 
 FusionRule = Callable[[Candidate, Sequence[float]], float]
 """Takes a scored candidate and the weights w_k of the models."""
@@ -125,7 +125,7 @@ class FusionOptions(MethodOptions):
     fusion: Annotated[
         str,
         _KnownRule,
-        told(
+        doc(
             "how the models' scores of a span become one, F(s): the mean of their NLLs (the"
             " paper's), the NLL of their mixture, or the lowest of their NLLs"
         ),

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adafuse.decoding.options import parse
 from adafuse.decoding.run import LONG_PROMPTS, Runner
 from adafuse.decoding.words import Settings
 from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, evaluated, gather
 from adafuse.engine.scheduler import Finished
 from adafuse.errors import ExampleError
 from adafuse.models.language_model import LanguageModel
+from adafuse.options import parse
 from adafuse.records import Likelihood, Prompt
 from adafuse.tokenization.prompts import ids_if_any
 

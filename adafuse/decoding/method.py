@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
-from adafuse.decoding.options import IS_MODEL_NUMBER, MethodOptions
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
 from adafuse.errors import UserError
+from adafuse.options import IS_MODEL_NUMBER, MethodOptions
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel

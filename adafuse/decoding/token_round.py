@@ -53,10 +53,10 @@ class PendingText:
             ContextFullError: the model has no position left.
             ValueError: the tokenizer cannot encode these bytes behind the text.
         """
-        surfaces = self.sequence.model.surfaces
+        token_bytes = self.sequence.model.token_bytes
         own = self.node.next.greedy if self.node.next and self._keeps_own else None
         self.pending += surface
-        if own is not None and surfaces.of[own] == surface:
+        if own is not None and token_bytes.of[own] == surface:
             self.node = self.node.child(own)
         else:
             self.node = self.encoded(self.pending)
@@ -78,7 +78,7 @@ class PendingText:
         for index, node in enumerate(path):
             if _begins_word(self.pending, place) or len(path) - index == LONGEST_CHAIN:
                 border, at = place, node.parent
-            place += len(self.sequence.model.surfaces.of[node.token] or b"")
+            place += len(self.sequence.model.token_bytes.of[node.token] or b"")
         if at is None or at is self.sequence.root:
             return
         rest = tuple(node.token for node in path if node.depth > at.depth)
@@ -218,7 +218,7 @@ def main_entry(
     together. Proposers are the main model and those whose likeliest token it is.
     """
     ends = token in models[main].stop_ids
-    surface = b"" if ends else models[main].surfaces.of[token] or b""
+    surface = b"" if ends else models[main].token_bytes.of[token] or b""
     nll, proposers = [], []
     for number, (model, next_token) in enumerate(zip(models, known, strict=True)):
         ids = [token] if number == main else _counterparts(model, surface, ends)

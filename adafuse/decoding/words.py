@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import field_validator
 
 from adafuse.decoding.candidates import Candidate
-from adafuse.decoding.options import BatchSize, MethodOptions, Positive
 from adafuse.engine.node import Program, TokenSequence, evaluated
+from adafuse.options import BatchSize, MethodOptions, Positive
 from adafuse.records import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 

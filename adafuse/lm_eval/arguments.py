@@ -8,10 +8,10 @@ from pydantic import BeforeValidator, Field
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import BatchSize, MethodOptions, Positive, parse
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import LOADING, Loading, ModelSpec, model_specs
+from adafuse.options import BatchSize, MethodOptions, Positive, parse
 
 OWNER = "--model adafuse"
 NONE = "none"

@@ -8,10 +8,10 @@ from pydantic import Field
 
 from adafuse.decoding.fusion import FusionOptions, each, mean_nll
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
+from adafuse.options import MethodOptions, Positive, doc
 
 
 class AdaFuseOptions(FusionOptions):
@@ -19,16 +19,16 @@ class AdaFuseOptions(FusionOptions):
 
     tau: Annotated[
         Annotated[float, Field(ge=0, allow_inf_nan=False)],
-        told(
+        doc(
             "τ, the margin threshold: a model goes on to another word of a round while p(1) - p(2)"
             " of its next token is at least this, so higher means shorter spans and more decisions"
             " taken together; above 1 no model is ever confident"
         ),
     ] = 0.7
-    max_words: Annotated[Positive, told("M, the most words that a model may add in a round")] = 3
+    max_words: Annotated[Positive, doc("M, the most words that a model may add in a round")] = 3
     branching: Annotated[
         Positive,
-        told(
+        doc(
             "B, how many alternatives a model proposes where it is not confident; 1 switches this"
             " (diversity-aware scaling) off"
         ),
@@ -74,7 +74,7 @@ class AdaFuse(Method[AdaFuseOptions]):
 class FixedLengthOptions(FusionOptions):
     """How long a span is."""
 
-    words: Annotated[Positive, told("n, the words of every proposal")] = 1
+    words: Annotated[Positive, doc("n, the words of every proposal")] = 1
 
 
 class FixedLength(Method[FixedLengthOptions]):
@@ -99,8 +99,8 @@ class FixedLength(Method[FixedLengthOptions]):
 class BeamScalingOptions(FusionOptions):
     """How wide and how long the search is."""
 
-    width: Annotated[Positive, told("beams per model")] = 3
-    beam_tokens: Annotated[Positive, told("how many tokens the search runs")] = 5
+    width: Annotated[Positive, doc("beams per model")] = 3
+    beam_tokens: Annotated[Positive, doc("how many tokens the search runs")] = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class SingleOptions(MethodOptions):
 
     max_word_tokens: Annotated[
         Positive,
-        told(
+        doc(
             "the most tokens of a word; decides how the trace cuts the text into rounds, nothing"
             " else"
         ),

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, told
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
@@ -23,7 +22,8 @@ from adafuse.decoding.token_round import (
     negative_log,
 )
 from adafuse.engine.node import Node, Program, evaluated, gather
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.options import MethodOptions, doc
+from adafuse.tokenization.token_bytes import TokenBytes
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel
@@ -57,8 +57,8 @@ class SortedVocabulary:
     Ids without bytes and those in `without` are left out.
     """
 
-    def __init__(self, surfaces: Surfaces, without: Collection[int] = ()) -> None:
-        pairs = [(surface, index) for index, surface in enumerate(surfaces.of) if surface]
+    def __init__(self, token_bytes: TokenBytes, without: Collection[int] = ()) -> None:
+        pairs = [(surface, index) for index, surface in enumerate(token_bytes.of) if surface]
         pairs = sorted(pair for pair in pairs if pair[1] not in without)
         self.order: NDArray[np.int64] = np.array([index for _, index in pairs], np.int64)
         self._sorted = [surface for surface, _ in pairs]
@@ -100,7 +100,7 @@ class Cover:
     end: float
 
 
-class Covers:
+class CoverEncodings:
     """The covers of one model's pending bytes x.
 
     A cover is T_p followed by a token that reaches behind x: its surface begins with x[p:] and is
@@ -196,7 +196,7 @@ class BytewiseOptions(MethodOptions):
 
     prune: Annotated[
         Annotated[float, Field(ge=0, lt=1)],
-        told(
+        doc(
             "leave out ways to write the text in tokens that are less probable than this share of"
             " it; a larger share saves forwards"
         ),
@@ -206,9 +206,9 @@ class BytewiseOptions(MethodOptions):
 class Bytewise(Method[BytewiseOptions]):
     """Writes the likeliest byte under the weighted mean of the models' next-byte probabilities.
 
-    `Covers` says how these come from tokens, and where they are not quite exact. A round of the
-    trace is one byte; NLLs are those of the byte, or of END, which is any special token. The paper
-    samples; here the likeliest byte is taken, ties to the lower byte.
+    `CoverEncodings` says how these come from tokens, and where they are not quite exact. A round of
+    the trace is one byte; NLLs are those of the byte, or of END, which is any special token. The
+    paper samples; here the likeliest byte is taken, ties to the lower byte.
     """
 
     name = "bytewise"
@@ -216,16 +216,16 @@ class Bytewise(Method[BytewiseOptions]):
 
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Sort the vocabularies."""
-        self._vocabularies = [SortedVocabulary(m.surfaces, without=m.stop_ids) for m in models]
+        self._vocabularies = [SortedVocabulary(m.token_bytes, without=m.stop_ids) for m in models]
 
     def decode(self, example: Example) -> Program[None]:
         """Decode byte by byte."""
-        covers: list[Covers] = []
+        covers: list[CoverEncodings] = []
 
         def choose(texts: Sequence[PendingText]) -> Program[Choice]:
             if not covers:
                 pairs = zip(texts, self._vocabularies, strict=True)
-                covers.extend(Covers(*pair, self.options.prune) for pair in pairs)
+                covers.extend(CoverEncodings(*pair, self.options.prune) for pair in pairs)
             p = yield from gather(each.probabilities() for each in covers)
             mean = np.average(p, axis=0, weights=example.weights)
             best = np.argsort(-mean, kind="stable")[:TRACED].tolist()

@@ -8,10 +8,10 @@ from adafuse.decoding.answers import WrittenAnswer, greedy_answers
 from adafuse.decoding.candidates import Candidate, Pool
 from adafuse.decoding.fusion import FusionRule, each, mean_perplexity
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, WordTokens, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import Program, TokenSequence
+from adafuse.options import MethodOptions, WordTokens, doc
 from adafuse.records import Round
 from adafuse.tokenization.text import UNFINISHED
 
@@ -21,12 +21,12 @@ class CoolFusionOptions(MethodOptions):
 
     segments: Annotated[
         Literal["aligned", "shortest"],
-        told(
+        doc(
             "where a segment ends: at a word boundary of all tokenizers (a whitespace word in our"
             " reading), or after as few tokens as make text"
         ),
     ] = "aligned"
-    rerank: Annotated[bool, told("rank the models' own answers, too (Cool+R)")] = False
+    rerank: Annotated[bool, doc("rank the models' own answers, too (Cool+R)")] = False
     max_word_tokens: WordTokens = 16
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, ModelNumber, told
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
@@ -20,6 +19,7 @@ from adafuse.decoding.token_round import (
 )
 from adafuse.decoding.token_round import entry_of as entry
 from adafuse.engine.node import Program
+from adafuse.options import MethodOptions, ModelNumber, doc
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ class GacOptions(MethodOptions):
 
     threshold: Annotated[
         Annotated[float, Field(ge=0, le=1)] | None,
-        told(
+        doc(
             "ask the other models only where the likeliest token of model `gate` has at most this"
             " probability; null: at every token"
         ),
     ] = None
-    gate: Annotated[ModelNumber, told("number of the model that `threshold` looks at")] = 0
+    gate: Annotated[ModelNumber, doc("number of the model that `threshold` looks at")] = 0
 
 
 class Gac(Method[GacOptions]):
@@ -55,12 +55,12 @@ class Gac(Method[GacOptions]):
         """Unite the vocabularies, once more for the first position where templates are used."""
         devices = [model.device for model in models]
         self._joint = _unite(
-            [TokenKeys.read(model.surfaces, model.stop_ids) for model in models], devices
+            [TokenKeys.read(model.token_bytes, model.stop_ids) for model in models], devices
         )
         self._first_keys = None
         if any(model.chat for model in models):
             self._first_keys = [
-                TokenKeys.read(model.surfaces, model.stop_ids, begins=True) for model in models
+                TokenKeys.read(model.token_bytes, model.stop_ids, begins=True) for model in models
             ]
             self._first_joint = _unite(self._first_keys, devices)
 

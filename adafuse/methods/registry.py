@@ -9,7 +9,6 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import parse
 from adafuse.errors import UserError, known
 from adafuse.methods.adafuse import AdaFuse, BeamScaling, FixedLength, Single
 from adafuse.methods.bytewise import Bytewise
@@ -21,6 +20,7 @@ from adafuse.methods.rerank import Rerank
 from adafuse.methods.specfuse import SpecFuse
 from adafuse.methods.sweetspan import SweetSpan
 from adafuse.methods.unite import Unite
+from adafuse.options import parse
 
 METHODS: dict[str, type[Method[Any]]] = {}
 

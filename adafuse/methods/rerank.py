@@ -6,9 +6,9 @@ from adafuse.decoding.answers import own_answers, without_errors
 from adafuse.decoding.candidates import Candidate, Pool
 from adafuse.decoding.fusion import FusionRule, each, mean_nll, mean_perplexity
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, told
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
+from adafuse.options import MethodOptions, doc
 
 SCORES: dict[str, FusionRule] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
 
@@ -18,7 +18,7 @@ class RerankOptions(MethodOptions):
 
     score: Annotated[
         Literal["mean_nll", "mean_perplexity"],
-        told("what is smallest for the winner, a weighted mean over all models"),
+        doc("what is smallest for the winner, a weighted mean over all models"),
     ] = "mean_nll"
 
 

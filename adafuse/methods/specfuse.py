@@ -10,10 +10,10 @@ from pydantic import Field
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import UTF8_BYTES, StopStrings, unwritten
 from adafuse.engine.node import NextToken, Program, TokenSequence, evaluated
+from adafuse.options import MethodOptions, Positive, doc
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 Pick = Callable[[NextToken], int]
@@ -141,25 +141,25 @@ Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class SpecFuseOptions(MethodOptions):
     """How drafts are written and voted on."""
 
-    window: Annotated[Positive, told("the most tokens of a draft")] = 10
+    window: Annotated[Positive, doc("the most tokens of a draft")] = 10
     votes: Annotated[
         Literal["softmax", "mean_nll"],
-        told(
+        doc(
             "what a model gives to a draft: its softmax over the drafts, or its mean"
             " log-probability"
         ),
     ] = "softmax"
     hedge: Annotated[
         Above0 | None,
-        told("learning rate of the models' weights; null: they stay, as they do with two models"),
+        doc("learning rate of the models' weights; null: they stay, as they do with two models"),
     ] = None
-    sampling: Annotated[bool, told("draw drafts instead of writing them greedily")] = False
-    temperature: Annotated[Above0, told("that of `sampling`")] = 0.6
+    sampling: Annotated[bool, doc("draw drafts instead of writing them greedily")] = False
+    temperature: Annotated[Above0, doc("that of `sampling`")] = 0.6
     top_p: Annotated[
         Annotated[float, Field(gt=0, le=1)],
-        told("draw from the likeliest tokens that together have this probability"),
+        doc("draw from the likeliest tokens that together have this probability"),
     ] = 0.9
-    seed: Annotated[int, told("with the prompt, decides what is drawn")] = 0
+    seed: Annotated[int, doc("with the prompt, decides what is drawn")] = 0
 
 
 class SpecFuse(Method[SpecFuseOptions]):

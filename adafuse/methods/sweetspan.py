@@ -6,19 +6,19 @@ from pydantic import Field
 
 from adafuse.decoding.fusion import each, filtered_perplexity, mean_perplexity
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, Positive, WordTokens, told
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
 from adafuse.engine.node import Program, TokenSequence
+from adafuse.options import MethodOptions, Positive, WordTokens, doc
 
 
 class SweetSpanOptions(MethodOptions):
     """The length of a span, and which scores of it count."""
 
-    words: Annotated[Positive, told("words of a span")] = 4
+    words: Annotated[Positive, doc("words of a span")] = 4
     filter_ratio: Annotated[
         Annotated[float, Field(ge=1)] | None,
-        told(
+        doc(
             "where a span's largest perplexity is more than this times its smallest, both are"
             " left out; null: never"
         ),

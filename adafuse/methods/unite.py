@@ -8,7 +8,6 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, told
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     Choice,
@@ -19,6 +18,7 @@ from adafuse.decoding.token_round import (
     fuse_tokens,
 )
 from adafuse.engine.node import Program
+from adafuse.options import MethodOptions, ModelNumber, Positive, doc
 from adafuse.tokenization.text import first_token
 from adafuse.tokenization.token_bytes import END, TokenKeys, written
 
@@ -126,13 +126,13 @@ def _log_sum_exp(values: Sequence[float]) -> float:
 class UniteOptions(MethodOptions):
     """What the paper leaves open, and where the published code differs."""
 
-    top_k: Annotated[Positive, told("k, how many of each model's likeliest tokens are united")] = 10
+    top_k: Annotated[Positive, doc("k, how many of each model's likeliest tokens are united")] = 10
     primary: Annotated[
-        ModelNumber, told("number of the model whose tokens come first among equals")
+        ModelNumber, doc("number of the model whose tokens come first among equals")
     ] = 0
     duplicates: Annotated[
         Duplicates,
-        told(
+        doc(
             "what an entry gets in a model that lacks it and whose first token for it already"
             " stands for another entry: nothing (`exclude`), that token's probability (`keep`: the"
             " published code for SentencePiece models), or logit 0 (`zero`: the published code for"
@@ -142,11 +142,11 @@ class UniteOptions(MethodOptions):
     ] = "exclude"
     normalise: Annotated[
         Normalise,
-        told("take probabilities over the union, as published, or over the whole vocabulary"),
+        doc("take probabilities over the union, as published, or over the whole vocabulary"),
     ] = "union"
     commit: Annotated[
         Literal["surface", "first_token"],
-        told("write the chosen string, or, as published, the primary's first token of it"),
+        doc("write the chosen string, or, as published, the primary's first token of it"),
     ] = "surface"
 
 
@@ -165,9 +165,9 @@ class Unite(Method[UniteOptions]):
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Read what the tokens are compared by, at the first position behind a template, too."""
         chat = any(model.chat for model in models)
-        self._keys = [TokenKeys.read(model.surfaces, model.stop_ids) for model in models]
+        self._keys = [TokenKeys.read(model.token_bytes, model.stop_ids) for model in models]
         self._first_keys = (
-            [TokenKeys.read(model.surfaces, model.stop_ids, begins=True) for model in models]
+            [TokenKeys.read(model.token_bytes, model.stop_ids, begins=True) for model in models]
             if chat
             else None
         )
@@ -220,5 +220,5 @@ class Unite(Method[UniteOptions]):
         primary = self.options.primary
         model = texts[primary].sequence.model
         token = first_token(model, chosen.surface)
-        surface = None if token is None else model.surfaces.of[token]
+        surface = None if token is None else model.token_bytes.of[token]
         return replace(chosen, surface=surface) if surface else chosen

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import Field
 
-from adafuse.decoding.options import MethodOptions, parse, told
 from adafuse.errors import UserError
+from adafuse.options import MethodOptions, doc, parse
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
 
@@ -103,7 +103,7 @@ class PairOptions(MethodOptions):
 
     runs: Annotated[
         Annotated[list[str], Field(min_length=1)],
-        told("the ensembles of two to choose between, one for every pair of the models"),
+        doc("the ensembles of two to choose between, one for every pair of the models"),
     ]
 
 

@@ -22,7 +22,7 @@ from adafuse.models.placement import device_names, resolved
 from adafuse.models.spec import ModelSpec
 from adafuse.tokenization.prompts import start_ids
 from adafuse.tokenization.text import SpanEncoder, anchor, end_ids
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.tokenization.token_bytes import TokenBytes
 
 _WORDS = (" word", "word", "\n", "\nline", "  two", "\ttab", " it's")
 SPANS = (*_WORDS, " 12,345", " Straße", " 漢字", " 🙂")
@@ -61,7 +61,7 @@ def examination(specs: Sequence[ModelSpec], batch: Batch) -> Report:
         findings.append(Finding(True, str(error)))
         placed, fits_here = [spec.model_copy(update=anywhere) for spec in specs], False
     models: list[ModelFacts] = []
-    surfaces: dict[str, Surfaces] = {}
+    token_bytes: dict[str, TokenBytes] = {}
     for spec in placed:
         try:
             facts, exact, wrong = examine(spec)
@@ -71,15 +71,15 @@ def examination(specs: Sequence[ModelSpec], batch: Batch) -> Report:
         models.append(facts)
         findings += [*wrong, *_too_long(facts, batch)]
         if exact is not None:
-            surfaces[facts.name] = exact
+            token_bytes[facts.name] = exact
     loads = device_loads(models, batch) if fits_here else []
-    common = overlaps(surfaces)
+    common = overlaps(token_bytes)
     findings += [*_wrong_overlaps(common), *wrong_with(loads, models)]
     return Report(installation, tuple(models), tuple(common), tuple(loads), tuple(findings))
 
 
-def examine(spec: ModelSpec) -> tuple[ModelFacts, Surfaces | None, list[Finding]]:
-    """Return what can be told of a model without its weights; surfaces if its tokens have some.
+def examine(spec: ModelSpec) -> tuple[ModelFacts, TokenBytes | None, list[Finding]]:
+    """Return what can be told of a model without its weights, and its tokens' bytes where known.
 
     Raises:
         UserError: it cannot be loaded at all.
@@ -92,14 +92,14 @@ def examine(spec: ModelSpec) -> tuple[ModelFacts, Surfaces | None, list[Finding]
             " that continues texts"
         )
     tokenizer = load_tokenizer(spec)
-    wrong, surfaces = [], None
+    wrong, token_bytes = [], None
     try:
-        surfaces = Surfaces.read(tokenizer, spec.path)
+        token_bytes = TokenBytes.read(tokenizer, spec.path)
     except UserError as error:
         wrong.append(Finding(False, str(error)))
-    facts = _facts(spec, config, tokenizer, surfaces is not None)
+    facts = _facts(spec, config, tokenizer, token_bytes is not None)
     wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_weights(facts, Path(spec.path))]
-    return facts, surfaces, wrong
+    return facts, token_bytes, wrong
 
 
 def _facts(
@@ -120,7 +120,7 @@ def _facts(
         chat_template=bool(getattr(tokenizer, "chat_template", None)),
         vocabulary=len(tokenizer),
         rows=text.vocab_size,
-        surfaces=exact,
+        token_bytes=exact,
         odd_spans=tuple(odd_spans(tokenizer, spec.path)),
         dtype=spec.quantization or spec.dtype,
         device=device_names(spec),
@@ -225,9 +225,9 @@ def _too_long(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
         )
 
 
-def overlaps(surfaces: dict[str, Surfaces]) -> list[Overlap]:
+def overlaps(token_bytes: dict[str, TokenBytes]) -> list[Overlap]:
     """Compare all pairs of vocabularies by the bytes of their tokens."""
-    tokens = {name: set(each.ids) for name, each in surfaces.items()}
+    tokens = {name: set(each.ids) for name, each in token_bytes.items()}
     found = []
     for pair in combinations(tokens, 2):
         shared = len(tokens[pair[0]] & tokens[pair[1]])

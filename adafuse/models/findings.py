@@ -38,7 +38,7 @@ class Installation:
 class ModelFacts:
     """A model by its config and tokenizer.
 
-    `start` and `ends` are tokens; `context` is None where the config names no limit. `surfaces`
+    `start` and `ends` are tokens; `context` is None where the config names no limit. `token_bytes`
     says whether each token stands for certain bytes, `odd_spans` holds texts that come back
     otherwise when this tokenizer encodes them. `rows` are those of the output layer. Bytes are
     estimates: `weights` (None: the files are not here), `cache` of a token over all layers (None:
@@ -53,7 +53,7 @@ class ModelFacts:
     chat_template: bool
     vocabulary: int
     rows: int
-    surfaces: bool
+    token_bytes: bool
     odd_spans: tuple[str, ...]
     dtype: str
     device: str

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from adafuse.errors import UserError, known
+from adafuse.options import Section, doc
 
 AUTO = "auto"
 BALANCED = "balanced"
@@ -70,14 +71,10 @@ class DeviceName:
         return max((int(each.partition(":")[2] or 0) + 1 for each in named), default=0)
 
 
-def _doc(meaning: str, when: str) -> Any:
-    return Field(description=meaning, json_schema_extra={"change_when": when})
-
-
-class ModelEntry(BaseModel):
+class ModelEntry(Section):
     """A model as the workflow's configuration names it; what is None there is decided for all."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
     path: Annotated[
         str,
@@ -85,7 +82,7 @@ class ModelEntry(BaseModel):
     ]
     revision: Annotated[
         Annotated[str, Field(min_length=1)] | None,
-        _doc(
+        doc(
             "commit of a hub model",
             "the model is from the hub, unless `snakemake prefetch` has recorded its commit"
             " ([docs/hpc.md](../docs/hpc.md)): without either, a model that changed on the hub is"
@@ -94,11 +91,11 @@ class ModelEntry(BaseModel):
     ] = None
     chat: Annotated[
         bool,
-        _doc("put each prompt into the model's own chat template", "the model is tuned for chat"),
+        doc("put each prompt into the model's own chat template", "the model is tuned for chat"),
     ] = False
     device: Annotated[
         Annotated[str, Field(min_length=1)] | None,
-        _doc(
+        doc(
             "where this model runs, instead of `decode.device`"
             " ([the names](#a-model-larger-than-one-gpu))",
             "two large models need a GPU each, or one model needs several",
@@ -106,21 +103,21 @@ class ModelEntry(BaseModel):
     ] = None
     quantization: Annotated[
         Literal["int8", "int4"] | None,
-        _doc(
+        doc(
             "weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`",
             "a model does not fit otherwise; results change",
         ),
     ] = None
     trust_remote_code: Annotated[
         bool,
-        _doc(
+        doc(
             "run the Python code that comes with the model",
             "the model needs it, and you have read the code and pinned it with `revision`",
         ),
     ] = False
     allow_pickle: Annotated[
         bool,
-        _doc(
+        doc(
             "read weights that are not safetensors; such files can hold code",
             "the model has no others, and you trust who made them",
         ),

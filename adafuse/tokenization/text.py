@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adafuse.errors import UserError
 from adafuse.records import Prompt
 from adafuse.tokenization.prompts import prompt_ids
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.tokenization.token_bytes import TokenBytes
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedTokenizerBase
@@ -140,9 +140,9 @@ class ModelTokenizer:
         return len(self.tokenizer)
 
     @cached_property
-    def surfaces(self) -> Surfaces:
+    def token_bytes(self) -> TokenBytes:
         """The bytes of each token; refused where a tokenizer has none (token-level methods)."""
-        return Surfaces.read(self.tokenizer, self.name)
+        return TokenBytes.read(self.tokenizer, self.name)
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
@@ -173,7 +173,7 @@ def end_ids(
 
 
 def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
-    """Return ids of `model` whose surfaces join to `data`, as they would continue a text.
+    """Return ids of `model` whose bytes join to `data`, as they would continue a text.
 
     Whole characters are encoded as text; the bytes of unfinished or odd ones, and characters that
     the tokenizer would change (to a composed form, a space or a special token), one by one.
@@ -199,7 +199,7 @@ def _encode_text(model: "ModelTokenizer", text: str) -> tuple[int, ...]:
     ids: list[int] = []
     while text:
         own = model.encode_span(text)
-        count, agreed = _agreement([model.surfaces.of[index] for index in own], text.encode())
+        count, agreed = _agreement([model.token_bytes.of[index] for index in own], text.encode())
         ids += own[:count]
         text = text.encode()[agreed:].decode()
         if text:
@@ -208,10 +208,10 @@ def _encode_text(model: "ModelTokenizer", text: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _agreement(surfaces: list[bytes | None], data: bytes) -> tuple[int, int]:
+def _agreement(token_bytes: list[bytes | None], data: bytes) -> tuple[int, int]:
     """Return how many tokens, and bytes, join to whole characters that `data` begins with."""
     place, agreed = 0, (0, 0)
-    for count, surface in enumerate(surfaces, 1):
+    for count, surface in enumerate(token_bytes, 1):
         if not surface or not data.startswith(surface, place):
             break
         place += len(surface)
@@ -222,12 +222,12 @@ def _agreement(surfaces: list[bytes | None], data: bytes) -> tuple[int, int]:
 
 def _encode_character(model: "ModelTokenizer", character: str) -> tuple[int, ...]:
     ids = model.encode_span(character)
-    exact = b"".join(model.surfaces.of[index] or b"" for index in ids) == character.encode()
+    exact = b"".join(model.token_bytes.of[index] or b"" for index in ids) == character.encode()
     return ids if exact else _single_bytes(model, character.encode())
 
 
 def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
-    single = model.surfaces.bytes
+    single = model.token_bytes.bytes
     if odd := [byte for byte in data if byte not in single]:
         raise ValueError(f"the tokenizer of {model.name} has no token for byte {odd[0]:#04x}")
     return tuple(single[byte] for byte in data)
@@ -235,7 +235,7 @@ def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
 
 def first_token(model: "ModelTokenizer", surface: bytes) -> int | None:
     """Return the token with these bytes, else the first of those that spell them, if any."""
-    own = model.surfaces.ids.get(surface)
+    own = model.token_bytes.ids.get(surface)
     if own is not None or not surface:
         return own
     try:

@@ -23,7 +23,7 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 @dataclass(frozen=True)
-class Surfaces:
+class TokenBytes:
     """`of[id]` is the token's bytes, None for special tokens and ids without one.
 
     `ids` finds the token of some bytes: the lowest id, but a byte token such as <0x41> only where
@@ -35,8 +35,8 @@ class Surfaces:
     bytes: dict[int, int] = field(repr=False)
 
     @classmethod
-    def read(cls, tokenizer: "PreTrainedTokenizerBase", name: str) -> "Surfaces":
-        """Read the surfaces of a tokenizer's vocabulary.
+    def read(cls, tokenizer: "PreTrainedTokenizerBase", name: str) -> "TokenBytes":
+        """Read the bytes of a tokenizer's vocabulary.
 
         Raises:
             UserError: some token does not stand for certain bytes; the message names it.
@@ -151,35 +151,35 @@ END = b""
 class TokenKeys:
     """`of[id]` is the key of an id, None for an id without bytes; `ids[key]` all ids of a key.
 
-    `surfaces[id]` are the bytes themselves, which the key may say without a leading space.
+    `token_bytes[id]` are the bytes themselves, which the key may say without a leading space.
     """
 
     of: tuple[bytes | None, ...]
     ids: dict[bytes, tuple[int, ...]] = field(repr=False)
-    surfaces: Sequence[bytes | None] = field(repr=False, default=())
+    token_bytes: Sequence[bytes | None] = field(repr=False, default=())
 
     @classmethod
     def read(
-        cls, surfaces: Surfaces, stop_ids: Container[int], *, begins: bool = False
+        cls, token_bytes: TokenBytes, stop_ids: Container[int], *, begins: bool = False
     ) -> "TokenKeys":
         """Return the keys of a vocabulary; every special token of it is its END.
 
         Args:
-            surfaces: of the vocabulary.
+            token_bytes: of the vocabulary.
             stop_ids: its special tokens.
             begins: for the first token after chat templates, see `without_space`.
         """
-        of: Iterable[bytes | None] = surfaces.of
+        of: Iterable[bytes | None] = token_bytes.of
         if begins:
             of = (surface and without_space(surface) for surface in of)
-        return replace(cls.of_surfaces(of, stop_ids), surfaces=surfaces.of)
+        return replace(cls.of_surfaces(of, stop_ids), token_bytes=token_bytes.of)
 
     @classmethod
     def of_surfaces(
-        cls, surfaces: Iterable[bytes | None], stop_ids: Container[int] = ()
+        cls, token_bytes: Iterable[bytes | None], stop_ids: Container[int] = ()
     ) -> "TokenKeys":
         """Return the keys of a vocabulary that is given as the bytes of each id."""
-        keys = [END if i in stop_ids else each or None for i, each in enumerate(surfaces)]
+        keys = [END if i in stop_ids else each or None for i, each in enumerate(token_bytes)]
         ids: dict[bytes, list[int]] = {}
         for index, key in enumerate(keys):
             if key is not None:
@@ -205,7 +205,7 @@ def written(key: bytes, keys: Sequence[TokenKeys], vectors: Sequence["torch.Tens
         vectors: each model's log-probabilities, shape [vocabulary of that model].
     """
     tokens = [
-        (float(vector[index]), own.surfaces[index] or END)
+        (float(vector[index]), own.token_bytes[index] or END)
         for own, vector in zip(keys, vectors, strict=True)
         for index in own.ids.get(key, ())
     ]

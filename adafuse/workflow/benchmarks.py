@@ -30,10 +30,10 @@ from adafuse.benchmarks.rows import (
 from adafuse.benchmarks.shards import Prepared, PreparedRow, prepare, shard_of
 from adafuse.config.benchmarks import PIN, SourceConfig
 from adafuse.config.config import Config
-from adafuse.decoding.options import parse
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.models.files import content_digest
+from adafuse.options import parse
 from adafuse.workflow.layout import ResultsLayout
 
 logger = logging.getLogger(__name__)

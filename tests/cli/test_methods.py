@@ -10,14 +10,14 @@ from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS
 
 
-def told(*options):
+def doc(*options):
     done = CliRunner().invoke(app, ["methods", *options])
     assert done.exit_code == 0
     return done.stdout
 
 
 def test_every_method_and_option_is_there_as_json():
-    rows = {row["name"]: row for row in json.loads(told("--json"))}
+    rows = {row["name"]: row for row in json.loads(doc("--json"))}
     assert set(rows) == {*METHODS, *SELECTIONS}
     for name, method in METHODS.items():
         assert set(rows[name]["options"]) == set(method.Options.model_fields)
@@ -27,21 +27,21 @@ def test_every_method_and_option_is_there_as_json():
 
 
 def test_one_method_is_explained_with_what_its_options_may_be():
-    text = told("adafuse")
+    text = doc("adafuse")
     assert text.startswith("adafuse: ")
     assert 'fusion (default "mean_nll"; one of mean_nll, mixture, most_confident)' in text
     assert "unite: " not in text
 
 
 def test_a_summary_is_whole():
-    line = next(each for each in told().split("\n") if each.startswith("unite: "))
+    line = next(each for each in doc().split("\n") if each.startswith("unite: "))
     assert line.endswith("then to the primary.")
 
 
 @pytest.mark.parametrize("name", [*METHODS, *SELECTIONS])
 def test_every_option_is_explained_where_its_method_is(name):
     method = METHODS.get(name) or SELECTIONS[name]
-    text = " ".join(told(name).split())
+    text = " ".join(doc(name).split())
     for option, field in method.Options.model_fields.items():
         assert f"{option} ({'required' if field.is_required() else 'default'}" in text
         assert field.description and " ".join(field.description.split()) in text

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.decoding.token_round import PendingText
-from adafuse.methods.bytewise import END, Covers, SortedVocabulary
+from adafuse.methods.bytewise import END, CoverEncodings, SortedVocabulary
 from tests.support.scripted import START, ScriptedEngine, ScriptedModel, run
 
 
@@ -68,7 +68,7 @@ def enumerated(model, tokens, text):
 def test_next_byte_probabilities_are_those_of_all_encodings_together(made, text):
     model, tokens = made
     strand = PendingText(ScriptedEngine(model).open([START]))
-    covers = Covers(strand, SortedVocabulary(model.surfaces), 0.0)
+    covers = CoverEncodings(strand, SortedVocabulary(model.token_bytes), 0.0)
     for size in range(len(text) + 1):
         masses = enumerated(model, tokens, text[:size])
         if sum(masses.values()) == 0:
@@ -84,7 +84,7 @@ def test_next_byte_probabilities_are_those_of_all_encodings_together(made, text)
 
 def covers_of(model, prune=1e-6):
     strand = PendingText(ScriptedEngine(model).open([START]))
-    return strand, Covers(strand, SortedVocabulary(model.surfaces), prune)
+    return strand, CoverEncodings(strand, SortedVocabulary(model.token_bytes), prune)
 
 
 def after(covers, strand, text):

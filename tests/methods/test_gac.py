@@ -99,13 +99,13 @@ def test_behind_a_chat_template_words_meet_with_and_without_their_space(chat):
 @pytest.mark.parametrize(("threshold", "asked"), [(0.3, [0]), (0.5, [0, 1]), (None, [0, 1])])
 def test_the_gate_of_the_worked_example(threshold, asked):
     """Its likeliest token has 0.40: above 0.3 it decides alone, below 0.5 both are asked."""
-    surfaces = [[b"the", b"a", b"\n", b"b", None], [b"the", b"an", b"\n", b"b", None]]
+    token_bytes = [[b"the", b"a", b"\n", b"b", None], [b"the", b"an", b"\n", b"b", None]]
     p = [[0.25, 0.10, 0.15, 0.10, 0.40], [0.25, 0.15, 0.15, 0.05, 0.40]]
     models = [
         SimpleNamespace(
-            surfaces=SimpleNamespace(of=of), stop_ids={4}, chat=False, device=torch.device("cpu")
+            token_bytes=SimpleNamespace(of=of), stop_ids={4}, chat=False, device=torch.device("cpu")
         )
-        for of in surfaces
+        for of in token_bytes
     ]
     engines = [SimpleNamespace(model=model, context=9) for model in models]
     example = Example((1.0, 1.0), Limits())

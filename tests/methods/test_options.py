@@ -1,9 +1,9 @@
 import pytest
 
-from adafuse.decoding.options import parse
 from adafuse.decoding.words import Limits, Settings
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
+from adafuse.options import parse
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def new_strand(model):
 
 def written(strand):
     """The bytes of the committed ids, and those of the pending ones."""
-    surface = strand.sequence.model.surfaces.of
+    surface = strand.sequence.model.token_bytes.of
     committed = b"".join(surface[token] for token in strand.sequence.ids[len(PROMPT) :])
     return committed, b"".join(surface[node.token] for node in strand.node.path())
 
@@ -85,23 +85,23 @@ def test_pending_ids_are_those_of_the_pending_text(name, pieces):
     except UnicodeDecodeError:
         return
     own = model.encode_span(string)
-    if b"".join(model.surfaces.of[token] or b"" for token in own) == strand.pending:
+    if b"".join(model.token_bytes.of[token] or b"" for token in own) == strand.pending:
         assert tuple(node.token for node in strand.node.path()) == own
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_token_of_the_models_own_choice_is_kept(name):
     model = toy_model(name)
-    whole = model.surfaces.ids[b" the"]
-    parts = [model.surfaces.ids[letter] for letter in (b" ", b"t", b"h", b"e")]
+    whole = model.token_bytes.ids[b" the"]
+    parts = [model.token_bytes.ids[letter] for letter in (b" ", b"t", b"h", b"e")]
     strand = new_strand(model)
     for token in parts:
         strand.node.next = NextToken((token,), (0.0,), 1.0, 0.0, None)
-        strand.extend(model.surfaces.of[token])
+        strand.extend(model.token_bytes.of[token])
     assert [node.token for node in strand.node.path()] == parts
     strand = new_strand(model)
     for token in parts:
-        strand.extend(model.surfaces.of[token])
+        strand.extend(model.token_bytes.of[token])
     assert [node.token for node in strand.node.path()] == [whole]
 
 

@@ -20,8 +20,8 @@ def decode(ensemble, **options):
 
 
 def best_logprob(model, vector, surfaces):
-    """The log-probability of the likeliest id with one of these surfaces, None if there is none."""
-    own = [index for index, surface in enumerate(model.surfaces.of) if surface in surfaces]
+    """The log-probability of the likeliest id that stands for one of these; None without one."""
+    own = [index for index, surface in enumerate(model.token_bytes.of) if surface in surfaces]
     return max((float(vector[index]) for index in own), default=None)
 
 
@@ -41,7 +41,7 @@ def test_entries_are_the_top_k_of_all_models_with_the_probabilities_of_both(rand
         taken = result.rounds[0]
         vectors = [logprobs(model, prompt) for model in random_pair.models]
         tops = [
-            {model.surfaces.of[index] for index in vector.topk(2).indices.tolist()}
+            {model.token_bytes.of[index] for index in vector.topk(2).indices.tolist()}
             for model, vector in zip(random_pair.models, vectors, strict=True)
         ]
         for candidate in taken.candidates:
@@ -69,7 +69,7 @@ def test_probabilities_over_the_union_add_up_to_1(pair):
 
 def test_only_the_primarys_own_tokens_are_written_on_demand(random_pair):
     for primary in (0, 1):
-        own = {surface for surface in random_pair.models[primary].surfaces.of if surface}
+        own = {surface for surface in random_pair.models[primary].token_bytes.of if surface}
         whole = decode(random_pair, primary=primary)
         first = decode(random_pair, primary=primary, commit="first_token")
 

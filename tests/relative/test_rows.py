@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import cosine_similarity, normalize
 
 from adafuse.errors import UserError
-from adafuse.methods.deepen.relative import RelativeRows, common_surfaces, relative_rows
+from adafuse.methods.deepen.relative import RelativeRows, common_tokens, relative_rows
 from tests.relative import example as e
 from tests.support.scripted import ScriptedModel
 
@@ -61,7 +61,7 @@ def test_the_rows_asked_for_last_are_kept(monkeypatch):
 
 def test_anchors_are_in_one_order_for_all_models():
     a, b = model("a", e.TOKENS_A, e.EMBEDDINGS_A), model("b", e.TOKENS_B, e.EMBEDDINGS_B)
-    assert common_surfaces([a, b]) == common_surfaces([b, a]) == [b"cat", b"dog", b"the"]
+    assert common_tokens([a, b]) == common_tokens([b, a]) == [b"cat", b"dog", b"the"]
     for rows, the in zip(relative_rows([a, b], 100.0), (0, 1), strict=True):
         close(rows(torch.tensor([the])), [[0, 0, 1]])
 

@@ -11,7 +11,7 @@ import adafuse.config
 from adafuse.config.benchmarks import SampleConfig
 from adafuse.config.config import Config
 from adafuse.config.runs import DecodeConfig, ModelConfig, RunConfig
-from adafuse.decoding.options import Section
+from adafuse.options import Section
 
 ALL = [
     each

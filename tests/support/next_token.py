@@ -13,9 +13,9 @@ def logprobs(model, prompt, after=()):
     return logits[: model.vocabulary].float().log_softmax(-1)
 
 
-def mass(model, vector, surfaces):
-    """-log of the probability of all ids with one of these surfaces; no surface: of all ends."""
-    ids = [index for index, own in enumerate(model.surfaces.of) if own in surfaces]
-    ids = ids if surfaces else sorted(model.stop_ids)
+def mass(model, vector, token_bytes):
+    """-log of the probability of all ids that stand for one of these bytes; none: of all ends."""
+    ids = [index for index, own in enumerate(model.token_bytes.of) if own in token_bytes]
+    ids = ids if token_bytes else sorted(model.stop_ids)
     total = float(vector[ids].exp().sum()) if ids else 0.0
     return -math.log(total) if total else math.inf

@@ -11,7 +11,7 @@ from adafuse.decoding.words import Limits
 from adafuse.engine.node import NextToken, Node, TokenSequence
 from adafuse.methods.registry import resolve
 from adafuse.models.placement import Place
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.tokenization.token_bytes import TokenBytes
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
 START = 0
@@ -35,12 +35,12 @@ class ScriptedModel:
         embeddings: Sequence[Sequence[float]] | None = None,
         context: int = 1000,
     ) -> None:
-        surfaces = [t.encode() if isinstance(t, str) else t for t in tokens[:-1]]
-        ids = {surface: index for index, surface in enumerate(surfaces)}
+        token_bytes = [t.encode() if isinstance(t, str) else t for t in tokens[:-1]]
+        ids = {surface: index for index, surface in enumerate(token_bytes)}
         single = {surface[0]: index for surface, index in ids.items() if len(surface) == 1}
         self.name = name
-        self.surfaces = Surfaces((*surfaces, None), ids, single)
-        self.stop_ids = self.end_ids = frozenset([len(surfaces)])
+        self.token_bytes = TokenBytes((*token_bytes, None), ids, single)
+        self.stop_ids = self.end_ids = frozenset([len(token_bytes)])
         self.vocabulary = len(tokens)
         self.context = context
         self.script = script
@@ -52,7 +52,7 @@ class ScriptedModel:
     def encode_span(self, span: str) -> tuple[int, ...]:
         """Return the ids of a text."""
         pieces = self._joined(span.encode()) if self.merges else self._longest(span.encode())
-        return tuple(self.surfaces.ids[piece] for piece in pieces)
+        return tuple(self.token_bytes.ids[piece] for piece in pieces)
 
     def _joined(self, text: bytes) -> list[bytes]:
         pieces = [bytes([byte]) for byte in text]
@@ -67,7 +67,7 @@ class ScriptedModel:
     def _longest(self, text: bytes) -> list[bytes]:
         pieces = []
         while text:
-            known = [surface for surface in self.surfaces.ids if text.startswith(surface)]
+            known = [surface for surface in self.token_bytes.ids if text.startswith(surface)]
             if not known:
                 raise ValueError(f"{self.name} cannot spell {text!r}")
             pieces.append(max(known, key=len))

@@ -32,14 +32,14 @@ def test_only_the_character_that_does_not_come_back_is_written_by_itself(name):
     model = toy_model(name)
     special = model.tokenizer.eos_token
     ids = encode_bytes(model, f" the{special} the".encode())
-    assert b"".join(model.surfaces.of[token] for token in ids) == f" the{special} the".encode()
+    assert b"".join(model.token_bytes.of[token] for token in ids) == f" the{special} the".encode()
     assert ids[: len(model.encode_span(" the"))] == model.encode_span(" the")
     assert ids[-1:] == model.encode_span(" the")[-1:]
 
 
 def test_text_behind_an_odd_byte_is_encoded_as_text():
     model = toy_model("mistral")
-    odd = model.surfaces.bytes[0x80]
+    odd = model.token_bytes.bytes[0x80]
     assert encode_bytes(model, b"\x80 the") == (odd, *model.encode_span(" the"))
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.methods.bytewise import SortedVocabulary
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.tokenization.token_bytes import TokenBytes
 from tests.conftest import SHARED
 
 # Few different bytes, so that prefixes are shared; 0xff has no byte above it.
@@ -12,13 +12,13 @@ BYTES = st.binary(max_size=4).map(lambda data: bytes(b"ab\x00\xff"[byte % 4] for
 
 
 @given(st.lists(st.none() | BYTES, max_size=30), BYTES)
-def test_the_tokens_that_go_on_behind_a_prefix_add_up_by_their_next_byte(surfaces, prefix):
-    vocabulary = SortedVocabulary(Surfaces(tuple(surfaces), {}, {}))
-    values = np.arange(1.0, len(surfaces) + 1)
+def test_the_tokens_that_go_on_behind_a_prefix_add_up_by_their_next_byte(token_bytes, prefix):
+    vocabulary = SortedVocabulary(TokenBytes(tuple(token_bytes), {}, {}))
+    values = np.arange(1.0, len(token_bytes) + 1)
     following = vocabulary.following(prefix)
     sums = following.sums(values[vocabulary.order])
     expected = {}
-    for value, surface in zip(values, surfaces, strict=True):
+    for value, surface in zip(values, token_bytes, strict=True):
         if surface and surface.startswith(prefix) and len(surface) > len(prefix):
             byte = surface[len(prefix)]
             expected[byte] = expected.get(byte, 0) + value
@@ -26,13 +26,13 @@ def test_the_tokens_that_go_on_behind_a_prefix_add_up_by_their_next_byte(surface
 
 
 def test_tokens_that_mean_the_end_are_no_bytes():
-    surfaces = Surfaces((b"a", b"ab", b"\n", None), {}, {})
-    assert SortedVocabulary(surfaces, without={2}).order.tolist() == [0, 1]
+    token_bytes = TokenBytes((b"a", b"ab", b"\n", None), {}, {})
+    assert SortedVocabulary(token_bytes, without={2}).order.tolist() == [0, 1]
 
 
 def test_small_masses_are_not_lost_beside_large_ones():
-    surfaces = Surfaces((b"a", b"bx", b"by"), {}, {})
-    vocabulary = SortedVocabulary(surfaces)
+    token_bytes = TokenBytes((b"a", b"bx", b"by"), {}, {})
+    vocabulary = SortedVocabulary(token_bytes)
     sums = vocabulary.following(b"b").sums(np.array([1.0, 1e-30, 3e-30]))
     assert sums.tolist() == [1e-30, 3e-30]
 
@@ -44,8 +44,8 @@ def test_a_real_vocabulary_has_all_its_bytes_behind_nothing(name):
     folder = SHARED / "tokenizers" / name
     if not folder.is_dir():
         pytest.skip(f"the real tokenizers are not at {folder.parent}")
-    surfaces = Surfaces.read(AutoTokenizer.from_pretrained(folder), name)
-    vocabulary = SortedVocabulary(surfaces)
+    token_bytes = TokenBytes.read(AutoTokenizer.from_pretrained(folder), name)
+    vocabulary = SortedVocabulary(token_bytes)
     counts = vocabulary.following(b"").sums(np.ones(len(vocabulary.order)))
-    assert counts.sum() == len(vocabulary.order) == sum(1 for s in surfaces.of if s)
+    assert counts.sum() == len(vocabulary.order) == sum(1 for s in token_bytes.of if s)
     assert vocabulary.following(b" the").last > vocabulary.following(b" the").first

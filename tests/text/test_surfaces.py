@@ -7,29 +7,29 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.errors import UserError
-from adafuse.tokenization.token_bytes import Surfaces
+from adafuse.tokenization.token_bytes import TokenBytes
 from tests.conftest import SHARED
 from tests.text.test_added import NAMES, toy_tokenizer
 
 
 @cache
 def toy_surfaces(name):
-    return Surfaces.read(toy_tokenizer(name), name)
+    return TokenBytes.read(toy_tokenizer(name), name)
 
 
 @cache
 def real(folder):
-    """A real tokenizer and its surfaces."""
+    """A real tokenizer and the bytes of its tokens."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    return tokenizer, Surfaces.read(tokenizer, folder.name)
+    return tokenizer, TokenBytes.read(tokenizer, folder.name)
 
 
-def joined(surfaces, tokenizer, text):
+def joined(token_bytes, tokenizer, text):
     """The bytes of the tokens of `text`, without the space that some tokenizers put first."""
     ids = tokenizer.encode(text, add_special_tokens=False)
     dummy = tokenizer.encode("a", add_special_tokens=False)[:1]
-    has_dummy = b"".join(surfaces.of[token] for token in dummy).startswith(b" ")
-    return b"".join(surfaces.of[token] for token in ids).removeprefix(b" " * has_dummy)
+    has_dummy = b"".join(token_bytes.of[token] for token in dummy).startswith(b" ")
+    return b"".join(token_bytes.of[token] for token in ids).removeprefix(b" " * has_dummy)
 
 
 @settings(max_examples=150, deadline=None)
@@ -44,34 +44,34 @@ def test_the_surfaces_of_a_text_join_to_the_text(name, text):
 
 
 def test_the_surfaces_of_real_texts_join_to_them(real_tokenizer, benchmark_texts):
-    tokenizer, surfaces = real(real_tokenizer)
+    tokenizer, token_bytes = real(real_tokenizer)
     for text in benchmark_texts:
-        assert joined(surfaces, tokenizer, text) == text.encode()
+        assert joined(token_bytes, tokenizer, text) == text.encode()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_byte_has_a_token_and_special_tokens_have_no_bytes(name):
-    surfaces, tokenizer = toy_surfaces(name), toy_tokenizer(name)
-    assert len(surfaces) == len(tokenizer)
-    assert {surfaces.of[token] for token in surfaces.bytes.values()} == {
+    token_bytes, tokenizer = toy_surfaces(name), toy_tokenizer(name)
+    assert len(token_bytes) == len(tokenizer)
+    assert {token_bytes.of[token] for token in token_bytes.bytes.values()} == {
         bytes([byte]) for byte in range(256)
     }
-    assert [surfaces.of[token] for token in tokenizer.all_special_ids] == [None] * len(
+    assert [token_bytes.of[token] for token in tokenizer.all_special_ids] == [None] * len(
         tokenizer.all_special_ids
     )
 
 
 def test_a_piece_is_found_before_a_byte_token_and_a_byte_token_for_a_byte():
-    surfaces, vocabulary = toy_surfaces("mistral"), toy_tokenizer("mistral").get_vocab()
-    assert surfaces.ids[b"A"] == vocabulary["A"]
-    assert surfaces.bytes[0x41] == vocabulary["<0x41>"]
-    assert surfaces.of[vocabulary["<0x41>"]] == surfaces.of[vocabulary["A"]] == b"A"
+    token_bytes, vocabulary = toy_surfaces("mistral"), toy_tokenizer("mistral").get_vocab()
+    assert token_bytes.ids[b"A"] == vocabulary["A"]
+    assert token_bytes.bytes[0x41] == vocabulary["<0x41>"]
+    assert token_bytes.of[vocabulary["<0x41>"]] == token_bytes.of[vocabulary["A"]] == b"A"
 
 
 def test_added_tokens_that_are_not_special_are_their_own_text():
     tokenizer = AutoTokenizer.from_pretrained(toy_tokenizer("llama").name_or_path)
     tokenizer.add_tokens(["Größe\u2581"])
-    assert Surfaces.read(tokenizer, "llama").of[-1] == "Größe\u2581".encode()
+    assert TokenBytes.read(tokenizer, "llama").of[-1] == "Größe\u2581".encode()
 
 
 def test_a_tokenizer_without_bytes_is_refused_by_one_of_its_tokens():
@@ -79,14 +79,14 @@ def test_a_tokenizer_without_bytes_is_refused_by_one_of_its_tokens():
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.decoder = decoders.WordPiece()
     with pytest.raises(UserError, match=r"tokenizer of 'bert' .*'##ing' for one; use a byte-level"):
-        Surfaces.read(PreTrainedTokenizerFast(tokenizer_object=backend), "bert")
+        TokenBytes.read(PreTrainedTokenizerFast(tokenizer_object=backend), "bert")
 
 
 def test_a_byte_level_piece_outside_the_alphabet_is_named():
     backend = Tokenizer(models.BPE({"a": 0, "漢": 1}, []))
     backend.decoder = decoders.ByteLevel()
     with pytest.raises(UserError, match=r"token '漢' of 'odd' has the character '漢'"):
-        Surfaces.read(PreTrainedTokenizerFast(tokenizer_object=backend), "odd")
+        TokenBytes.read(PreTrainedTokenizerFast(tokenizer_object=backend), "odd")
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def test_one_leading_space_is_left_out_unless_all_is_whitespace(surface, key):
 def test_at_the_beginning_both_spellings_of_a_word_have_one_key():
     model = toy_model("mistral")
     plain, begins = (
-        TokenKeys.read(model.surfaces, model.stop_ids),
-        TokenKeys.read(model.surfaces, model.stop_ids, begins=True),
+        TokenKeys.read(model.token_bytes, model.stop_ids),
+        TokenKeys.read(model.token_bytes, model.stop_ids, begins=True),
     )
     assert plain.ids[b" a"] and plain.ids[b"a"]
     assert sorted(begins.ids[b"a"]) == sorted(plain.ids[b" a"] + plain.ids[b"a"])

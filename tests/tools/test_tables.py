@@ -6,24 +6,24 @@ import pytest
 from pydantic import BaseModel, Field
 
 from adafuse.config.schema import schema
-from adafuse.decoding.options import CHANGE_WHEN, told
 from adafuse.methods import METHODS
+from adafuse.options import CHANGE_WHEN, doc
 from tools.docs.tables import default, fields_table, options_table, table, value
 
 
 class Inner(BaseModel):
-    count: Annotated[int, Field(ge=0), told("how many", "there are more")] = 3
+    count: Annotated[int, Field(ge=0), doc("how many", "there are more")] = 3
 
 
 class Outer(BaseModel):
-    name: Annotated[str, told("a name")]
-    share: Annotated[Annotated[float, Field(gt=0, le=1)] | None, told("a | part")] = None
-    rule: Annotated[Literal["a", "b", "c"], told("a rule")] = "b"
-    many: Annotated[tuple[Literal["x", "y"], ...], told("several")] = ("x",)
-    numbers: Annotated[list[float] | None, told("some")] = None
-    either: Annotated[int | Literal["auto"], told("one of both")] = "auto"
-    flag: Annotated[bool, told("yes or no")] = False
-    inner: Annotated[Inner, told("more of it")] = Inner()
+    name: Annotated[str, doc("a name")]
+    share: Annotated[Annotated[float, Field(gt=0, le=1)] | None, doc("a | part")] = None
+    rule: Annotated[Literal["a", "b", "c"], doc("a rule")] = "b"
+    many: Annotated[tuple[Literal["x", "y"], ...], doc("several")] = ("x",)
+    numbers: Annotated[list[float] | None, doc("some")] = None
+    either: Annotated[int | Literal["auto"], doc("one of both")] = "auto"
+    flag: Annotated[bool, doc("yes or no")] = False
+    inner: Annotated[Inner, doc("more of it")] = Inner()
 
 
 FIELDS = Outer.model_json_schema()["properties"]

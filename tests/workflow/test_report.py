@@ -64,7 +64,7 @@ def test_charts_are_drawn_and_tell_their_numbers(tab: Tab) -> None:
         chart.locator("svg.marks").wait_for()
         chart.locator("svg.marks path[aria-roledescription]").last.hover(force=True)
         page.locator("#vg-tooltip-element.visible").wait_for()
-        assert "run" in page.locator("#vg-tooltip-element").inner_text()
+        assert "row" in page.locator("#vg-tooltip-element").inner_text()
 
 
 def test_every_run_tells_where_it_came_from(tab: Tab) -> None:

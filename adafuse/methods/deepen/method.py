@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, ModelNumber, Positive, told
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, PendingText, fuse_tokens, main_entry
 from adafuse.engine.node import Program, gather
+from adafuse.options import MethodOptions, ModelNumber, Positive, doc
 
 if TYPE_CHECKING:
     import torch
@@ -58,24 +58,24 @@ _NO_RATE = 1e-6
 class DeepenOptions(MethodOptions):
     """Those of the published code, whose default learning rate, 0, leaves the main model alone."""
 
-    main: Annotated[ModelNumber, told("number of the model that writes")] = 0
+    main: Annotated[ModelNumber, doc("number of the model that writes")] = 0
     learning_rate: Annotated[
         Annotated[float, Field(ge=0, le=100)],
-        told("how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"),
+        doc("how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"),
     ] = 0.15
-    steps: Annotated[Positive, told("steps of the search for its new logits")] = 5
+    steps: Annotated[Positive, doc("steps of the search for its new logits")] = 5
     temperature_factor: Annotated[
         Annotated[float, Field(gt=0, le=10_000)],
-        told("factor of a token's similarities to the anchors before their softmax"),
+        doc("factor of a token's similarities to the anchors before their softmax"),
     ] = 100.0
-    weight_decay: Annotated[Annotated[float, Field(ge=0, le=1)], told("that of AdamW")] = 0.01
+    weight_decay: Annotated[Annotated[float, Field(ge=0, le=1)], doc("that of AdamW")] = 0.01
     top: Annotated[
         Positive,
-        told("how many of each model's likeliest tokens take part; the published code has all"),
+        doc("how many of each model's likeliest tokens take part; the published code has all"),
     ] = 512
     reduction: Annotated[
         Literal["mean", "sum"],
-        told("of the loss over the anchors; the published code takes the mean"),
+        doc("of the loss over the anchors; the published code takes the mean"),
     ] = "mean"
 
 
@@ -132,5 +132,5 @@ class Deepen(Method[DeepenOptions]):
 
 
 def _unspeakable(model: "LanguageModel") -> list[int]:
-    surfaces = enumerate(model.surfaces.of)
-    return [index for index, each in surfaces if not each and index not in model.stop_ids]
+    token_bytes = enumerate(model.token_bytes.of)
+    return [index for index, each in token_bytes if not each and index not in model.stop_ids]

@@ -76,7 +76,7 @@ def relative_rows(models: Sequence[LanguageModel], factor: float) -> list[Relati
         UserError: fewer than two common tokens, or a model without input embeddings.
     """
     embeddings = [_embeddings(model) for model in models]
-    common = common_surfaces(models)
+    common = common_tokens(models)
     if len(common) < 2:
         names = " and ".join(repr(model.name) for model in models)
         raise UserError(
@@ -84,14 +84,14 @@ def relative_rows(models: Sequence[LanguageModel], factor: float) -> list[Relati
             " fuses words"
         )
     return [
-        RelativeRows(weight, [model.surfaces.ids[surface] for surface in common], factor)
+        RelativeRows(weight, [model.token_bytes.ids[surface] for surface in common], factor)
         for model, weight in zip(models, embeddings, strict=True)
     ]
 
 
-def common_surfaces(models: Sequence[LanguageModel]) -> list[bytes]:
+def common_tokens(models: Sequence[LanguageModel]) -> list[bytes]:
     """Return the bytes that are a token of every model, sorted."""
-    first, *others = (model.surfaces.ids for model in models)
+    first, *others = (model.token_bytes.ids for model in models)
     return sorted(surface for surface in first if all(surface in ids for ids in others))
 
 

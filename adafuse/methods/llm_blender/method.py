@@ -11,10 +11,10 @@ from pydantic import model_validator
 
 from adafuse.decoding.answers import own_answers, without_errors
 from adafuse.decoding.method import Method
-from adafuse.decoding.options import MethodOptions, Positive, told
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
 from adafuse.methods.llm_blender.requests import FuseRequest, RankRequest
+from adafuse.options import MethodOptions, Positive, doc
 from adafuse.records import Answer, Candidate, Round
 
 if TYPE_CHECKING:
@@ -58,30 +58,28 @@ def best_of(matrix: Matrix, order: Sequence[int]) -> int:
 class LlmBlenderOptions(MethodOptions):
     """The two checkpoints, and what they read and write."""
 
-    ranker: Annotated[str, told("folder or hub id of the ranker (PairRM)")] = (
-        "llm-blender/PairRM-hf"
-    )
-    fuser: Annotated[str, told("folder or hub id of the fuser (T5)")] = "llm-blender/gen_fuser_3b"
-    ranker_revision: Annotated[str | None, told("commit of the ranker on the hub")] = None
-    fuser_revision: Annotated[str | None, told("commit of the fuser on the hub")] = None
-    rank_only: Annotated[bool, told("take the best answer as it is, and load no fuser")] = False
+    ranker: Annotated[str, doc("folder or hub id of the ranker (PairRM)")] = "llm-blender/PairRM-hf"
+    fuser: Annotated[str, doc("folder or hub id of the fuser (T5)")] = "llm-blender/gen_fuser_3b"
+    ranker_revision: Annotated[str | None, doc("commit of the ranker on the hub")] = None
+    fuser_revision: Annotated[str | None, doc("commit of the fuser on the hub")] = None
+    rank_only: Annotated[bool, doc("take the best answer as it is, and load no fuser")] = False
     bubble: Annotated[
         bool,
-        told(
+        doc(
             "the best is the survivor of one pass over the answers in order of the models, as the"
             " published code can choose it; needs `rank_only`"
         ),
     ] = False
-    top_k: Annotated[Positive, told("how many answers the fuser reads, best first")] = 3
+    top_k: Annotated[Positive, doc("how many answers the fuser reads, best first")] = 3
     candidate_tokens: Annotated[
-        Positive, told("the most tokens of an answer that the fuser reads")
+        Positive, doc("the most tokens of an answer that the fuser reads")
     ] = 128
-    prompt_tokens: Annotated[Positive, told("the most tokens of the fuser's prompt")] = 1024
-    fused_tokens: Annotated[Positive, told("the most tokens that the fuser writes")] = 128
-    beams: Annotated[Positive, told("beams of the fuser's search")] = 4
+    prompt_tokens: Annotated[Positive, doc("the most tokens of the fuser's prompt")] = 1024
+    fused_tokens: Annotated[Positive, doc("the most tokens that the fuser writes")] = 128
+    beams: Annotated[Positive, doc("beams of the fuser's search")] = 4
     instruction: Annotated[
         str,
-        told(
+        doc(
             "the first field of the fuser's prompt; the prompt without worked examples is the"
             " second"
         ),

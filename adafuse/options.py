@@ -13,7 +13,7 @@ CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
 
 
-def told(meaning: str, when: str = "") -> Any:
+def doc(meaning: str, when: str = "") -> Any:
     """Return the annotation of a field: what it means, and when to change it.
 
     Both are Markdown of one line, without a capital at the beginning and a full stop at the end.
@@ -28,7 +28,7 @@ Positive = Annotated[int, Field(ge=1, strict=True)]
 IS_MODEL_NUMBER = "number of a model"
 ModelNumber = Annotated[int, Field(ge=0), IS_MODEL_NUMBER]
 """Counted from 0; `Method.check_models` refuses one that the ensemble does not have."""
-WordTokens = Annotated[Positive, told("the most tokens of a word, for text without spaces")]
+WordTokens = Annotated[Positive, doc("the most tokens of a word, for text without spaces")]
 
 
 def _batch_size(value: object) -> object:
