@@ -19,7 +19,7 @@ from adafuse.metrics.audit import Accepted, Audit
 from adafuse.report.tables import audit_table, escape
 from adafuse.workflow.benchmarks import _name
 from adafuse.workflow.layout import ResultsLayout
-from tests.pipeline.conftest import values as configuration
+from tests.support.configuration import values as configuration
 
 ROOT = Path(__file__).parents[1]
 values = configuration

@@ -9,7 +9,7 @@ import pytest
 
 from adafuse.parquet import read_rows
 from tests.conftest import toy_path
-from tests.harness.tasks import ROOT
+from tests.lm_eval.tasks import ROOT
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
 pytestmark = pytest.mark.soak  # the harness looks through thousands of tasks first

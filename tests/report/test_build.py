@@ -25,8 +25,8 @@ from adafuse.report.stored import Stored
 from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
-from tests.pipeline.conftest import values as configuration
 from tests.report.test_facts import shard
+from tests.support.configuration import values as configuration
 from tests.support.made_up import EVIL, FUSED
 
 values = configuration

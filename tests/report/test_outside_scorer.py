@@ -28,8 +28,8 @@ from adafuse.report.main_table import best_rows, build_table, table_view
 from adafuse.report.pages import write_explorer
 from adafuse.report.stored import Stored
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
-from tests.pipeline.conftest import values as configuration
 from tests.support.browser import DESKTOP, Tab
+from tests.support.configuration import values as configuration
 from tests.support.made_up import FUSED
 from tools.docs.tables import scorers_table
 

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.configuration import values
+
+__all__ = ["SHARDS", "Workplace", "unfinished", "values"]
+
 ROOT = Path(__file__).parents[2]
 SHARDS = {"qa": 2, "mt": 1}
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from adafuse.methods.deepen.method import expected, mean
 from adafuse.methods.deepen.relative import InverseSearch, RelativeRows
-from tests.relative import example as e
+from tests.methods.deepen import example as e
 
 
 def target_and_rows(factor=100.0):

@@ -6,7 +6,7 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from adafuse.errors import UserError
 from adafuse.methods.deepen.relative import RelativeRows, common_tokens, relative_rows
-from tests.relative import example as e
+from tests.methods.deepen import example as e
 from tests.support.scripted import ScriptedModel
 
 

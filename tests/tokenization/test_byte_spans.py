@@ -4,7 +4,7 @@ import pytest
 
 from adafuse.models.language_model import LanguageModel
 from adafuse.tokenization.text import encode_bytes
-from tests.text.test_added import NAMES, toy_tokenizer
+from tests.tokenization.test_added import NAMES, toy_tokenizer
 
 
 def bare_model(tokenizer, name):

@@ -3,7 +3,7 @@ import torch
 
 from adafuse.methods.deepen.method import expected, likeliest, mean
 from adafuse.methods.deepen.relative import RelativeRows
-from tests.relative import example as e
+from tests.methods.deepen import example as e
 
 
 def test_expected_relative_representations_of_a_small_pair():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.tasks import MODELS
+from tests.lm_eval.tasks import MODELS
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from adafuse.cli.main import app
 from adafuse.parquet import read_metadata, read_rows
 from adafuse.records import Round
 from adafuse.report.pages import DATA, write_loose_report
-from tests.harness.tasks import MODELS, QA, task, texts
+from tests.lm_eval.tasks import MODELS, QA, task, texts
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
 

@@ -8,7 +8,7 @@ import pytest
 from adafuse.errors import UserError
 from adafuse.lm_eval import register as module
 from adafuse.lm_eval.register import TARGET, register
-from tests.harness.tasks import ROOT
+from tests.lm_eval.tasks import ROOT
 
 
 def test_the_entry_point_names_the_model():

@@ -8,8 +8,8 @@ from transformers import AutoTokenizer
 from adafuse.decoding.token_round import LONGEST_CHAIN, PendingText
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
-from tests.text.test_added import NAMES
-from tests.text.test_byte_spans import bare_model, toy_model
+from tests.tokenization.test_added import NAMES
+from tests.tokenization.test_byte_spans import bare_model, toy_model
 
 PROMPT = [5, 6, 7]
 # Characters that some tokenizer reads as something else, among ordinary and long ones.

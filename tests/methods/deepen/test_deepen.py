@@ -9,8 +9,8 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import resolve
 from tests.conftest import toy_path
+from tests.methods.deepen import example as e
 from tests.methods.test_engines_agree import PROMPTS
-from tests.relative import example as e
 from tests.support.scripted import ScriptedModel, decode
 
 

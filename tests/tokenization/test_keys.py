@@ -1,7 +1,7 @@
 import pytest
 
 from adafuse.tokenization.token_bytes import END, TokenKeys, without_space
-from tests.text.test_byte_spans import toy_model
+from tests.tokenization.test_byte_spans import toy_model
 
 
 def test_special_tokens_are_one_end_and_ids_without_bytes_have_no_key():

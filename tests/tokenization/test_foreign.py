@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from adafuse.tokenization.text import SpanEncoder
 from tests.conftest import SHARED
-from tests.text.test_added import NAMES, toy_tokenizer
+from tests.tokenization.test_added import NAMES, toy_tokenizer
 
 
 @settings(max_examples=80, deadline=None)

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from adafuse.errors import UserError
 from adafuse.tokenization.token_bytes import TokenBytes
 from tests.conftest import SHARED
-from tests.text.test_added import NAMES, toy_tokenizer
+from tests.tokenization.test_added import NAMES, toy_tokenizer
 
 
 @cache

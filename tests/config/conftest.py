@@ -1,0 +1,5 @@
+"""A configuration with all its files."""
+
+from tests.support.configuration import values
+
+__all__ = ["values"]
