@@ -47,15 +47,17 @@ def own_logging() -> Iterator[None]:
             logging.getLogger().removeHandler(handler)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Say what `--dist loadgroup` keeps together: users of a shared fixture, else a file.
 
-    The longest groups begin first, so that no worker ends long after the others.
+    pytest-xdist reads the marks before any other hook sees all items.
     """
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+    if not item.get_closest_marker("xdist_group"):
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest groups, so that no worker ends long after the others."""
     items.sort(key=lambda item: not _is_long(item.get_closest_marker("xdist_group").args[0]))
 
 

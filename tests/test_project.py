@@ -1,5 +1,6 @@
 """The files around the package say the same as the package."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 import yaml
 
 from adafuse.version import __version__
@@ -98,3 +100,9 @@ def test_the_tests_that_the_table_of_faults_names_are_there():
         path = ROOT / "tests" / file
         if path.is_file() or path.name != "test_slurm.py":  # which not every checkout has
             assert not test or f"def {test}(" in path.read_text(), f"{file}::{test}"
+
+
+def test_pytest_xdist_keeps_groups_together(request: pytest.FixtureRequest) -> None:
+    """Or each worker makes the expensive fixtures of all groups again."""
+    if "PYTEST_XDIST_WORKER" in os.environ and request.config.getoption("loadgroup"):
+        assert request.node.nodeid.endswith("@tests/test_project.py")
