@@ -1,11 +1,11 @@
-# AdaFuse, from benchmarks to the comparison table. What to set and when: config/README.md.
+# AdaFuse, from benchmarks to the comparison table. Settings: config/README.md.
 
 from snakemake.utils import min_version, validate
 
 min_version("9.27")
 
 
-# A configuration given with --configfile stands for itself; it is not laid over the toy one.
+# A configuration given with --configfile replaces the toy one; the two are not merged.
 if not workflow.overwrite_configfiles:
 
     configfile: "config/toy.yaml"

@@ -23,9 +23,9 @@ _LINE, _WORDS_WIDTH, _SCORES_WIDTH = 26, 405, 270
 _TITLE = "“Which city is the capital of Rustan?” decoded by two models, round by round"
 _CAPTION = (
     f"The toy models mistral and llama, τ = {TAU}, M = {MAX_WORDS}, B = {BRANCHING}. Each line is a"
-    " candidate: who proposed it, the margins p(1) - p(2) that this model read at the start of each"
-    " word, and what both models say of it. The smallest F, the mean of both, wins (shaded). \\n is"
-    " a line end, which is the task's stop string."
+    " candidate: its proposer, the margins p(1) - p(2) that this model read at the start of each"
+    " word, and its NLL under both models. The smallest F, their mean, wins (shaded). \\n is a line"
+    " break, the stop string."
 )
 
 

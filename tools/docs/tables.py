@@ -20,36 +20,34 @@ Schema = Mapping[str, Any]
 Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
 
 COLUMNS = {
-    "id": "id of the row, unique within the benchmark; of the prompt in a file of `generate`",
+    "id": "id of the row, unique within the benchmark, or of the prompt (`generate`)",
     "benchmark": "name in the configuration",
-    "run": "name in the configuration; of the choosing run where one run chooses between others",
+    "run": "name in the configuration; for a choice between runs, that of the choosing run",
     "shard": "number of the shard, from 0",
     "prompt_sha256": "SHA-256 of the prompt, in hexadecimal digits",
-    "text": "what was generated, cut before the first stop string; nothing else is changed",
+    "text": "generated text, cut before the first stop string, otherwise unchanged",
     "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
     " (`max_new_tokens` or `max_rounds`) or `error`",
     "error": "one sentence; null unless `stop_reason` is `error`",
     "traceback": "where the error came from; null unless `stop_reason` is `error`",
-    "seconds": "wall time from the example's admission to its end, with that of the models' own"
-    " answers where the method starts from these; examples of a batch share their time",
-    "tokens[]": "per model: generated token ids that it holds at the end",
+    "seconds": "wall time from the example's admission to its end, including the models' own"
+    " answers if the method starts from these; examples of a batch share their time",
+    "tokens[]": "per model: generated token ids at the end",
     "prompt_tokens[]": "per model: token ids of the prompt",
-    "forwards[]": "per model: forward passes that the example took part in",
+    "forwards[]": "per model: forward passes with this example",
     "rounds[]": "one entry per round, in order",
     "rounds[].candidates[]": "the pool of the round, in order of model, then alternative",
     "rounds[].candidates[].text": "the span",
-    "rounds[].candidates[].ends": "whether the text ends behind the span",
+    "rounds[].candidates[].ends": "whether the text ends after the span",
     "rounds[].candidates[].nll[]": "per model: negative log-likelihood of the span, in nats per"
     " token (equation 4)",
-    "rounds[].candidates[].fused": "F(s), what the fusion rule makes of them (equation 5); the"
-    " smallest wins",
-    "rounds[].candidates[].proposers[]": "numbers of the models that wrote the span, from 0",
-    "rounds[].selected": "index of the candidate that was committed, from 0; null where none has a"
-    " finite NLL",
-    "rounds[].words": "words that were committed, separated by whitespace",
-    "rounds[].margins[]": "per model: the margins that it read",
+    "rounds[].candidates[].fused": "F(s), the fused score (equation 5); the smallest wins",
+    "rounds[].candidates[].proposers[]": "numbers of the models that proposed the span, from 0",
+    "rounds[].selected": "index of the committed candidate, from 0; null if none has a finite NLL",
+    "rounds[].words": "number of committed words, separated by whitespace",
+    "rounds[].margins[]": "per model: its margins",
     "rounds[].margins[][]": "p(1) - p(2) of the next token at the start of each word, up to the"
-    " first below τ; no entry for a method that reads none",
+    " first below τ; empty for methods without margins",
 }
 """What every column means; lists are marked by []."""
 
@@ -66,38 +64,37 @@ JOB = {
     **_PER_MODEL,
     "weights": "per model: its weight in the fusion; null where all are 1",
     "method": "name of the method",
-    "options": "all its options, defaults filled in",
-    "checkpoints": "further models that options name, by option",
+    "options": "all its options, including defaults",
+    "checkpoints": "models named in options, by option",
     "stop": "stop strings",
     "max_new_tokens": "of the benchmark",
     "max_rounds": "of the run",
     "engine": "`tree` or `reference`",
-    "batch_size": "examples at a time, or `auto`",
-    "dtype": "numbers that the models compute with",
+    "batch_size": "examples decoded at a time, or `auto`",
+    "dtype": "data type of weights and activations",
 }
 """What every key of `job` means."""
 
 SHARD = {
     "digest": "identity of the result: rows, prompts, models, method, options, version of the"
     " decoder",
-    "job": "what was decoded with what, see below",
+    "job": "what was decoded and how, see below",
     "shard": "number of the shard",
-    "versions": "of adafuse, its decoder (`engine`), Python and the packages that a result may"
-    " depend on",
+    "versions": "of adafuse, its decoder (`engine`), Python and relevant packages",
     "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
     "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
-    "resumed": "rows that an earlier attempt had finished",
-    "started": "when the last attempt began, UTC",
-    "finished": "when it ended, UTC",
+    "resumed": "number of rows from earlier attempts",
+    "started": "start of the last attempt, UTC",
+    "finished": "end of the last attempt, UTC",
 }
-MERGED = {"digest": "of all shards together", "shards": "a list of what the shards' files have"}
+MERGED = {"digest": "digest of all shards", "shards": "list of the shards' metadata"}
 CHOSEN = {
     "method": "the choice: `best_of`, `best_pair` or `development_pair`",
-    "rows_from": "how many rows come from which run",
+    "rows_from": "number of rows from each run",
     "of": "digests of these runs",
 }
 GENERATED = {
-    "settings": "models, method and options as they were given; what is missing had its default",
+    "settings": "models, method and options as given, without defaults",
     "versions": "as above",
 }
 METADATA = {

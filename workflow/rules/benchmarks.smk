@@ -1,8 +1,7 @@
-# Prompts with their answers for scoring, and prompts alone in shards for decoding. Both are made
-# from the source, which is ancient(): a job runs again when the digest of the rows that it takes
-# has changed, not when a file was touched. (A shard that took its rows from `prepare` would run
-# again with it; with ancient(), not at all, for Snakemake looks at no parameters of a job whose
-# input is made again.)
+# Prompts with answers for scoring, and prompts in shards for decoding. Both are made from the source,
+# which is ancient(): a job is rerun when the digest of its rows has changed, not when a file was
+# touched. (A shard made from the output of `prepare` would be rerun with it; with ancient(), never,
+# because Snakemake ignores the parameters of a job whose input is remade.)
 
 
 rule prepare:

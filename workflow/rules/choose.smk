@@ -1,5 +1,5 @@
-# Runs that decode nothing: their rows are taken from other runs, chosen by the scores of the models
-# alone on the same rows (an oracle) or on development rows.
+# Runs that decode nothing: their rows come from other runs, chosen by the scores of the single models
+# on the same rows (an oracle) or on development rows.
 
 
 rule choose:

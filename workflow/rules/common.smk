@@ -1,4 +1,4 @@
-# Wiring only: what the rules share. All logic is in the package `adafuse`.
+# Shared by the rules. All logic is in the package `adafuse`.
 
 import json
 import shlex
@@ -45,8 +45,8 @@ wildcard_constraints:
     experiment=one_of(plan.config.experiments),
 
 
-# The jobs read the checked configuration. It is no output of a rule: whatever depends on the file
-# would be judged by the file, not by the digest of what the job itself reads of it.
+# The jobs read the checked configuration. It is not the output of a rule: a job that depended on the
+# file would be rerun when the file changes, not when the digest of what the job reads from it does.
 onstart:
     if plan.missing:
         sys.exit(f"error: {next(iter(plan.missing.values()))}")

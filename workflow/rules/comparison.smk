@@ -1,4 +1,4 @@
-# Paired tests of every ensemble against its models alone and the best baseline; words per round.
+# Paired tests of every ensemble against its single models and the best baseline; words per round.
 
 
 rule compare_runs:

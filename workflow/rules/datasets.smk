@@ -1,4 +1,4 @@
-# What the benchmarks consist of, beside the figures of the paper's appendix C.
+# Statistics of the benchmarks, with the figures of the paper's appendix C.
 
 
 rule datasets:

@@ -17,9 +17,9 @@ rule decode:
         answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
     log:
         layout.log("decode", "{benchmark}", "{run}", "{shard}"),
-    # What is timed has the machine to itself, but no more threads than other jobs.
+    # A timed job has the machine to itself, but uses no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if plan.config.benchmarks[wc.benchmark].timed else 1
-    # Too little memory or time is doubled by the next attempt, and the decoded rows are kept.
+    # Each attempt asks for more memory and time; the decoded rows are kept.
     resources:
         gpu=lambda wc, attempt: resources_of(wc, attempt).gpu,
         mem_mb=lambda wc, attempt: resources_of(wc, attempt).mem_mb,
@@ -27,7 +27,7 @@ rule decode:
         slurm_extra=lambda wc: "--exclusive" if plan.config.benchmarks[wc.benchmark].timed else "",
     conda:
         "../../environment.yml"
-    # Snakemake deletes the log before each attempt; under its second name it goes on.
+    # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
     shell:
         ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
         " OMP_NUM_THREADS=1 adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"

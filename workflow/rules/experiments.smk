@@ -1,4 +1,4 @@
-# The tables and figures of the paper: numbers as CSV, and a figure.
+# The tables and figures of the paper.
 
 
 rule experiment:

@@ -1,5 +1,5 @@
-# What needs a network, once, on a machine that has one: `snakemake prefetch`. Data sets are fetched
-# whenever the workflow is planned; this does the models, and records their commits.
+# `snakemake prefetch`, on a machine with a network: downloads the models and records their commits.
+# Data sets are fetched whenever the workflow is planned.
 
 
 rule prefetch:

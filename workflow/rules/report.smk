@@ -1,6 +1,5 @@
-# The report: results/report, a folder that opens anywhere. Each benchmark's examples are a job of
-# their own, so that a changed run writes only those again. What `snakemake --report` shows is marked
-# by report() where it is made.
+# The pages in results/report. Each benchmark's examples are a separate job, so that a changed run
+# rewrites only these. The contents of `snakemake --report` are marked by report() in their rules.
 
 
 report: "../report/workflow.rst"

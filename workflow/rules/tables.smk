@@ -1,5 +1,5 @@
-# The comparison: every run on every benchmark in one table per protocol; what only `published`
-# accepts in another.
+# Every run on every benchmark in one table per protocol, and an audit of the answers that only
+# `published` accepts.
 
 
 rule compare:

@@ -1,4 +1,4 @@
-# What can be asked for by name: each experiment (`snakemake figure_6`), and `paper`.
+# Named targets: each experiment (`snakemake figure_6`), and all of them (`paper`, `paper_toy`).
 
 from adafuse.config.experiments import WHOLE_PAPER
 
@@ -22,7 +22,7 @@ for name in WHOLE_PAPER:
         input:
             tables,
             experiments,
-            # One that is planned without the experiments would not show them.
+            # Pages that are planned without the experiments would not contain them.
             pages if "experiments" in plan.config.targets else [],
 
 
