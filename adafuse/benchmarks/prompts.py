@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from adafuse.errors import UserError
+from adafuse.files import read_text
 
 SLOT = "{question}"
 
@@ -41,16 +42,8 @@ def question_key(question: str) -> str:
 
 
 def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:
-    """Read the instruction and the first `count` examples of a file; all without `count`.
-
-    Raises:
-        UserError: the file cannot be read, or has not the form that the prompt asks for, or holds
-            fewer examples.
-    """
-    try:
-        text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"shots file {str(path)!r} cannot be read: {error}") from None
+    """Read the instruction and the first `count` examples of a file; all without `count`."""
+    text = read_text(path, "shots file")
     before, after = _marks(template, path)
     instruction, *blocks = re.split(rf"(?m)^(?={re.escape(before)})", text)
     if count is not None and count > len(blocks):
@@ -121,8 +114,8 @@ def make_prompt_template(
         return PromptTemplate(few_shot.text + _BLANK_LINE, template, few_shot.instruction)
     blocks = [few_shot.instruction] if few_shot.instruction else []
     for example in few_shot.examples:
-        asked = template.replace(SLOT, example.question)
+        question = template.replace(SLOT, example.question)
         # A space before an answer on the same line.
-        blocks.append(asked + ("" if asked[-1].isspace() else " ") + example.answer)
+        blocks.append(question + ("" if question[-1].isspace() else " ") + example.answer)
     head = "".join(block + _BLANK_LINE for block in blocks)
     return PromptTemplate(head, template, few_shot.instruction)

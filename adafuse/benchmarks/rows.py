@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from adafuse.errors import UserError
+from adafuse.files import read_text
 from adafuse.options import Section, Text, doc
 
 
@@ -28,10 +29,7 @@ class Row:
 
 
 class Fields(Section):
-    """Where a record of the source holds what.
-
-    A path may be nested ("answer.aliases") and goes into each element of a list.
-    """
+    """Paths in a record; one may be nested ("answer.aliases") and enters each list element."""
 
     question: Annotated[
         Text,
@@ -64,9 +62,10 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
     Raises:
         UserError: a file that cannot be read or has no rows, or a row that is not of this form.
     """
-    found = (row_of(record, fields, where) for where, record in _records(path))
+    records = _parquet(path) if path.suffix == ".parquet" else json_records(path, "benchmark file")
     rows: dict[str, Row] = {}
-    for row in islice(found, limit):
+    for where, record in islice(records, limit):
+        row = row_of(record, fields, where)
         unique, copy = row.id, 1
         while unique in rows:
             copy += 1
@@ -77,33 +76,34 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
     return tuple(rows.values())
 
 
-def _records(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the records of a file, read as its ending says, each after its place for errors."""
-    if path.suffix == ".parquet":
-        return _parquet(path)
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    from adafuse.parquet import iterate_rows
+
+    return ((at_row(path, number), record) for number, record in enumerate(iterate_rows(path)))
+
+
+def json_records(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values of JSON lines, or of a list in a `.json` file, each after its place."""
     try:
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise UserError(
-            f"benchmark file {str(path)!r} cannot be read ({error.strerror}); check its path"
+            f"{kind} {str(path)!r} cannot be read ({error.strerror}); check its path"
         ) from None
     if path.suffix == ".json" and data.lstrip().startswith(b"["):
-        values = enumerate(_json(data, str(path), "give a list of objects"))
-        return ((at_row(path, number), value) for number, value in values)
-    return _lines(path, data)
-
-
-def at_row(source: object, number: int) -> str:
-    """Name a record that has no line of its own."""
-    return f"{source}, row {number} (counted from 0)"
-
-
-def _lines(path: Path, data: bytes) -> Iterator[tuple[str, Any]]:
+        for number, value in enumerate(_json(data, str(path), "give a list of objects")):
+            yield at_row(path, number), value
+        return
     # Only b"\n" ends a line: JSON strings may hold U+2028 and other separators as they are.
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
             yield where, _json(line, where, "put one JSON object on each line")
+
+
+def at_row(source: object, number: int) -> str:
+    """Name a record that has no line of its own."""
+    return f"{source}, row {number} (counted from 0)"
 
 
 def _json(data: bytes, where: str, fix: str) -> Any:
@@ -113,30 +113,10 @@ def _json(data: bytes, where: str, fix: str) -> Any:
         raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                for value in batch.to_pylist():
-                    yield at_row(path, number), value
-                    number += 1
-    except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"benchmark file {str(path)!r} cannot be read ({reason})") from None
-
-
 def row_of(
     record: object, fields: Fields, where: str, *, answers_from: Mapping[str, Any] | None = None
 ) -> Row:
-    """Read one record; `where` begins every error, `answers_from` is another record's answer.
-
-    Raises:
-        UserError: a field is missing, empty or not of its type.
-    """
+    """Read one record; `where` begins every error, `answers_from` is another record's answer."""
     if not isinstance(record, Mapping):
         raise UserError(f'{where} is not a JSON object; write {{"question": ..., "answer": ...}}')
     question = _question(record, fields.question, where)
@@ -146,11 +126,7 @@ def row_of(
 
 
 def row_id(record: Mapping[str, Any], fields: Fields, where: str) -> str | None:
-    """Return a record's own id as text; None where it has none and none was asked for.
-
-    Raises:
-        UserError: the id is missing, empty, or neither a string nor a whole number.
-    """
+    """Return a record's own id as text; None where it has none and `fields` names none."""
     own = _value(record, fields.id, where) if fields.id else record.get("id")
     if own is None and fields.id is None:
         return None
@@ -170,14 +146,13 @@ def _answers(record: Mapping[str, Any], fields: Fields, where: str) -> tuple[str
     several = found if isinstance(found, list) else [found]
     if not several:
         raise UserError(f"{where}: {fields.answer} is an empty list; give at least one answer")
-    texts = tuple(_checked(each, fields.answer, where) for each in several)
-    if fields.final_after is None:
-        return texts
-    return tuple(_with_final(text, fields.final_after, where) for text in texts)
+    texts = tuple(_checked(answer, fields.answer, where) for answer in several)
+    mark = fields.final_after
+    return texts if mark is None else tuple(_with_final(text, mark, where) for text in texts)
 
 
 def _with_final(text: str, mark: str, where: str) -> str:
-    """Say the final answer in words, as the published files do; drop calculator annotations."""
+    """Write the final answer in words, as the published files do; drop calculator annotations."""
     steps, found, final = text.rpartition(mark)
     if not found or not final.strip():
         raise UserError(f"{where}: answer {text[-40:]!r} has nothing after {mark!r}; correct it")
@@ -187,11 +162,11 @@ def _with_final(text: str, mark: str, where: str) -> str:
 def _value(record: Mapping[str, Any], path: str, where: str) -> Any:
     value: Any = record
     for name in path.split("."):
-        inner = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, Mapping) and name in each for each in inner):
-            raise UserError(f"{where} has no {path!r}; add it")
-        found = [each[name] for each in inner]
-        value = found if isinstance(value, list) else found[0]
+        try:
+            many = isinstance(value, list)
+            value = [element[name] for element in value] if many else value[name]
+        except (KeyError, TypeError):
+            raise UserError(f"{where} has no {path!r}; add it") from None
     return value
 
 
@@ -200,35 +175,24 @@ def _checked(text: object, field: str, where: str) -> str:
         raise UserError(f"{where}: {field} is {text!r}; it must be a string")
     if not text.strip():
         raise UserError(f"{where}: {field} is empty; fill it in or remove the row")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{where}: {field} {text!r} holds half a surrogate pair; remove it"
-        ) from None
+    if re.search("[\ud800-\udfff]", text):
+        raise UserError(f"{where}: {field} {text!r} holds half a surrogate pair; remove it")
     return text
 
 
 def with_ids(rows: Sequence[Row], ids: Iterable[str], owner: str) -> tuple[Row, ...]:
-    """Take the rows of those ids, in file order.
-
-    Raises:
-        UserError: an id that no row has.
-    """
-    wanted = set(ids)
-    if unknown := wanted - {row.id for row in rows}:
+    """Return the rows of those ids, in file order; each must be there."""
+    chosen = set(ids)
+    if unknown := chosen - {row.id for row in rows}:
         raise UserError(f"{owner}: no row has the id {min(unknown)!r}; correct `ids`")
-    return tuple(row for row in rows if row.id in wanted)
+    return tuple(row for row in rows if row.id in chosen)
 
 
 def sample(rows: Sequence[Row], size: int, seed: int, owner: str) -> tuple[Row, ...]:
-    """Take `size` rows, in file order.
+    """Return `size` rows, in file order.
 
     Which ones is decided by a hash of seed and id: the same everywhere, and a row that is added
     or removed changes the sample by one row at most.
-
-    Raises:
-        UserError: there are fewer rows.
     """
     if size > len(rows):
         raise UserError(f"{owner}: sample.size {size} is more than its {len(rows)} rows")
@@ -237,15 +201,8 @@ def sample(rows: Sequence[Row], size: int, seed: int, owner: str) -> tuple[Row, 
 
 
 def read_ids(path: Path) -> tuple[str, ...]:
-    """Read ids, one a line.
-
-    Raises:
-        UserError: the file cannot be read as text, or names no id.
-    """
-    try:
-        lines = path.read_bytes().decode().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"ids file {str(path)!r} cannot be read: {error}") from None
-    if not (ids := tuple(line.strip() for line in lines if line.strip())):
+    """Read ids, one a line."""
+    ids = tuple(line.strip() for line in read_text(path, "ids file").split("\n") if line.strip())
+    if not ids:
         raise UserError(f"ids file {str(path)!r} names no id; write one a line")
     return ids

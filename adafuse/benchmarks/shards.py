@@ -54,11 +54,7 @@ def prepare(
 ) -> tuple[PreparedRow, ...]:
     """Put each question into its prompt, deal the rows to shards and mark few-shot examples.
 
-    Args:
-        rows: in file order.
-        template: what surrounds each question.
-        shards: how many.
-        few_shot_keys: of the questions to mark; see `question_key`.
+    `few_shot_keys` are the keys of the questions to mark; see `question_key`.
     """
     return tuple(
         PreparedRow(
@@ -67,7 +63,7 @@ def prepare(
             template.question(row.question),
             row.answers,
             shard_of(row.id, shards),
-            bool(few_shot_keys) and question_key(row.question) in few_shot_keys,
+            question_key(row.question) in few_shot_keys,
         )
         for row in rows
     )

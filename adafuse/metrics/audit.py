@@ -53,25 +53,26 @@ def audit(
 ) -> Audit:
     """Compare the outcomes of the same predictions under both protocols."""
     other = {outcome.id: outcome for outcome in published}
-    pairs = [(each, other[each.id]) for each in strict if each.id in other]
+    pairs = [(outcome, other[outcome.id]) for outcome in strict if outcome.id in other]
     if not SCORERS[scorer].primary.binary:
-        dropped = tuple(
-            Accepted(a.id, "dropped", a.text, a.answers) for a, _ in pairs if not a.text.strip()
-        )
-        return Audit(benchmark, run, len(pairs), None, None, dropped, None)
-    accepted = tuple(_accepted(b, scorer) for a, b in pairs if b.value > a.value)
+        dropped = [_accepted(a, "dropped") for a, _ in pairs if not a.text.strip()]
+        return Audit(benchmark, run, len(pairs), None, None, tuple(dropped), None)
+    matcher = MATCHERS.get(scorer)
+    accepted = [
+        _accepted(b, matcher.rule(b.text, b.answers) if matcher else None)
+        for a, b in pairs
+        if b.value > a.value
+    ]
     return Audit(
         benchmark,
         run,
         n=len(pairs),
         strict=sum(a.value == 1 for a, _ in pairs),
         published=sum(b.value == 1 for _, b in pairs),
-        accepted=accepted,
+        accepted=tuple(accepted),
         only_strict=sum(a.value > b.value for a, b in pairs),
     )
 
 
-def _accepted(outcome: Outcome, scorer: str) -> Accepted:
-    matcher = MATCHERS.get(scorer)
-    rule = matcher.rule(outcome.text, outcome.answers) if matcher else None
+def _accepted(outcome: Outcome, rule: str | None) -> Accepted:
     return Accepted(outcome.id, rule or "", outcome.text, outcome.answers)

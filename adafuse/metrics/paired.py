@@ -1,38 +1,31 @@
 """Paired tests of two runs on the same rows, with the interval of their difference.
 
-Accuracies: McNemar's exact test and Newcombe's interval. BLEU: the paired bootstrap, with the
-p-values of `sacrebleu --paired-bs` to the last digit: same seed, same resamples, same formula. They
-are computed here because sacrebleu's `PairedTest` does not return the resampled differences, which
-the interval needs, takes its seed from the environment, and tokenizes every text for every pair.
-Several tests: Holm's correction.
+Accuracies: McNemar's exact test and Newcombe's interval. Other scores: the paired bootstrap, with
+the p-values of `sacrebleu --paired-bs` to the last digit: same seed, same resamples, same formula.
+It is computed here because sacrebleu's `PairedTest` does not return the resampled differences,
+which the interval needs, takes its seed from the environment, and tokenizes every text for every
+pair. Several tests: Holm's correction.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from adafuse.metrics.intervals import wilson
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Counts = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from adafuse.metrics.intervals import RESAMPLES, wilson
 
 SEED = 12345
-RESAMPLES = 1000
-_LOW, _HIGH = 0.025, 0.975
-_NOTHING = (0,) * 10  # four n-gram orders, matched and all, and two lengths
+
+PerRow = NDArray[Any]
+"""What a score is computed from: a number or a vector of counts per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedCounts:
-    """Rows by what became of them: right by both, by the first only, by the second only, by none.
-
-    The discordant rows are `wins` of the first run and its `losses`.
-    """
+    """Rows that both runs have right, only the first (`wins`), only the second, or neither."""
 
     both: int
     wins: int
@@ -50,15 +43,11 @@ class PairedCounts:
         return (self.wins - self.losses) / self.n
 
 
-def count_pairs(first: Sequence[bool], second: Sequence[bool]) -> PairedCounts:
-    """Count the rows of two runs; both in the same order."""
-    pairs = list(zip(first, second, strict=True))
-    return PairedCounts(
-        both=pairs.count((True, True)),
-        wins=pairs.count((True, False)),
-        losses=pairs.count((False, True)),
-        neither=pairs.count((False, False)),
-    )
+def count_pairs(first: PerRow, second: PerRow) -> PairedCounts:
+    """Count the rows of two runs, 1 where one is right and 0 where not, in the same order."""
+    cells = np.bincount((2 * first + second).astype(int), minlength=4)
+    neither, losses, wins, both = cells.tolist()
+    return PairedCounts(both, wins, losses, neither)
 
 
 def mcnemar_exact(wins: int, losses: int) -> float:
@@ -113,60 +102,16 @@ def _phi(counts: PairedCounts) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class PairedScores:
-    """Scores of two runs, 0 to 100, their difference with its 95 % interval, and its p-value."""
+class Difference:
+    """First run minus second, 0 to 100, with its 95 % interval and p-value."""
 
     value: float
-    other: float
-    difference: float
     low: float
     high: float
     p: float
 
 
-def bleu_counts(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    tokenize: str,
-    *,
-    drop_empty: bool = False,
-) -> "Counts":
-    """Return what corpus BLEU is made of: per segment the matched and all n-grams and both lengths.
-
-    Args:
-        hypotheses: one text per segment.
-        references: at least one text per segment.
-        tokenize: sacrebleu's name of a tokenizer, "13a" or "flores101".
-        drop_empty: leave segments with an empty hypothesis or reference out of the corpus, as the
-            protocol `published` does; their counts are zero, so that rows stay paired.
-    """
-    import numpy as np
-    from sacrebleu.metrics.bleu import BLEU
-
-    # effective_order does not enter the counts; without it sacrebleu warns about single sentences.
-    metric = BLEU(tokenize=tokenize, effective_order=True)
-    rows: list[tuple[int, ...]] = []
-    for text, texts in zip(hypotheses, references, strict=True):
-        if drop_empty and not (text.strip() and any(each.strip() for each in texts)):
-            rows.append(_NOTHING)
-            continue
-        score = metric.sentence_score(text, list(texts))
-        rows.append((*score.counts, *score.totals, score.sys_len, score.ref_len))
-    return np.array(rows, dtype=np.int64)
-
-
-def pooled_bleu(counts: "Counts") -> float:
-    """Return corpus BLEU, 0 to 100, of the segments in `counts`."""
-    return _bleu(counts.sum(axis=0).tolist())
-
-
-def paired_bootstrap(
-    first: "NDArray[Any]",
-    second: "NDArray[Any]",
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-    score: Callable[["NDArray[Any]"], float] = pooled_bleu,
-) -> PairedScores:
+def paired_bootstrap(first: PerRow, second: PerRow, score: Callable[[PerRow], float]) -> Difference:
     """Compare two runs by a score of the same rows, in the same order.
 
     P. Koehn, Statistical significance tests for machine translation evaluation, 2004, as
@@ -178,36 +123,18 @@ def paired_bootstrap(
     One case differs: two runs with the same counts on every segment get p = 1, where sacrebleu's
     formula gives 1 / (resamples + 1).
     """
-    import numpy as np
-
-    value, other = score(first), score(second)
     if np.array_equal(first, second):
-        return PairedScores(value, other, 0.0, 0.0, 0.0, 1.0)
-    draws = np.random.default_rng(seed).choice(len(first), size=(resamples, len(first)))
-    sums = (np.array([score(rows[chosen]) for chosen in draws]) for rows in (first, second))
-    differences = next(sums) - next(sums)
-    low, high = (float(end) for end in np.quantile(differences, (_LOW, _HIGH)))
-    p = _p_value(np.abs(differences), abs(value - other))
-    return PairedScores(value, other, value - other, low, high, p)
+        return Difference(0.0, 0.0, 0.0, 1.0)
+    observed = score(first) - score(second)
+    draws = np.random.default_rng(SEED).choice(len(first), size=(RESAMPLES, len(first)))
+    differences = np.array([score(first[chosen]) - score(second[chosen]) for chosen in draws])
+    low, high = np.quantile(differences, (0.025, 0.975)).tolist()
+    return Difference(observed, low, high, _p_value(np.abs(differences), abs(observed)))
 
 
-def _p_value(sizes: "Floats", observed: float) -> float:
+def _p_value(sizes: NDArray[np.float64], observed: float) -> float:
     exceeding = int((sizes - sizes.mean() > observed).sum())
     return (exceeding + 1) / (len(sizes) + 1)
-
-
-def _bleu(pooled: Sequence[int]) -> float:
-    from sacrebleu.metrics.bleu import BLEU
-
-    orders = (len(pooled) - 2) // 2
-    score: Any = BLEU.compute_bleu(
-        correct=list(pooled[:orders]),
-        total=list(pooled[orders : 2 * orders]),
-        sys_len=pooled[-2],
-        ref_len=pooled[-1],
-        smooth_method="exp",
-    )
-    return float(score.score)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -218,9 +145,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     whatever the dependence between the tests. S. Holm, A simple sequentially rejective multiple
     test procedure, 1979.
     """
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted, floor = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = floor
-    return adjusted
+    given = np.array(p_values)
+    order = np.argsort(given, kind="stable")
+    raised = np.minimum(1, given[order] * np.arange(len(given), 0, -1))
+    adjusted = np.empty_like(raised)
+    adjusted[order] = np.maximum.accumulate(raised)
+    return [float(p) for p in adjusted]

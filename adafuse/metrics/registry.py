@@ -41,22 +41,14 @@ for _entry in entry_points(group="adafuse.scorers"):
 
 
 def scorer_named(name: str, owner: str) -> Scorer:
-    """Return a scorer.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """Return a scorer, or raise a `UserError` that begins with `owner`."""
     if name not in SCORERS:
         raise UserError(f"{owner}: {known('scorer', name, list(SCORERS))}")
     return SCORERS[name]
 
 
 def check_protocol(name: str) -> None:
-    """Refuse a protocol that does not exist.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """Refuse a protocol that does not exist."""
     if name not in PROTOCOLS:
         raise UserError(known("protocol", name, list(PROTOCOLS)))
 

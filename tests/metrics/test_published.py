@@ -16,7 +16,7 @@ from adafuse.metrics.published_scorer import (
     substring,
 )
 
-NORMALISERS = [texts.natural_questions, texts.squad, texts.triviaqa]
+NORMALISERS = [MATCHERS[name].prediction for name in ("nq", "squad", "triviaqa")]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_squad_cuts_possessives_and_keeps_plurals(text: str, normal: str) -> Non
     ],
 )
 def test_triviaqa_drops_articles_only(text: str, normal: str) -> None:
-    assert texts.triviaqa(text) == normal
+    assert MATCHERS["triviaqa"].gold(text) == normal
 
 
 @given(st.text(), st.sampled_from(NORMALISERS))
