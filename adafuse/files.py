@@ -23,9 +23,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The content is on the disk before the name changes. When writing fails, the temporary file is
     removed and whatever stood at `path` stays.
-
-    Raises:
-        UserError: the folder cannot be written.
     """
     with _temporary(path) as temporary:
         yield temporary
@@ -80,11 +77,7 @@ def _sync(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Find out now, not after hours of work, whether `path` can be written.
-
-    Raises:
-        UserError: the folder cannot be made or written, or `path` is a folder.
-    """
+    """Find out now, not after hours of work, whether `path` can be written."""
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; give the name of a file")
     with _temporary(path):

@@ -1,7 +1,7 @@
 """Parquet files whose metadata says how their rows came about."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,7 @@ def write_table(
     rows: Sequence[dict[str, Any]],
     metadata: dict[str, Any],
 ) -> None:
-    """Write rows atomically: a temporary file, fsync, rename.
-
-    Args:
-        path: the file to write; its folder is made.
-        columns: names and types; every row has a value for each.
-        rows: one dict a row.
-        metadata: JSON-ready; `read_metadata` returns it.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write rows atomically, with a value for each column; `read_metadata` returns `metadata`."""
     write_arrow(path, pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns))), metadata)
 
 
@@ -51,10 +41,11 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str
     return list(read_arrow(path, columns).to_pylist())
 
 
-def iterate_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file that may be large, see `read_rows`."""
+def iterate_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file that may be large, or those of `columns` that it has."""
     with _opened(path) as file:
-        for batch in file.iter_batches():
+        names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        for batch in file.iter_batches(columns=names):
             yield from batch.to_pylist()
 
 
@@ -67,12 +58,6 @@ def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         return file.read(columns=list(columns) if columns is not None else None)
 
 
-def column_names(path: Path) -> list[str]:
-    """Return the columns of a file; see `read_rows`."""
-    with _opened(path) as file:
-        return list(file.schema_arrow.names)
-
-
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what `write_table` was given as metadata.
 
@@ -80,10 +65,10 @@ def read_metadata(path: Path) -> dict[str, Any]:
         UserError: not a readable Parquet file, or one that adafuse did not write.
     """
     with _opened(path) as file:
-        stored = file.schema_arrow.metadata or {}
-    if _METADATA not in stored:
+        schema = file.schema_arrow.metadata or {}
+    if _METADATA not in schema:
         raise UserError(f"{str(path)!r} was not written by adafuse; give a file that was")
-    metadata: dict[str, Any] = json.loads(stored[_METADATA])
+    metadata: dict[str, Any] = json.loads(schema[_METADATA])
     return metadata
 
 

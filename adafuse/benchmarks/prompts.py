@@ -35,8 +35,7 @@ class FewShotFile:
 def question_key(question: str) -> str:
     """Return the letters and digits of a question.
 
-    The published SQuAD examples differ from the test rows that they are in a line break and, once,
-    in a question mark.
+    The published SQuAD examples differ from their own test rows in a line break or question mark.
     """
     return "".join(filter(str.isalnum, question)).casefold()
 
@@ -72,8 +71,8 @@ def _marks(template: str, path: Path) -> tuple[str, str]:
 
 
 def _example(block: str, before: str, after: str, where: str) -> FewShotExample:
-    question, found, answer = block.removeprefix(before).partition("\n" + after)
-    if not found or not question.strip() or not answer.strip():
+    question, _, answer = block.removeprefix(before).partition("\n" + after)
+    if not question.strip() or not answer.strip():
         raise UserError(f"{where} is not a question, then {after!r} on a new line, then an answer")
     return FewShotExample(question.strip(), answer.strip())
 
@@ -85,10 +84,7 @@ _BLANK_LINE = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """`head` is the text before `template`, which holds `{question}` once.
-
-    `instruction` is what `head` says besides few-shot examples.
-    """
+    """`head` is the text before `template`, and `instruction` what it says besides examples."""
 
     head: str
     template: str

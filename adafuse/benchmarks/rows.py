@@ -4,7 +4,7 @@ import codecs
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from adafuse.errors import UserError
 from adafuse.files import read_text
 from adafuse.options import Section, Text, doc
+
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,9 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
 
     A row without id gets a hash of its question; an id that occurred before gets a suffix (-2,
     -3, ...), so that no row is merged with another.
-
-    Raises:
-        UserError: a file that cannot be read or has no rows, or a row that is not of this form.
     """
-    records = _parquet(path) if path.suffix == ".parquet" else json_records(path, "benchmark file")
     rows: dict[str, Row] = {}
-    for where, record in islice(records, limit):
+    for where, record in islice(read_records(path, "benchmark file"), limit):
         row = row_of(record, fields, where)
         unique, copy = row.id, 1
         while unique in rows:
@@ -76,14 +74,28 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
     return tuple(rows.values())
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+def read_records(
+    path: Path, kind: str, columns: Collection[str] | None = None
+) -> Iterator[tuple[str, Record]]:
+    """Yield the records of JSON lines, a JSON list or Parquet, with their place for errors.
+
+    `kind` is what the file is for the user, `columns` are those to read of Parquet.
+    """
+    records = _parquet(path, columns) if path.suffix == ".parquet" else _json(path, kind)
+    for where, record in records:
+        if not isinstance(record, Mapping):
+            raise UserError(f'{where} is not a JSON object; write {{"question": ..., ...}}')
+        yield where, record
+
+
+def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
     from adafuse.parquet import iterate_rows
 
-    return ((at_row(path, number), record) for number, record in enumerate(iterate_rows(path)))
+    records = enumerate(iterate_rows(path, columns))
+    return ((at_row(path, number), record) for number, record in records)
 
 
-def json_records(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of JSON lines, or of a list in a `.json` file, each after its place."""
+def _json(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
     try:
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
@@ -91,14 +103,14 @@ def json_records(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
             f"{kind} {str(path)!r} cannot be read ({error.strerror}); check its path"
         ) from None
     if path.suffix == ".json" and data.lstrip().startswith(b"["):
-        for number, value in enumerate(_json(data, str(path), "give a list of objects")):
+        for number, value in enumerate(_parsed(data, str(path), "give a list of objects")):
             yield at_row(path, number), value
         return
     # Only b"\n" ends a line: JSON strings may hold U+2028 and other separators as they are.
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
-            yield where, _json(line, where, "put one JSON object on each line")
+            yield where, _parsed(line, where, "put one JSON object on each line")
 
 
 def at_row(source: object, number: int) -> str:
@@ -106,7 +118,7 @@ def at_row(source: object, number: int) -> str:
     return f"{source}, row {number} (counted from 0)"
 
 
-def _json(data: bytes, where: str, fix: str) -> Any:
+def _parsed(data: bytes, where: str, fix: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
@@ -114,18 +126,16 @@ def _json(data: bytes, where: str, fix: str) -> Any:
 
 
 def row_of(
-    record: object, fields: Fields, where: str, *, answers_from: Mapping[str, Any] | None = None
+    record: Record, fields: Fields, where: str, *, answers_from: Record | None = None
 ) -> Row:
     """Read one record; `where` begins every error, `answers_from` is another record's answer."""
-    if not isinstance(record, Mapping):
-        raise UserError(f'{where} is not a JSON object; write {{"question": ..., "answer": ...}}')
     question = _question(record, fields.question, where)
     answers = _answers(record if answers_from is None else answers_from, fields, where)
     own = row_id(record, fields, where) or hashlib.sha256(question.encode()).hexdigest()[:16]
     return Row(own, question, answers)
 
 
-def row_id(record: Mapping[str, Any], fields: Fields, where: str) -> str | None:
+def row_id(record: Record, fields: Fields, where: str) -> str | None:
     """Return a record's own id as text; None where it has none and `fields` names none."""
     own = _value(record, fields.id, where) if fields.id else record.get("id")
     if own is None and fields.id is None:
@@ -135,31 +145,31 @@ def row_id(record: Mapping[str, Any], fields: Fields, where: str) -> str | None:
     return _checked(own, fields.id or "id", where)
 
 
-def _question(record: Mapping[str, Any], spec: str, where: str) -> str:
+def _question(record: Record, spec: str, where: str) -> str:
     if "{" not in spec:
         return _checked(_value(record, spec, where), spec, where)
     return re.sub(r"\{([^{}]+)\}", lambda slot: _question(record, slot[1], where), spec)
 
 
-def _answers(record: Mapping[str, Any], fields: Fields, where: str) -> tuple[str, ...]:
-    found = _value(record, fields.answer, where)
-    several = found if isinstance(found, list) else [found]
-    if not several:
+def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
+    value = _value(record, fields.answer, where)
+    answers = value if isinstance(value, list) else [value]
+    if not answers:
         raise UserError(f"{where}: {fields.answer} is an empty list; give at least one answer")
-    texts = tuple(_checked(answer, fields.answer, where) for answer in several)
+    texts = tuple(_checked(answer, fields.answer, where) for answer in answers)
     mark = fields.final_after
     return texts if mark is None else tuple(_with_final(text, mark, where) for text in texts)
 
 
 def _with_final(text: str, mark: str, where: str) -> str:
     """Write the final answer in words, as the published files do; drop calculator annotations."""
-    steps, found, final = text.rpartition(mark)
-    if not found or not final.strip():
+    steps, _, final = text.rpartition(mark)
+    if mark not in text or not final.strip():
         raise UserError(f"{where}: answer {text[-40:]!r} has nothing after {mark!r}; correct it")
     return f"{re.sub('<<[^<>]*>>', '', steps).rstrip()}\nTherefore, the answer is {final.strip()}"
 
 
-def _value(record: Mapping[str, Any], path: str, where: str) -> Any:
+def _value(record: Record, path: str, where: str) -> Any:
     value: Any = record
     for name in path.split("."):
         try:

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from adafuse.benchmarks.prompts import PromptTemplate, question_key
 from adafuse.benchmarks.rows import Row
@@ -79,29 +78,24 @@ def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:
     _write(path, rows, ("id", "shard", "prompt", "prompt_sha256", "answers", "shot", "task"))
 
 
-def read_prepared(path: Path) -> tuple[PreparedRow, ...]:
-    """Read the rows that `write_prepared` wrote."""
-    return tuple(
-        PreparedRow(
-            line["id"],
-            line["prompt"],
-            line["task"],
-            tuple(line["answers"]),
-            line["shard"],
-            line["shot"],
-        )
-        for line in _lines(path)
-    )
-
-
 def write_shard(path: Path, rows: Iterable[PreparedRow]) -> None:
     """Write what decoding reads of the rows of a shard as JSON lines."""
     _write(path, rows, ("id", "prompt", "prompt_sha256", "task"))
 
 
-def read_shard(path: Path) -> tuple[PreparedRow, ...]:
-    """Read the rows that `write_shard` wrote: ids, prompts and questions."""
-    return tuple(PreparedRow(line["id"], line["prompt"], line["task"]) for line in _lines(path))
+def read_prepared(path: Path) -> tuple[PreparedRow, ...]:
+    """Read rows of either function; those for decoding have neither answers nor shard."""
+    return tuple(
+        PreparedRow(
+            line["id"],
+            line["prompt"],
+            line["task"],
+            tuple(line.get("answers", ())),
+            line.get("shard", 0),
+            line.get("shot", False),
+        )
+        for line in map(json.loads, filter(None, path.read_bytes().split(b"\n")))
+    )
 
 
 def _write(path: Path, rows: Iterable[PreparedRow], keys: Sequence[str]) -> None:
@@ -110,7 +104,3 @@ def _write(path: Path, rows: Iterable[PreparedRow], keys: Sequence[str]) -> None
         {key: getattr(row, "question" if key == "task" else key) for key in keys} for row in rows
     )
     write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    return (json.loads(line) for line in path.read_bytes().split(b"\n") if line)

@@ -67,8 +67,8 @@ def _overlap(prediction: Counter[str], gold: Counter[str]) -> float:
 
 def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
     def strict(examples: Sequence[Example]) -> Judgement:
-        outcomes = judge(examples, lambda each: exact_match(each.text, each.answers, normalise))
-        f1 = mean([token_f1(each.text, each.answers, normalise) for each in examples])
+        outcomes = judge(examples, lambda e: exact_match(e.text, e.answers, normalise))
+        f1 = mean([token_f1(e.text, e.answers, normalise) for e in examples])
         return Judgement(outcomes, {"exact_match": share_right(outcomes), "f1": f1})
 
     metrics = (Metric("exact_match", "exact match", binary=True), Metric("f1", "token F1"))

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 
 from adafuse.metrics.published_scorer import MATCHERS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import Outcome
+from adafuse.metrics.scorer import Example, Outcome
 
 RULES = ("equal", "number", "containment", "substring", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """A prediction that only `published` accepts; `rule` is empty where no rule is known."""
+class Accepted(Example):
+    """A prediction that only `published` accepts; `rule` is empty where it has no named rules."""
 
-    id: str
     rule: str
-    text: str
-    answers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Audit:
     @property
     def rules(self) -> Counter[str]:
         """How many of `accepted` each rule accepted."""
-        return Counter(each.rule for each in self.accepted)
+        return Counter(accepted.rule for accepted in self.accepted)
 
 
 def audit(
@@ -55,24 +52,21 @@ def audit(
     other = {outcome.id: outcome for outcome in published}
     pairs = [(outcome, other[outcome.id]) for outcome in strict if outcome.id in other]
     if not SCORERS[scorer].primary.binary:
-        dropped = [_accepted(a, "dropped") for a, _ in pairs if not a.text.strip()]
-        return Audit(benchmark, run, len(pairs), None, None, tuple(dropped), None)
-    matcher = MATCHERS.get(scorer)
-    accepted = [
-        _accepted(b, matcher.rule(b.text, b.answers) if matcher else None)
+        empty = [a for a, _ in pairs if not a.text.strip()]
+        dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in empty)
+        return Audit(benchmark, run, len(pairs), None, None, dropped, None)
+    rule = MATCHERS[scorer].rule if scorer in MATCHERS else lambda text, answers: None
+    accepted = tuple(
+        Accepted(b.id, b.text, b.answers, rule(b.text, b.answers) or "")
         for a, b in pairs
         if b.value > a.value
-    ]
+    )
     return Audit(
         benchmark,
         run,
         n=len(pairs),
         strict=sum(a.value == 1 for a, _ in pairs),
         published=sum(b.value == 1 for _, b in pairs),
-        accepted=tuple(accepted),
+        accepted=accepted,
         only_strict=sum(a.value > b.value for a, b in pairs),
     )
-
-
-def _accepted(outcome: Outcome, rule: str | None) -> Accepted:
-    return Accepted(outcome.id, rule or "", outcome.text, outcome.answers)

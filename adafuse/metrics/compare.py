@@ -9,14 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from adafuse.errors import UserError
-from adafuse.metrics.paired import (
-    PerRow,
-    count_pairs,
-    holm,
-    mcnemar_exact,
-    newcombe,
-    paired_bootstrap,
-)
+from adafuse.metrics.paired import PerRow, holm, paired_accuracies, paired_bootstrap
 from adafuse.metrics.score import ScoredRun
 from adafuse.metrics.scorer import PUBLISHED, Metric
 from adafuse.metrics.selection import SELECTIONS, is_oracle
@@ -50,16 +43,14 @@ def is_baseline(method: str) -> bool:
 def pairings(runs: Runs, values: Mapping[str, float]) -> list[Pairing]:
     """Return the comparisons of the ensembles of one benchmark, among the runs with a value."""
     present = {name: run for name, run in runs.items() if name in values}
-    baselines = [name for name, (method, _) in present.items() if is_baseline(method)]
-    found = []
+    pairs = []
     for name, (method, models) in present.items():
         if len(models) > 1 and not is_oracle(method):
-            members = _single_runs(present, models)
-            found += [Pairing(name, member, "member") for member in members]
-            others = [other for other in baselines if other != name]
+            pairs += [Pairing(name, single, "member") for single in _single_runs(present, models)]
+            others = [other for other in present if other != name and is_baseline(runs[other][0])]
             if others:  # of equals the first in the configuration
-                found.append(Pairing(name, max(others, key=values.__getitem__), "best baseline"))
-    return found
+                pairs.append(Pairing(name, max(others, key=values.__getitem__), "best baseline"))
+    return pairs
 
 
 def all_pairs(values: Mapping[str, float]) -> list[Pairing]:
@@ -111,23 +102,23 @@ class Comparison:
     losses: int | None
 
     @property
+    def hypothesis(self) -> frozenset[str]:
+        """The two runs in no order: what is tested."""
+        return frozenset((self.run, self.against))
+
+    @property
     def significant(self) -> bool:
         """The adjusted p-value is below 0.05 and the interval of the difference leaves out 0."""
         return self.p_holm < LEVEL and not self.low <= 0 <= self.high
 
 
 def compare_runs(runs: Runs, scores: Sequence[ScoredRun]) -> list[Comparison]:
-    """Compare every ensemble with its members and the best baseline; each protocol on its own.
-
-    Raises:
-        UserError: runs of one benchmark were scored on different rows or by different metrics, or
-            a score does not follow from its rows.
-    """
+    """Compare every ensemble with its members and the best baseline; each protocol on its own."""
     return _compare(partial(pairings, runs), scores)
 
 
 def compare_all(scores: Sequence[ScoredRun]) -> list[Comparison]:
-    """Compare every run with every later one on the same benchmark; see `compare_runs`."""
+    """Compare every run with every later one on the same benchmark; each protocol on its own."""
     return _compare(all_pairs, scores)
 
 
@@ -153,11 +144,9 @@ def _compare_group(choose: Choose, group: Sequence[ScoredRun]) -> list[Compariso
         for run, against, role in pairs
     ]
     # A pair that occurs twice is one test.
-    tests = {frozenset((each.run, each.against)): each.p for each in comparisons}
+    tests = {comparison.hypothesis: comparison.p for comparison in comparisons}
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
-    return [
-        replace(each, p_holm=adjusted[frozenset((each.run, each.against))]) for each in comparisons
-    ]
+    return [replace(c, p_holm=adjusted[c.hypothesis]) for c in comparisons]
 
 
 def _aligned(scored: ScoredRun, first: ScoredRun) -> ScoredRun:
@@ -190,11 +179,11 @@ def _rows(scored: ScoredRun) -> PerRow:
     else:
         values = np.array([outcome.value for outcome in scored.outcomes])
         rows = values == 1 if metric.binary else values
-    found = _pooled(metric, rows)
-    if abs(found - scored.value) > _TOLERANCE or len(rows) != scored.score.n:
+    pooled = _pooled(metric, rows)
+    if abs(pooled - scored.value) > _TOLERANCE or len(rows) != scored.score.n:
         raise UserError(
             f"{scored.title}: the score is {scored.value:.6f} (n = {scored.score.n}), but its"
-            f" outcomes give {found:.6f} (n = {len(rows)}); score the run again"
+            f" outcomes give {pooled:.6f} (n = {len(rows)}); score the run again"
         )
     return rows
 
@@ -208,8 +197,12 @@ def _pooled(metric: Metric, rows: PerRow) -> float:
 def _comparison(
     scored: ScoredRun, rows: PerRow, other: ScoredRun, other_rows: PerRow, role: Role
 ) -> Comparison:
-    compared = partial(
-        Comparison,
+    if scored.metric.binary:
+        test, found = "McNemar exact", paired_accuracies(rows, other_rows)
+    else:
+        score = partial(_pooled, scored.metric)
+        test, found = "paired bootstrap", paired_bootstrap(rows, other_rows, score)
+    return Comparison(
         benchmark=scored.score.benchmark,
         protocol=scored.score.protocol,
         run=scored.score.run,
@@ -219,27 +212,12 @@ def _comparison(
         n=len(rows),
         value=scored.value,
         other=other.value,
-        p_holm=1.0,
-    )
-    if scored.metric.binary:
-        counts = count_pairs(rows, other_rows)
-        low, high = newcombe(counts)
-        return compared(
-            difference=100 * counts.difference,
-            low=100 * low,
-            high=100 * high,
-            test="McNemar exact",
-            p=mcnemar_exact(counts.wins, counts.losses),
-            wins=counts.wins,
-            losses=counts.losses,
-        )
-    found = paired_bootstrap(rows, other_rows, partial(_pooled, scored.metric))
-    return compared(
         difference=found.value,
         low=found.low,
         high=found.high,
-        test="paired bootstrap",
+        test=test,
         p=found.p,
-        wins=None,
-        losses=None,
+        p_holm=found.p,
+        wins=found.wins,
+        losses=found.losses,
     )

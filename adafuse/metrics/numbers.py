@@ -49,8 +49,10 @@ def _until_brace(rest: str) -> str:
 
 
 def _numbers(text: str) -> list[Decimal]:
-    found = [_decimal(match) for match in _NUMBER.finditer(text.replace("{,}", ","))]
-    return found or [n for match in _words().finditer(text) if (n := _spoken(match[0])) is not None]
+    matches = list(_NUMBER.finditer(text.replace("{,}", ",")))
+    if matches:
+        return [Decimal((m["sign"] or "") + m["digits"].replace(",", "")) for m in matches]
+    return [value for words in _words().findall(text) if (value := _spoken(words)) is not None]
 
 
 @cache
@@ -62,11 +64,6 @@ def _words() -> re.Pattern[str]:
     return re.compile(
         rf"\b(?:(?:minus|negative)\s+)?(?:{word})(?:[\s-]+(?:and\s+)?(?:{word}))*\b", re.IGNORECASE
     )
-
-
-def _decimal(match: re.Match[str]) -> Decimal:
-    value = Decimal(match["digits"].replace(",", ""))
-    return -value if match["sign"] else value
 
 
 def _spoken(words: str) -> Decimal | None:

@@ -1,11 +1,4 @@
-"""Paired tests of two runs on the same rows, with the interval of their difference.
-
-Accuracies: McNemar's exact test and Newcombe's interval. Other scores: the paired bootstrap, with
-the p-values of `sacrebleu --paired-bs` to the last digit: same seed, same resamples, same formula.
-It is computed here because sacrebleu's `PairedTest` does not return the resampled differences,
-which the interval needs, takes its seed from the environment, and tokenizes every text for every
-pair. Several tests: Holm's correction.
-"""
+"""Paired tests of two runs on the same rows, with the interval of their difference."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -74,45 +67,53 @@ def newcombe(counts: PairedCounts) -> tuple[float, float]:
     proportions, joined with the correlation phi of the pairs, its numerator corrected for
     continuity where positive.
     """
-    n, phi = counts.n, _phi(counts)
-    first, second = counts.both + counts.wins, counts.both + counts.losses
+    n, first, second = counts.n, counts.both + counts.wins, counts.both + counts.losses
     (low_1, high_1), (low_2, high_2) = wilson(first, n), wilson(second, n)
+    phi = _phi(counts, first * (n - first) * second * (n - second))
     below = _joined(first / n - low_1, high_2 - second / n, phi)
     above = _joined(high_1 - first / n, second / n - low_2, phi)
     return counts.difference - below, counts.difference + above
+
+
+def _phi(counts: PairedCounts, margins: int) -> float:
+    excess: float = counts.both * counts.neither - counts.wins * counts.losses
+    if excess > 0:
+        excess = max(0.0, excess - counts.n / 2)
+    return excess / math.sqrt(margins) if margins else 0.0
 
 
 def _joined(one: float, other: float, phi: float) -> float:
     return math.sqrt(max(0.0, one * one - 2 * phi * one * other + other * other))
 
 
-def _phi(counts: PairedCounts) -> float:
-    margins = (
-        (counts.both + counts.wins)
-        * (counts.losses + counts.neither)
-        * (counts.both + counts.losses)
-        * (counts.wins + counts.neither)
-    )
-    if not margins:
-        return 0.0
-    excess: float = counts.both * counts.neither - counts.wins * counts.losses
-    if excess > 0:
-        excess = max(0.0, excess - counts.n / 2)
-    return excess / math.sqrt(margins)
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """First run minus second, 0 to 100, with its 95 % interval and p-value."""
+    """First run minus second, 0 to 100, with its 95 % interval and p-value.
+
+    `wins` and `losses` are those of `PairedCounts`, where rows are right or wrong.
+    """
 
     value: float
     low: float
     high: float
     p: float
+    wins: int | None = None
+    losses: int | None = None
+
+
+def paired_accuracies(first: PerRow, second: PerRow) -> Difference:
+    """Compare the accuracies of two runs with McNemar's test and Newcombe's interval."""
+    counts = count_pairs(first, second)
+    low, high = newcombe(counts)
+    p = mcnemar_exact(counts.wins, counts.losses)
+    return Difference(100 * counts.difference, 100 * low, 100 * high, p, counts.wins, counts.losses)
 
 
 def paired_bootstrap(first: PerRow, second: PerRow, score: Callable[[PerRow], float]) -> Difference:
     """Compare two runs by a score of the same rows, in the same order.
+
+    Gives the p-values of `sacrebleu --paired-bs`: same seed, resamples and formula. sacrebleu's
+    `PairedTest` does not return the resampled differences, which the interval needs.
 
     P. Koehn, Statistical significance tests for machine translation evaluation, 2004, as
     `sacrebleu.significance` has it: p = (c + 1) / (resamples + 1), where c counts the resamples

@@ -62,11 +62,7 @@ class Published(Section):
 
 
 def read_published(path: Path) -> Published:
-    """Read the paper's numbers.
-
-    Raises:
-        UserError: no such file, an unknown key, or a row without a value per benchmark.
-    """
+    """Read the paper's numbers."""
     owner = f"published numbers {str(path)!r}"
     try:
         return parse(Published, yaml.safe_load(path.read_text(encoding="utf-8")), owner)

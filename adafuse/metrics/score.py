@@ -78,19 +78,10 @@ def evaluate(
     run: str,
     exclude: Collection[str] = (),
 ) -> ScoredRun:
-    """Score predictions under one protocol.
+    """Score predictions of the rows of a benchmark under one protocol.
 
-    Args:
-        rows: all rows of the benchmark.
-        predictions: {"id", "text"} and, where known, "stop_reason", at most one per row.
-        scorer: a name of `adafuse.metrics.registry.SCORERS`.
-        protocol: strict or published.
-        benchmark: its name in the result.
-        run: its name in the result.
-        exclude: ids that `strict` leaves out; `published` keeps them.
-
-    Raises:
-        UserError: an unknown scorer or protocol, or a prediction for a row that does not exist.
+    Predictions have "id", "text" and perhaps "stop_reason", at most one per row. `strict` leaves
+    out the ids to `exclude`; `published` keeps them.
     """
     chosen = scorer_named(scorer, f"benchmark {benchmark!r}")
     check_protocol(protocol)
@@ -148,7 +139,9 @@ def read_score(path: Path) -> Score:
         return TypeAdapter(Score).validate_json(path.read_bytes())
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{str(path)!r} is no score ({reason}); delete it and run again") from None
+        raise UserError(
+            f"{str(path)!r} is not a score ({reason}); delete it and run again"
+        ) from None
 
 
 def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, Any]) -> None:
@@ -159,7 +152,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
 
     columns = {
         "id": [outcome.id for outcome in outcomes],
-        "value": pa.array([outcome.value for outcome in outcomes], pa.float64()),
+        "value": [float(outcome.value) for outcome in outcomes],
         "hypothesis": [outcome.text for outcome in outcomes],
         "references": [outcome.answers for outcome in outcomes],
     }
@@ -167,11 +160,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:
-    """Read what `write_outcomes` wrote.
-
-    Raises:
-        UserError: no readable Parquet file, or one of another form.
-    """
+    """Read what `write_outcomes` wrote."""
     from adafuse.parquet import read_rows
 
     rows = read_rows(path, ["id", "value", "hypothesis", "references"])
@@ -182,9 +171,5 @@ def read_outcomes(path: Path) -> tuple[Outcome, ...]:
 
 
 def read_scored(path: Path) -> ScoredRun:
-    """Read NAME.json and the NAME.outcomes.parquet beside it.
-
-    Raises:
-        UserError: one of them is missing or malformed.
-    """
+    """Read NAME.json and the NAME.outcomes.parquet beside it."""
     return ScoredRun(read_score(path), read_outcomes(path.with_suffix(".outcomes.parquet")))

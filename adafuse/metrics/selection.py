@@ -10,6 +10,8 @@ from pydantic import Field
 from adafuse.errors import UserError
 from adafuse.options import MethodOptions, doc, parse
 
+Names = Sequence[str]
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -35,15 +37,12 @@ class Selection:
     def __init__(self, options: Any) -> None:
         self.options = options
 
-    def candidates(self, single_runs: Sequence[str]) -> list[str]:
+    def candidates(self, single_runs: Names) -> list[str]:
         """Return the runs to choose between; by default those of the single models."""
         return list(single_runs)
 
     def choose(
-        self,
-        models: Sequence[str],
-        evidence: Sequence[Evidence],
-        candidates: Sequence[Sequence[str]],
+        self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> int | dict[str, int]:
         """Return the number of the chosen candidate, or that of each example by id.
 
@@ -51,7 +50,7 @@ class Selection:
         """
         raise NotImplementedError
 
-    def check(self, models: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> None:
+    def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
         """Raise a `UserError` if a candidate is missing or has the wrong models."""
 
 
@@ -61,10 +60,7 @@ class BestOf(Selection):
     name = "best_of"
 
     def choose(
-        self,
-        models: Sequence[str],
-        evidence: Sequence[Evidence],
-        candidates: Sequence[Sequence[str]],
+        self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> dict[str, int]:
         """Return for every example the model whose answer has the highest value."""
         numbers = range(len(evidence))
@@ -89,22 +85,19 @@ class BestPair(Selection):
     name = "best_pair"
     Options = PairOptions
 
-    def candidates(self, single_runs: Sequence[str]) -> list[str]:
+    def candidates(self, single_runs: Names) -> list[str]:
         """Return the ensembles of two."""
         return list(self.options.runs)
 
     def choose(
-        self,
-        models: Sequence[str],
-        evidence: Sequence[Evidence],
-        candidates: Sequence[Sequence[str]],
+        self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> int:
         """Return the candidate of the two models with the highest scores; the earlier of equals."""
         by_score = sorted(range(len(models)), key=lambda number: -evidence[number].score)
         best = {models[number] for number in by_score[:2]}
         return next(number for number, pair in enumerate(candidates) if set(pair) == best)
 
-    def check(self, models: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> None:
+    def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
         """Refuse anything but one ensemble per pair of the models."""
         pairs = {frozenset(pair) for pair in candidates.values()}
         for one, other in combinations(models, 2):

@@ -1,8 +1,4 @@
-"""Translations: corpus BLEU and chrF2++ with sacrebleu, and BERTScore.
-
-spBLEU needs a SentencePiece model, which sacrebleu fetches without checking its bytes, so every
-result carries its sha256.
-"""
+"""Translations: corpus BLEU and chrF2++ with sacrebleu, and BERTScore."""
 
 import hashlib
 import unicodedata
@@ -52,13 +48,11 @@ def translations_published(examples: Sequence[Example], *, tokenize: str, name: 
     """BLEU of the pairs whose two sides hold text; the others are dropped from the corpus."""
     bleu, details = _bleu(tokenize)
     pairs = [_cleaned(example) for example in examples]
-    kept = _kept(pairs)
-    counts = _counts(bleu, pairs, kept)
-    estimate = Estimate(0.0, 0.0, 0.0)
-    details["dropped"] = len(pairs) - len(kept)
-    if kept:
-        estimate = _estimate(pooled_bleu, counts[kept])
-        details["signature"] = str(bleu.get_signature())
+    counts, dropped = _counts(bleu, pairs), _dropped(pairs)
+    counts[dropped] = 0
+    kept = counts[~dropped]
+    details |= {"dropped": len(pairs) - len(kept), "signature": str(bleu.get_signature())}
+    estimate = _estimate(pooled_bleu, kept) if len(kept) else Estimate(0.0, 0.0, 0.0)
     return Judgement(_outcomes(pairs, counts), {name: estimate}, details)
 
 
@@ -68,7 +62,10 @@ def bleu_counts(pairs: Sequence[Example], tokenize: str, *, drop_empty: bool = F
     Segments with an empty hypothesis or reference have zeros with `drop_empty`, as in the protocol
     `published`, so that rows stay paired.
     """
-    return _counts(_bleu(tokenize)[0], pairs, _kept(pairs) if drop_empty else None)
+    counts = _counts(_bleu(tokenize)[0], pairs)
+    if drop_empty:
+        counts[_dropped(pairs)] = 0
+    return counts
 
 
 def pooled_bleu(counts: "Counts", *, effective_order: bool = False) -> float:
@@ -97,7 +94,7 @@ def _bleu(tokenize: str) -> tuple["BLEU", Details]:
         return BLEU(tokenize=tokenize, force=True), details
     except (OSError, RuntimeError):  # what SentencePiece raises for bytes that are no model
         raise UserError(
-            f"{str(model_file())!r} is no SentencePiece model; remove it to have it fetched again"
+            f"{str(model_file())!r} is not a SentencePiece model; remove it to fetch it again"
         ) from None
 
 
@@ -106,26 +103,18 @@ def _cleaned(example: Example) -> Example:
     return Example(example.id, unicodedata.normalize("NFC", example.text.strip()), answers)
 
 
-def _kept(pairs: Sequence[Example]) -> list[int]:
-    return [
-        number
-        for number, pair in enumerate(pairs)
-        if pair.text.strip() and any(answer.strip() for answer in pair.answers)
-    ]
-
-
-def _counts(metric: Any, pairs: Sequence[Example], kept: Sequence[int] | None = None) -> "Counts":
-    """Return sacrebleu's sufficient statistics, a row per sentence; zeros where it is not kept."""
+def _dropped(pairs: Sequence[Example]) -> "NDArray[Any]":
     import numpy as np
 
-    if kept is None:
-        streams = list(zip_longest(*(pair.answers for pair in pairs)))
-        texts = [pair.text for pair in pairs]
-        return np.array(metric._extract_corpus_statistics(texts, streams))
-    counts = np.zeros((len(pairs), 10), dtype=np.int64)  # two lengths, four orders of n-grams twice
-    if kept:
-        counts[kept] = _counts(metric, [pairs[number] for number in kept])
-    return counts
+    return np.array([not (p.text.strip() and "".join(p.answers).strip()) for p in pairs])
+
+
+def _counts(metric: Any, pairs: Sequence[Example]) -> "Counts":
+    """Return sacrebleu's sufficient statistics, a row per sentence."""
+    import numpy as np
+
+    streams = list(zip_longest(*(pair.answers for pair in pairs)))
+    return np.array(metric._extract_corpus_statistics([pair.text for pair in pairs], streams))
 
 
 def _estimate(score: "Callable[[Counts], float]", counts: "Counts") -> Estimate:
@@ -145,6 +134,11 @@ class AbsentModelError(UserError):
     """The model is not here and cannot be fetched."""
 
 
+def _sacrebleu() -> Any:
+    """Import the module that looks for the file, so that both always mean the same one."""
+    return import_module("sacrebleu.tokenizers.tokenizer_spm")
+
+
 def model_file() -> Path:
     """Return the place where sacrebleu keeps the model: $SACREBLEU, or ~/.sacrebleu."""
     spm = _sacrebleu()
@@ -152,10 +146,9 @@ def model_file() -> Path:
 
 
 def require_model(expected: str | None = None) -> str:
-    """Return the sha256 of the model, after fetching it if it is absent.
+    """Return the sha256 of the model, which must be the expected one; fetch it if it is absent.
 
-    Raises:
-        UserError: absent and not to be fetched, empty, or of another sha256 than expected.
+    It is part of every result: sacrebleu does not check the bytes that it fetches.
     """
     path = model_file()
     if not path.is_file():
@@ -163,18 +156,13 @@ def require_model(expected: str | None = None) -> str:
     data = path.read_bytes()
     if not data:
         raise UserError(f"SentencePiece model {str(path)!r} is empty; remove it or put it there")
-    found = hashlib.sha256(data).hexdigest()
-    if expected not in (None, found):
+    sha256 = hashlib.sha256(data).hexdigest()
+    if expected not in (None, sha256):
         raise UserError(
-            f"SentencePiece model {str(path)!r} has sha256 {found}, not {expected}; put back the"
+            f"SentencePiece model {str(path)!r} has sha256 {sha256}, not {expected}; put back the"
             " model that was named"
         )
-    return found
-
-
-def _sacrebleu() -> Any:
-    """Import the module that looks for the file, so that both always mean the same place."""
-    return import_module("sacrebleu.tokenizers.tokenizer_spm")
+    return sha256
 
 
 def _fetch(path: Path) -> None:
@@ -193,9 +181,6 @@ def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
     """Return the mean BERTScore F1 in percent, best over the gold answers; an empty text has 0.
 
     `language` of the answers, such as "en" or "de", chooses the model.
-
-    Raises:
-        UserError: bert-score is not installed.
     """
     try:
         from bert_score import score

@@ -21,15 +21,15 @@ def test_the_tokenizer_of_bleu_is_that_of_its_metric() -> None:
 
 
 def test_missing_and_broken_files_are_one_sentence(store, tmp_path) -> None:
-    with pytest.raises(UserError, match="is no score"):
+    with pytest.raises(UserError, match="is not a score"):
         read_scored(tmp_path / "none.json")
     path = store(SCORED)
     path.with_suffix(".outcomes.parquet").unlink()
     with pytest.raises(UserError, match=r"a.b.outcomes.parquet' does not exist"):
         read_scored(path)
     path.write_text('{"run": "a"}')
-    with pytest.raises(UserError, match="is no score"):
+    with pytest.raises(UserError, match="is not a score"):
         read_scored(path)
     path.write_text("[]")
-    with pytest.raises(UserError, match="is no score"):
+    with pytest.raises(UserError, match="is not a score"):
         read_scored(path)

@@ -41,9 +41,12 @@ A = {"id": "a", "text": "x"}
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ([A, {"id": "zz", "text": "x"}], "line 2: id or question is no row of the references"),
-        ([{"id": "zz", "text": "x"}], "line 1: no id or question is one of the references"),
-        ([A, {"question": "Who?", "text": "x"}], "line 2: id or question is no row"),
+        (
+            [A, {"id": "zz", "text": "x"}],
+            "line 2: no row of the references has this id or question",
+        ),
+        ([{"id": "zz", "text": "x"}], "line 1: no row of the references has this id"),
+        ([A, {"question": "Who?", "text": "x"}], "line 2: no row of the references"),
         ([A, A], "line 2: row 'a' occurs twice, first in line 1; keep one"),
         ([A, {"question": "Where?", "text": "x"}], "line 2: row 'a' occurs twice"),
         ([{"question": "Why?", "text": "x"}], "question is that of rows 'c', 'c-2'; give an id"),
