@@ -13,10 +13,9 @@ from adafuse.files import write_text
 
 @dataclass(frozen=True, slots=True)
 class PreparedRow:
-    """A row with its whole prompt, and with its `question`: the prompt without few-shot examples.
+    """A row with its prompt; its `question` is the prompt without few-shot examples.
 
-    `shot` rows are few-shot examples of the prompt, to be left out of a strict score. What
-    decoding reads has no answers, so that a corrected answer decodes nothing again.
+    `shot` rows are few-shot examples of the prompt, to be left out of a strict score.
     """
 
     id: str
@@ -79,7 +78,7 @@ def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:
 
 
 def write_shard(path: Path, rows: Iterable[PreparedRow]) -> None:
-    """Write what decoding reads of the rows of a shard as JSON lines."""
+    """Write what decoding reads; without answers, so that a corrected one decodes nothing again."""
     _write(path, rows, ("id", "prompt", "prompt_sha256", "task"))
 
 

@@ -42,19 +42,16 @@ def first_line(text: str) -> str:
 
 
 def exact_match(text: str, answers: Sequence[str], normalise: Normaliser) -> bool:
-    """Say whether a generated text equals one of the gold answers after normalisation.
-
-    A prediction of which nothing is left is wrong, even where a gold answer normalises to nothing.
-    """
+    """Say whether a generated text equals one of the gold answers after normalisation."""
     prediction = normalise(first_line(text))
+    # One of which nothing is left is wrong, even where a gold answer normalises to nothing.
     return bool(prediction) and any(prediction == normalise(answer) for answer in answers)
 
 
 def token_f1(text: str, answers: Sequence[str], normalise: Normaliser) -> float:
     """Return the best F1 of a generated text over the gold answers, 0 to 1.
 
-    Tokens are those of the normalised texts, counted with repetition (Rajpurkar et al., 2016). A
-    prediction of which nothing is left has none.
+    Tokens are those of the normalised texts, counted with repetition (Rajpurkar et al., 2016).
     """
     prediction = Counter(normalise(first_line(text)).split())
     return max(_overlap(prediction, Counter(normalise(answer).split())) for answer in answers)

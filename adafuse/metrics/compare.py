@@ -16,10 +16,6 @@ from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.metrics.translation import bleu_counts, pooled_bleu
 
 LEVEL = 0.05
-_TOLERANCE = 1e-6
-
-OURS = frozenset({"adafuse"})
-"""Methods that are not baselines, however their options are set."""
 
 Runs = Mapping[str, tuple[str, Sequence[str]]]
 """Method and models of each run by its name, in the order of the configuration."""
@@ -36,8 +32,8 @@ class Pairing(NamedTuple):
 
 
 def is_baseline(method: str) -> bool:
-    """Say whether a method is a baseline: every one is, except those in `OURS` and selections."""
-    return method not in OURS and method not in SELECTIONS
+    """All methods are baselines but ours, whatever its options, and selections."""
+    return method != "adafuse" and method not in SELECTIONS
 
 
 def pairings(runs: Runs, values: Mapping[str, float]) -> list[Pairing]:
@@ -66,12 +62,12 @@ def _single_runs(runs: Runs, models: Sequence[str]) -> list[str]:
 
 def models_without_single(runs: Runs) -> dict[str, list[str]]:
     """Return, for each ensemble that has any, its models without a run of method `single`."""
-    lacking = {
-        name: [model for model in dict.fromkeys(models) if not _single_runs(runs, [model])]
+    single = {models[0] for method, models in runs.values() if method == "single"}
+    return {
+        name: lacking
         for name, (_, models) in runs.items()
-        if len(models) > 1
+        if len(models) > 1 and (lacking := [m for m in dict.fromkeys(models) if m not in single])
     }
-    return {name: models for name, models in lacking.items() if models}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +159,8 @@ def _aligned(scored: ScoredRun, first: ScoredRun) -> ScoredRun:
             f" {min(unpaired)!r} is on one side only; score all runs again"
         )
     outcomes = tuple(by_id[outcome.id] for outcome in first.outcomes)
-    if scored.metric.tokenize is not None and any(
-        one.answers != other.answers for one, other in zip(outcomes, first.outcomes, strict=True)
-    ):
+    references = [[outcome.answers for outcome in run] for run in (outcomes, first.outcomes)]
+    if scored.metric.tokenize is not None and references[0] != references[1]:
         raise UserError(f"{scored.title} has other references than the rest; score all runs again")
     return replace(scored, outcomes=outcomes)
 
@@ -180,7 +175,7 @@ def _rows(scored: ScoredRun) -> PerRow:
         values = np.array([outcome.value for outcome in scored.outcomes])
         rows = values == 1 if metric.binary else values
     pooled = _pooled(metric, rows)
-    if abs(pooled - scored.value) > _TOLERANCE or len(rows) != scored.score.n:
+    if abs(pooled - scored.value) > 1e-6 or len(rows) != scored.score.n:
         raise UserError(
             f"{scored.title}: the score is {scored.value:.6f} (n = {scored.score.n}), but its"
             f" outcomes give {pooled:.6f} (n = {len(rows)}); score the run again"

@@ -21,11 +21,9 @@ _SCALES = ("hundred", "thousand", "million", "billion")
 
 
 def final_number(text: str) -> Decimal | None:
-    """Return the number that a text ends up with; None if there is none.
+    """Return the number in the last \\boxed{}, or after the last "answer is", or the last number.
 
-    That is the number in the last \\boxed{}; without a box, the first one after the last "answer
-    is"; without either, the last number of the text. Number words are read where that part of
-    the text has no digits.
+    Number words are read where that part of the text has no digits.
     """
     text = text.translate(_MINUS)
     _, box, boxed = text.rpartition(_BOX)

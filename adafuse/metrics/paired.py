@@ -88,10 +88,7 @@ def _joined(one: float, other: float, phi: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """First run minus second, 0 to 100, with its 95 % interval and p-value.
-
-    `wins` and `losses` are those of `PairedCounts`, where rows are right or wrong.
-    """
+    """First run minus second, 0 to 100, with its 95 % interval, p-value and discordant rows."""
 
     value: float
     low: float
@@ -112,14 +109,11 @@ def paired_accuracies(first: PerRow, second: PerRow) -> Difference:
 def paired_bootstrap(first: PerRow, second: PerRow, score: Callable[[PerRow], float]) -> Difference:
     """Compare two runs by a score of the same rows, in the same order.
 
-    Gives the p-values of `sacrebleu --paired-bs`: same seed, resamples and formula. sacrebleu's
-    `PairedTest` does not return the resampled differences, which the interval needs.
-
-    P. Koehn, Statistical significance tests for machine translation evaluation, 2004, as
-    `sacrebleu.significance` has it: p = (c + 1) / (resamples + 1), where c counts the resamples
-    whose absolute difference exceeds the mean absolute difference by more than the observed one.
-    For large differences this is close to a one-sided p-value. The interval holds the middle 95 %
-    of the resampled differences.
+    P. Koehn, Statistical significance tests for machine translation evaluation, 2004, with the seed
+    and formula of `sacrebleu --paired-bs`, which does not return the resampled differences: p =
+    (c + 1) / (resamples + 1), where c counts the resamples whose absolute difference exceeds the
+    mean absolute difference by more than the observed one. For large differences this is close to
+    a one-sided p-value. The interval holds the middle 95 % of the resampled differences.
 
     One case differs: two runs with the same counts on every segment get p = 1, where sacrebleu's
     formula gives 1 / (resamples + 1).

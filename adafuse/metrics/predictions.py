@@ -12,8 +12,6 @@ from adafuse.files import read_text
 
 _COLUMNS = ("id", "question", "text", "stop_reason", "benchmark")
 
-IdsByQuestion = Mapping[str, Sequence[str]]
-
 
 def read_predictions(
     path: Path, rows: Sequence[Row], *, benchmark: str | None
@@ -54,7 +52,7 @@ def _check_record(record: Mapping[str, Any], benchmark: str | None, where: str) 
         raise UserError(f'{where}: text {given}; give a string, "" if there is none')
 
 
-def _by_question(rows: Sequence[Row]) -> IdsByQuestion:
+def _by_question(rows: Sequence[Row]) -> dict[str, list[str]]:
     ids: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         ids[row.question.strip()].append(row.id)
@@ -62,14 +60,14 @@ def _by_question(rows: Sequence[Row]) -> IdsByQuestion:
 
 
 def _id_of_question(
-    record: Mapping[str, Any], by_question: IdsByQuestion, where: str
+    record: Mapping[str, Any], by_question: dict[str, list[str]], where: str
 ) -> str | None:
     question = record.get("question")
     if not isinstance(question, str) or not question.strip():
         raise UserError(
             f"{where}: id is None and question is {question!r}; give one of them as a string"
         )
-    ids = by_question.get(question.strip(), ())
+    ids = by_question.get(question.strip(), [])
     if len(ids) > 1:
         raise UserError(
             f"{where}: question is that of rows {', '.join(map(repr, ids))}; give an id"

@@ -52,6 +52,5 @@ def check_protocol(name: str) -> None:
 
 def metric_named(name: str) -> Metric:
     """Return a metric by its name in files; that is the label of one that no scorer here has."""
-    metrics = (metric for scorer in SCORERS.values() for metric in scorer.metrics)
-    named = (metric for metric in metrics if metric.name == name)
+    named = (m for scorer in SCORERS.values() for m in scorer.metrics if m.name == name)
     return next(named, Metric(name, name.replace("_", " ")))

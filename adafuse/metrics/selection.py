@@ -44,10 +44,7 @@ class Selection:
     def choose(
         self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> int | dict[str, int]:
-        """Return the number of the chosen candidate, or that of each example by id.
-
-        There is one piece of evidence per model; `candidates` are the models of each candidate.
-        """
+        """Return the number of the chosen candidate, by its models, or that of each example."""
         raise NotImplementedError
 
     def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
@@ -74,7 +71,8 @@ class PairOptions(MethodOptions):
     """What is chosen between."""
 
     runs: Annotated[
-        Annotated[list[str], Field(min_length=1)],
+        list[str],
+        Field(min_length=1),
         doc("the ensembles of two to choose between, one for every pair of the models"),
     ]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TOKENIZER = "flores101"
 """sacrebleu's name of the tokenizer of spBLEU."""
+_SPM = "sacrebleu.tokenizers.tokenizer_spm"  # looks for the model, and knows where it is
 
 
 def translations_strict(examples: Sequence[Example], *, tokenize: str, name: str) -> Judgement:
@@ -134,14 +135,9 @@ class AbsentModelError(UserError):
     """The model is not here and cannot be fetched."""
 
 
-def _sacrebleu() -> Any:
-    """Import the module that looks for the file, so that both always mean the same one."""
-    return import_module("sacrebleu.tokenizers.tokenizer_spm")
-
-
 def model_file() -> Path:
     """Return the place where sacrebleu keeps the model: $SACREBLEU, or ~/.sacrebleu."""
-    spm = _sacrebleu()
+    spm = import_module(_SPM)
     return Path(spm.SACREBLEU_DIR, "models", Path(spm.SPM_MODELS[TOKENIZER]["url"]).name)
 
 
@@ -166,7 +162,7 @@ def require_model(expected: str | None = None) -> str:
 
 
 def _fetch(path: Path) -> None:
-    spm = _sacrebleu()
+    spm = import_module(_SPM)
     try:
         spm.download_file(spm.SPM_MODELS[TOKENIZER]["url"], str(path))
     except (OSError, SystemExit) as error:  # sacrebleu exits on a TLS error
@@ -178,10 +174,7 @@ def _fetch(path: Path) -> None:
 
 
 def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
-    """Return the mean BERTScore F1 in percent, best over the gold answers; an empty text has 0.
-
-    `language` of the answers, such as "en" or "de", chooses the model.
-    """
+    """Return the mean BERTScore F1 in percent, best over the gold answers; an empty text has 0."""
     try:
         from bert_score import score
     except ImportError:
