@@ -53,9 +53,8 @@ def read_few_shot(path: Path, template: str, count: int | None = None) -> FewSho
         _example(block, before, after, f"shots file {str(path)!r}, example {number}")
         for number, block in enumerate(blocks[:count], start=1)
     ]
-    if count is not None:
-        ending = text[len(text.rstrip("\n")) :]
-        text = "".join([instruction, *blocks[:count]]).rstrip("\n") + ending
+    ending = text[len(text.rstrip("\n")) :]
+    text = "".join([instruction, *blocks[:count]]).rstrip("\n") + ending
     return FewShotFile(text, instruction.strip("\n"), tuple(examples))
 
 

@@ -38,8 +38,7 @@ class PairedCounts:
 
 def count_pairs(first: PerRow, second: PerRow) -> PairedCounts:
     """Count the rows of two runs, 1 where one is right and 0 where not, in the same order."""
-    cells = np.bincount((2 * first + second).astype(int), minlength=4)
-    neither, losses, wins, both = cells.tolist()
+    neither, losses, wins, both = np.bincount(2 * first + second, minlength=4).tolist()
     return PairedCounts(both, wins, losses, neither)
 
 

@@ -54,8 +54,7 @@ class ScoredRun:
     @property
     def title(self) -> str:
         """Which score this is, for a message."""
-        score = self.score
-        return f"run {score.run!r} on {score.benchmark!r} ({score.protocol})"
+        return f"run {self.score.run!r} on {self.score.benchmark!r} ({self.score.protocol})"
 
     @property
     def metric(self) -> Metric:
