@@ -72,7 +72,7 @@ def _spoken(words: str) -> Decimal | None:
         number = f"one {number}"  # word2number takes "hundred and five" for 500
     try:
         value = Decimal(str(w2n.word_to_num(number)))
-    except ValueError:
+    except (ValueError, IndexError):  # the latter from "thousand million" and the like
         return None
     return -value if _SIGN.match(words.lower()) else value
 

@@ -44,7 +44,10 @@ def test_the_number_is_found(text: str, number: str) -> None:
     assert final_number(text) == Decimal(number)
 
 
-@pytest.mark.parametrize("text", ["", "no idea", "I do not know.", ".", "\\boxed{x}", "-", "and"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "no idea", "I do not know.", ".", "\\boxed{x}", "-", "and", "one thousand million"],
+)
 def test_a_text_without_a_number_has_none(text: str) -> None:
     assert final_number(text) is None
 
