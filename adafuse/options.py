@@ -102,11 +102,11 @@ def sentence(error: ErrorDetails, section: type[Section], owner: str = "") -> st
 
 
 def _keys(section: type[Section], path: Sequence[str]) -> list[str]:
-    """Return the keys of the section that a path leads to, its names in mappings left out."""
+    """Return the keys of the section that a path leads to, through mappings and lists."""
     keys = iter(path)
     for key in keys:
         kind = section.model_fields[key].annotation
-        if get_origin(kind) is dict:
+        if get_origin(kind) in (dict, tuple):
             next(keys)
         section = next(each for each in (kind, *get_args(kind)) if _is_section(each))
     return [*section.model_fields, *section.replaced]

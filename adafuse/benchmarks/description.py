@@ -14,12 +14,10 @@ from adafuse.options import Positive, Section, doc
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Mean lengths are in characters.
+    """Mean lengths are in characters; `answer_chars` joins all answers by a space, as the paper.
 
-    `answer_chars` is of all accepted answers joined by a space, as the paper counts, and
-    `first_answer_chars` of the first one. `shots` rows are few-shot examples of the prompt.
-    `repeated` rows ask what a row before them asked, `repeated_up_to_case` the same up to case;
-    `renamed` rows got a suffix to their id.
+    `shots` rows are few-shot examples of the prompt, `repeated` ones ask what a row before them
+    asked, and `renamed` ones got a suffix to their id.
     """
 
     rows: int

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from adafuse.errors import UserError
+from adafuse.files import read_text
 
 SLOT = "{question}"
 
@@ -34,23 +35,14 @@ class FewShotFile:
 def question_key(question: str) -> str:
     """Return the letters and digits of a question.
 
-    The published SQuAD examples differ from the test rows that they are in a line break and, once,
-    in a question mark.
+    The published SQuAD examples differ from their own test rows in a line break or question mark.
     """
     return "".join(filter(str.isalnum, question)).casefold()
 
 
 def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:
-    """Read the instruction and the first `count` examples of a file; all without `count`.
-
-    Raises:
-        UserError: the file cannot be read, or has not the form that the prompt asks for, or holds
-            fewer examples.
-    """
-    try:
-        text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"shots file {str(path)!r} cannot be read: {error}") from None
+    """Read the instruction and the first `count` examples of a file; all without `count`."""
+    text = read_text(path, "shots file")
     before, after = _marks(template, path)
     instruction, *blocks = re.split(rf"(?m)^(?={re.escape(before)})", text)
     if count is not None and count > len(blocks):
@@ -61,9 +53,8 @@ def read_few_shot(path: Path, template: str, count: int | None = None) -> FewSho
         _example(block, before, after, f"shots file {str(path)!r}, example {number}")
         for number, block in enumerate(blocks[:count], start=1)
     ]
-    if count is not None:
-        ending = text[len(text.rstrip("\n")) :]
-        text = "".join([instruction, *blocks[:count]]).rstrip("\n") + ending
+    ending = text[len(text.rstrip("\n")) :]
+    text = "".join([instruction, *blocks[:count]]).rstrip("\n") + ending
     return FewShotFile(text, instruction.strip("\n"), tuple(examples))
 
 
@@ -79,8 +70,8 @@ def _marks(template: str, path: Path) -> tuple[str, str]:
 
 
 def _example(block: str, before: str, after: str, where: str) -> FewShotExample:
-    question, found, answer = block.removeprefix(before).partition("\n" + after)
-    if not found or not question.strip() or not answer.strip():
+    question, _, answer = block.removeprefix(before).partition("\n" + after)
+    if not question.strip() or not answer.strip():
         raise UserError(f"{where} is not a question, then {after!r} on a new line, then an answer")
     return FewShotExample(question.strip(), answer.strip())
 
@@ -92,10 +83,7 @@ _BLANK_LINE = "\n\n"
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """`head` is the text before `template`, which holds `{question}` once.
-
-    `instruction` is what `head` says besides few-shot examples.
-    """
+    """`head` is the text before `template`, and `instruction` what it says besides examples."""
 
     head: str
     template: str
@@ -121,8 +109,8 @@ def make_prompt_template(
         return PromptTemplate(few_shot.text + _BLANK_LINE, template, few_shot.instruction)
     blocks = [few_shot.instruction] if few_shot.instruction else []
     for example in few_shot.examples:
-        asked = template.replace(SLOT, example.question)
+        question = template.replace(SLOT, example.question)
         # A space before an answer on the same line.
-        blocks.append(asked + ("" if asked[-1].isspace() else " ") + example.answer)
+        blocks.append(question + ("" if question[-1].isspace() else " ") + example.answer)
     head = "".join(block + _BLANK_LINE for block in blocks)
     return PromptTemplate(head, template, few_shot.instruction)

@@ -4,14 +4,17 @@ import codecs
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 from adafuse.errors import UserError
+from adafuse.files import read_text
 from adafuse.options import Section, Text, doc
+
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,7 @@ class Row:
 
 
 class Fields(Section):
-    """Where a record of the source holds what.
-
-    A path may be nested ("answer.aliases") and goes into each element of a list.
-    """
+    """Paths in a record; one may be nested ("answer.aliases") and enters each list element."""
 
     question: Annotated[
         Text,
@@ -60,13 +60,10 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
 
     A row without id gets a hash of its question; an id that occurred before gets a suffix (-2,
     -3, ...), so that no row is merged with another.
-
-    Raises:
-        UserError: a file that cannot be read or has no rows, or a row that is not of this form.
     """
-    found = (row_of(record, fields, where) for where, record in _records(path))
     rows: dict[str, Row] = {}
-    for row in islice(found, limit):
+    for where, record in islice(read_records(path, "benchmark file"), limit):
+        row = row_of(record, fields, where)
         unique, copy = row.id, 1
         while unique in rows:
             copy += 1
@@ -77,20 +74,43 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
     return tuple(rows.values())
 
 
-def _records(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the records of a file, read as its ending says, each after its place for errors."""
-    if path.suffix == ".parquet":
-        return _parquet(path)
+def read_records(
+    path: Path, kind: str, columns: Collection[str] | None = None
+) -> Iterator[tuple[str, Record]]:
+    """Yield the records of JSON lines, a JSON list or Parquet, with their place for errors.
+
+    `kind` is what the file is for the user, `columns` are those to read of Parquet.
+    """
+    records = _parquet(path, columns) if path.suffix == ".parquet" else _json(path, kind)
+    for where, record in records:
+        if not isinstance(record, Mapping):
+            raise UserError(f'{where} is not a JSON object; write {{"question": ..., ...}}')
+        yield where, record
+
+
+def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
+    from adafuse.parquet import iterate_rows
+
+    records = enumerate(iterate_rows(path, columns))
+    return ((at_row(path, number), record) for number, record in records)
+
+
+def _json(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
     try:
         data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except OSError as error:
         raise UserError(
-            f"benchmark file {str(path)!r} cannot be read ({error.strerror}); check its path"
+            f"{kind} {str(path)!r} cannot be read ({error.strerror}); check its path"
         ) from None
     if path.suffix == ".json" and data.lstrip().startswith(b"["):
-        values = enumerate(_json(data, str(path), "give a list of objects"))
-        return ((at_row(path, number), value) for number, value in values)
-    return _lines(path, data)
+        for number, value in enumerate(_parsed(data, str(path), "give a list of objects")):
+            yield at_row(path, number), value
+        return
+    # Only b"\n" ends a line: JSON strings may hold U+2028 and other separators as they are.
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, _parsed(line, where, "put one JSON object on each line")
 
 
 def at_row(source: object, number: int) -> str:
@@ -98,59 +118,25 @@ def at_row(source: object, number: int) -> str:
     return f"{source}, row {number} (counted from 0)"
 
 
-def _lines(path: Path, data: bytes) -> Iterator[tuple[str, Any]]:
-    # Only b"\n" ends a line: JSON strings may hold U+2028 and other separators as they are.
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield where, _json(line, where, "put one JSON object on each line")
-
-
-def _json(data: bytes, where: str, fix: str) -> Any:
+def _parsed(data: bytes, where: str, fix: str) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
         raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None
 
 
-def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    number = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches():
-                for value in batch.to_pylist():
-                    yield at_row(path, number), value
-                    number += 1
-    except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"benchmark file {str(path)!r} cannot be read ({reason})") from None
-
-
 def row_of(
-    record: object, fields: Fields, where: str, *, answers_from: Mapping[str, Any] | None = None
+    record: Record, fields: Fields, where: str, *, answers_from: Record | None = None
 ) -> Row:
-    """Read one record; `where` begins every error, `answers_from` is another record's answer.
-
-    Raises:
-        UserError: a field is missing, empty or not of its type.
-    """
-    if not isinstance(record, Mapping):
-        raise UserError(f'{where} is not a JSON object; write {{"question": ..., "answer": ...}}')
+    """Read one record; `where` begins every error, `answers_from` is another record's answer."""
     question = _question(record, fields.question, where)
     answers = _answers(record if answers_from is None else answers_from, fields, where)
     own = row_id(record, fields, where) or hashlib.sha256(question.encode()).hexdigest()[:16]
     return Row(own, question, answers)
 
 
-def row_id(record: Mapping[str, Any], fields: Fields, where: str) -> str | None:
-    """Return a record's own id as text; None where it has none and none was asked for.
-
-    Raises:
-        UserError: the id is missing, empty, or neither a string nor a whole number.
-    """
+def row_id(record: Record, fields: Fields, where: str) -> str | None:
+    """Return a record's own id as text; None where it has none and `fields` names none."""
     own = _value(record, fields.id, where) if fields.id else record.get("id")
     if own is None and fields.id is None:
         return None
@@ -159,39 +145,38 @@ def row_id(record: Mapping[str, Any], fields: Fields, where: str) -> str | None:
     return _checked(own, fields.id or "id", where)
 
 
-def _question(record: Mapping[str, Any], spec: str, where: str) -> str:
+def _question(record: Record, spec: str, where: str) -> str:
     if "{" not in spec:
         return _checked(_value(record, spec, where), spec, where)
     return re.sub(r"\{([^{}]+)\}", lambda slot: _question(record, slot[1], where), spec)
 
 
-def _answers(record: Mapping[str, Any], fields: Fields, where: str) -> tuple[str, ...]:
-    found = _value(record, fields.answer, where)
-    several = found if isinstance(found, list) else [found]
-    if not several:
+def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
+    value = _value(record, fields.answer, where)
+    answers = value if isinstance(value, list) else [value]
+    if not answers:
         raise UserError(f"{where}: {fields.answer} is an empty list; give at least one answer")
-    texts = tuple(_checked(each, fields.answer, where) for each in several)
-    if fields.final_after is None:
-        return texts
-    return tuple(_with_final(text, fields.final_after, where) for text in texts)
+    texts = tuple(_checked(answer, fields.answer, where) for answer in answers)
+    mark = fields.final_after
+    return texts if mark is None else tuple(_with_final(text, mark, where) for text in texts)
 
 
 def _with_final(text: str, mark: str, where: str) -> str:
-    """Say the final answer in words, as the published files do; drop calculator annotations."""
-    steps, found, final = text.rpartition(mark)
-    if not found or not final.strip():
+    """Write the final answer in words, as the published files do; drop calculator annotations."""
+    steps, _, final = text.rpartition(mark)
+    if mark not in text or not final.strip():
         raise UserError(f"{where}: answer {text[-40:]!r} has nothing after {mark!r}; correct it")
     return f"{re.sub('<<[^<>]*>>', '', steps).rstrip()}\nTherefore, the answer is {final.strip()}"
 
 
-def _value(record: Mapping[str, Any], path: str, where: str) -> Any:
+def _value(record: Record, path: str, where: str) -> Any:
     value: Any = record
     for name in path.split("."):
-        inner = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, Mapping) and name in each for each in inner):
-            raise UserError(f"{where} has no {path!r}; add it")
-        found = [each[name] for each in inner]
-        value = found if isinstance(value, list) else found[0]
+        try:
+            many = isinstance(value, list)
+            value = [element[name] for element in value] if many else value[name]
+        except (KeyError, TypeError):
+            raise UserError(f"{where} has no {path!r}; add it") from None
     return value
 
 
@@ -200,35 +185,24 @@ def _checked(text: object, field: str, where: str) -> str:
         raise UserError(f"{where}: {field} is {text!r}; it must be a string")
     if not text.strip():
         raise UserError(f"{where}: {field} is empty; fill it in or remove the row")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{where}: {field} {text!r} holds half a surrogate pair; remove it"
-        ) from None
+    if re.search("[\ud800-\udfff]", text):
+        raise UserError(f"{where}: {field} {text!r} holds half a surrogate pair; remove it")
     return text
 
 
 def with_ids(rows: Sequence[Row], ids: Iterable[str], owner: str) -> tuple[Row, ...]:
-    """Take the rows of those ids, in file order.
-
-    Raises:
-        UserError: an id that no row has.
-    """
-    wanted = set(ids)
-    if unknown := wanted - {row.id for row in rows}:
+    """Return the rows of those ids, in file order; each must be there."""
+    chosen = set(ids)
+    if unknown := chosen - {row.id for row in rows}:
         raise UserError(f"{owner}: no row has the id {min(unknown)!r}; correct `ids`")
-    return tuple(row for row in rows if row.id in wanted)
+    return tuple(row for row in rows if row.id in chosen)
 
 
 def sample(rows: Sequence[Row], size: int, seed: int, owner: str) -> tuple[Row, ...]:
-    """Take `size` rows, in file order.
+    """Return `size` rows, in file order.
 
     Which ones is decided by a hash of seed and id: the same everywhere, and a row that is added
     or removed changes the sample by one row at most.
-
-    Raises:
-        UserError: there are fewer rows.
     """
     if size > len(rows):
         raise UserError(f"{owner}: sample.size {size} is more than its {len(rows)} rows")
@@ -237,15 +211,8 @@ def sample(rows: Sequence[Row], size: int, seed: int, owner: str) -> tuple[Row, 
 
 
 def read_ids(path: Path) -> tuple[str, ...]:
-    """Read ids, one a line.
-
-    Raises:
-        UserError: the file cannot be read as text, or names no id.
-    """
-    try:
-        lines = path.read_bytes().decode().split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"ids file {str(path)!r} cannot be read: {error}") from None
-    if not (ids := tuple(line.strip() for line in lines if line.strip())):
+    """Read ids, one a line."""
+    ids = tuple(line.strip() for line in read_text(path, "ids file").split("\n") if line.strip())
+    if not ids:
         raise UserError(f"ids file {str(path)!r} names no id; write one a line")
     return ids

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from adafuse.benchmarks.prompts import PromptTemplate, question_key
 from adafuse.benchmarks.rows import Row
@@ -14,10 +13,9 @@ from adafuse.files import write_text
 
 @dataclass(frozen=True, slots=True)
 class PreparedRow:
-    """A row with its whole prompt, and with its `question`: the prompt without few-shot examples.
+    """A row with its prompt; its `question` is the prompt without few-shot examples.
 
-    `shot` rows are few-shot examples of the prompt, to be left out of a strict score. What
-    decoding reads has no answers, so that a corrected answer decodes nothing again.
+    `shot` rows are few-shot examples of the prompt, to be left out of a strict score.
     """
 
     id: str
@@ -54,11 +52,7 @@ def prepare(
 ) -> tuple[PreparedRow, ...]:
     """Put each question into its prompt, deal the rows to shards and mark few-shot examples.
 
-    Args:
-        rows: in file order.
-        template: what surrounds each question.
-        shards: how many.
-        few_shot_keys: of the questions to mark; see `question_key`.
+    `few_shot_keys` are the keys of the questions to mark; see `question_key`.
     """
     return tuple(
         PreparedRow(
@@ -67,7 +61,7 @@ def prepare(
             template.question(row.question),
             row.answers,
             shard_of(row.id, shards),
-            bool(few_shot_keys) and question_key(row.question) in few_shot_keys,
+            question_key(row.question) in few_shot_keys,
         )
         for row in rows
     )
@@ -83,29 +77,24 @@ def write_prepared(path: Path, rows: Iterable[PreparedRow]) -> None:
     _write(path, rows, ("id", "shard", "prompt", "prompt_sha256", "answers", "shot", "task"))
 
 
+def write_shard(path: Path, rows: Iterable[PreparedRow]) -> None:
+    """Write what decoding reads; without answers, so that a corrected one decodes nothing again."""
+    _write(path, rows, ("id", "prompt", "prompt_sha256", "task"))
+
+
 def read_prepared(path: Path) -> tuple[PreparedRow, ...]:
-    """Read the rows that `write_prepared` wrote."""
+    """Read rows of either function; those for decoding have neither answers nor shard."""
     return tuple(
         PreparedRow(
             line["id"],
             line["prompt"],
             line["task"],
-            tuple(line["answers"]),
-            line["shard"],
-            line["shot"],
+            tuple(line.get("answers", ())),
+            line.get("shard", 0),
+            line.get("shot", False),
         )
-        for line in _lines(path)
+        for line in map(json.loads, filter(None, path.read_bytes().split(b"\n")))
     )
-
-
-def write_shard(path: Path, rows: Iterable[PreparedRow]) -> None:
-    """Write what decoding reads of the rows of a shard as JSON lines."""
-    _write(path, rows, ("id", "prompt", "prompt_sha256", "task"))
-
-
-def read_shard(path: Path) -> tuple[PreparedRow, ...]:
-    """Read the rows that `write_shard` wrote: ids, prompts and questions."""
-    return tuple(PreparedRow(line["id"], line["prompt"], line["task"]) for line in _lines(path))
 
 
 def _write(path: Path, rows: Iterable[PreparedRow], keys: Sequence[str]) -> None:
@@ -114,7 +103,3 @@ def _write(path: Path, rows: Iterable[PreparedRow], keys: Sequence[str]) -> None
         {key: getattr(row, "question" if key == "task" else key) for key in keys} for row in rows
     )
     write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    return (json.loads(line) for line in path.read_bytes().split(b"\n") if line)

@@ -5,7 +5,6 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from adafuse.metrics.intervals import mean
 from adafuse.metrics.scorer import Example, Judgement, Metric, Scorer, judge, published, share_right
@@ -20,7 +19,7 @@ _BLANK = str.maketrans(dict.fromkeys(string.punctuation + "\u2018\u2019\u00b4`",
 
 def squad(text: str) -> str:
     """Lower case; ASCII punctuation out; articles out; white space collapsed."""
-    return _finish(text.lower().translate(_DROP))
+    return _without_articles(text.lower().translate(_DROP))
 
 
 def nq_open(text: str) -> str:
@@ -30,10 +29,10 @@ def nq_open(text: str) -> str:
 
 def triviaqa(text: str) -> str:
     """As `squad`, but punctuation, `_` and typographic quotes become spaces."""
-    return _finish(text.lower().translate(_BLANK))
+    return _without_articles(text.lower().translate(_BLANK))
 
 
-def _finish(text: str) -> str:
+def _without_articles(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text).split())
 
 
@@ -43,19 +42,16 @@ def first_line(text: str) -> str:
 
 
 def exact_match(text: str, answers: Sequence[str], normalise: Normaliser) -> bool:
-    """Say whether a generated text equals one of the gold answers after normalisation.
-
-    A prediction of which nothing is left is wrong, even where a gold answer normalises to nothing.
-    """
+    """Say whether a generated text equals one of the gold answers after normalisation."""
     prediction = normalise(first_line(text))
+    # One of which nothing is left is wrong, even where a gold answer normalises to nothing.
     return bool(prediction) and any(prediction == normalise(answer) for answer in answers)
 
 
 def token_f1(text: str, answers: Sequence[str], normalise: Normaliser) -> float:
     """Return the best F1 of a generated text over the gold answers, 0 to 1.
 
-    Tokens are those of the normalised texts, counted with repetition (Rajpurkar et al., 2016). A
-    prediction of which nothing is left has none.
+    Tokens are those of the normalised texts, counted with repetition (Rajpurkar et al., 2016).
     """
     prediction = Counter(normalise(first_line(text)).split())
     return max(_overlap(prediction, Counter(normalise(answer).split())) for answer in answers)
@@ -66,15 +62,13 @@ def _overlap(prediction: Counter[str], gold: Counter[str]) -> float:
     return 2 * common / (prediction.total() + gold.total()) if common else 0.0
 
 
-def _strict(examples: Sequence[Example], *, normalise: Normaliser) -> Judgement:
-    outcomes = judge(examples, lambda each: exact_match(each.text, each.answers, normalise))
-    f1 = mean([token_f1(each.text, each.answers, normalise) for each in examples])
-    return Judgement(outcomes, {"exact_match": share_right(outcomes), "f1": f1})
-
-
 def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
+    def strict(examples: Sequence[Example]) -> Judgement:
+        outcomes = judge(examples, lambda e: exact_match(e.text, e.answers, normalise))
+        f1 = mean([token_f1(e.text, e.answers, normalise) for e in examples])
+        return Judgement(outcomes, {"exact_match": share_right(outcomes), "f1": f1})
+
     metrics = (Metric("exact_match", "exact match", binary=True), Metric("f1", "token F1"))
-    strict = partial(_strict, normalise=normalise)
     return Scorer(name, doc, metrics, strict, published(name, "exact_match"))
 
 

@@ -6,19 +6,16 @@ from dataclasses import dataclass
 
 from adafuse.metrics.published_scorer import MATCHERS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import Outcome
+from adafuse.metrics.scorer import Example, Outcome
 
 RULES = ("equal", "number", "containment", "substring", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """A prediction that only `published` accepts; `rule` is empty where no rule is known."""
+class Accepted(Example):
+    """A prediction that only `published` accepts; `rule` is empty where it has no named rules."""
 
-    id: str
     rule: str
-    text: str
-    answers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Audit:
     @property
     def rules(self) -> Counter[str]:
         """How many of `accepted` each rule accepted."""
-        return Counter(each.rule for each in self.accepted)
+        return Counter(accepted.rule for accepted in self.accepted)
 
 
 def audit(
@@ -53,13 +50,17 @@ def audit(
 ) -> Audit:
     """Compare the outcomes of the same predictions under both protocols."""
     other = {outcome.id: outcome for outcome in published}
-    pairs = [(each, other[each.id]) for each in strict if each.id in other]
+    pairs = [(outcome, other[outcome.id]) for outcome in strict if outcome.id in other]
     if not SCORERS[scorer].primary.binary:
-        dropped = tuple(
-            Accepted(a.id, "dropped", a.text, a.answers) for a, _ in pairs if not a.text.strip()
-        )
+        empty = [a for a, _ in pairs if not a.text.strip()]
+        dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in empty)
         return Audit(benchmark, run, len(pairs), None, None, dropped, None)
-    accepted = tuple(_accepted(b, scorer) for a, b in pairs if b.value > a.value)
+    rule = MATCHERS[scorer].rule if scorer in MATCHERS else lambda text, answers: None
+    accepted = tuple(
+        Accepted(b.id, b.text, b.answers, rule(b.text, b.answers) or "")
+        for a, b in pairs
+        if b.value > a.value
+    )
     return Audit(
         benchmark,
         run,
@@ -69,9 +70,3 @@ def audit(
         accepted=accepted,
         only_strict=sum(a.value > b.value for a, b in pairs),
     )
-
-
-def _accepted(outcome: Outcome, scorer: str) -> Accepted:
-    matcher = MATCHERS.get(scorer)
-    rule = matcher.rule(outcome.text, outcome.answers) if matcher else None
-    return Accepted(outcome.id, rule or "", outcome.text, outcome.answers)

@@ -27,20 +27,12 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, 1927.
     """
-    if not trials:
-        raise ValueError("no trials")
     share, square = successes / trials, _Z * _Z
     scale = 1 + square / trials
     centre = (share + square / (2 * trials)) / scale
     half = _Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials**2)) / scale
     low = 0.0 if successes == 0 else centre - half
     return low, 1.0 if successes == trials else centre + half
-
-
-def share(right: Sequence[bool]) -> Estimate:
-    """Return the share of True in percent, with its Wilson interval."""
-    low, high = wilson(sum(right), len(right))
-    return Estimate(100 * sum(right) / len(right), 100 * low, 100 * high)
 
 
 def mean(values: Sequence[float]) -> Estimate:
@@ -52,19 +44,14 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(float(column.mean()), low, high)
 
 
-def bootstrap(
-    count: int, statistic: Callable[["np.ndarray"], float], resamples: int = RESAMPLES
-) -> tuple[float, float]:
-    """Return the percentile interval of a statistic of `count` examples.
+def bootstrap(count: int, statistic: Callable[["np.ndarray"], float]) -> tuple[float, float]:
+    """Return the percentile interval of a statistic of `count` examples; same draws every call.
 
-    Args:
-        count: how many examples there are.
-        statistic: takes the indices of a resample, `count` of them drawn with replacement.
-        resamples: how many are drawn; the draws are the same in every call.
+    `statistic` takes the indices of a resample, `count` of them drawn with replacement.
     """
     import numpy as np
 
     draw = np.random.default_rng(_SEED)
-    values = [statistic(draw.integers(0, count, count)) for _ in range(resamples)]
+    values = [statistic(draw.integers(0, count, count)) for _ in range(RESAMPLES)]
     low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)

@@ -1,38 +1,24 @@
-"""Paired tests of two runs on the same rows, with the interval of their difference.
-
-Accuracies: McNemar's exact test and Newcombe's interval. BLEU: the paired bootstrap, with the
-p-values of `sacrebleu --paired-bs` to the last digit: same seed, same resamples, same formula. They
-are computed here because sacrebleu's `PairedTest` does not return the resampled differences, which
-the interval needs, takes its seed from the environment, and tokenizes every text for every pair.
-Several tests: Holm's correction.
-"""
+"""Paired tests of two runs on the same rows, with the interval of their difference."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from adafuse.metrics.intervals import wilson
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Counts = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from adafuse.metrics.intervals import RESAMPLES, wilson
 
 SEED = 12345
-RESAMPLES = 1000
-_LOW, _HIGH = 0.025, 0.975
-_NOTHING = (0,) * 10  # four n-gram orders, matched and all, and two lengths
+
+PerRow = NDArray[Any]
+"""What a score is computed from: a number or a vector of counts per row."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedCounts:
-    """Rows by what became of them: right by both, by the first only, by the second only, by none.
-
-    The discordant rows are `wins` of the first run and its `losses`.
-    """
+    """Rows that both runs have right, only the first (`wins`), only the second, or neither."""
 
     both: int
     wins: int
@@ -50,15 +36,10 @@ class PairedCounts:
         return (self.wins - self.losses) / self.n
 
 
-def count_pairs(first: Sequence[bool], second: Sequence[bool]) -> PairedCounts:
-    """Count the rows of two runs; both in the same order."""
-    pairs = list(zip(first, second, strict=True))
-    return PairedCounts(
-        both=pairs.count((True, True)),
-        wins=pairs.count((True, False)),
-        losses=pairs.count((False, True)),
-        neither=pairs.count((False, False)),
-    )
+def count_pairs(first: PerRow, second: PerRow) -> PairedCounts:
+    """Count the rows of two runs, 1 where one is right and 0 where not, in the same order."""
+    neither, losses, wins, both = np.bincount(2 * first + second, minlength=4).tolist()
+    return PairedCounts(both, wins, losses, neither)
 
 
 def mcnemar_exact(wins: int, losses: int) -> float:
@@ -85,129 +66,69 @@ def newcombe(counts: PairedCounts) -> tuple[float, float]:
     proportions, joined with the correlation phi of the pairs, its numerator corrected for
     continuity where positive.
     """
-    n, phi = counts.n, _phi(counts)
-    first, second = counts.both + counts.wins, counts.both + counts.losses
+    n, first, second = counts.n, counts.both + counts.wins, counts.both + counts.losses
     (low_1, high_1), (low_2, high_2) = wilson(first, n), wilson(second, n)
+    phi = _phi(counts, first * (n - first) * second * (n - second))
     below = _joined(first / n - low_1, high_2 - second / n, phi)
     above = _joined(high_1 - first / n, second / n - low_2, phi)
     return counts.difference - below, counts.difference + above
+
+
+def _phi(counts: PairedCounts, margins: int) -> float:
+    excess: float = counts.both * counts.neither - counts.wins * counts.losses
+    if excess > 0:
+        excess = max(0.0, excess - counts.n / 2)
+    return excess / math.sqrt(margins) if margins else 0.0
 
 
 def _joined(one: float, other: float, phi: float) -> float:
     return math.sqrt(max(0.0, one * one - 2 * phi * one * other + other * other))
 
 
-def _phi(counts: PairedCounts) -> float:
-    margins = (
-        (counts.both + counts.wins)
-        * (counts.losses + counts.neither)
-        * (counts.both + counts.losses)
-        * (counts.wins + counts.neither)
-    )
-    if not margins:
-        return 0.0
-    excess: float = counts.both * counts.neither - counts.wins * counts.losses
-    if excess > 0:
-        excess = max(0.0, excess - counts.n / 2)
-    return excess / math.sqrt(margins)
-
-
 @dataclass(frozen=True, slots=True)
-class PairedScores:
-    """Scores of two runs, 0 to 100, their difference with its 95 % interval, and its p-value."""
+class Difference:
+    """First run minus second, 0 to 100, with its 95 % interval, p-value and discordant rows."""
 
     value: float
-    other: float
-    difference: float
     low: float
     high: float
     p: float
+    wins: int | None = None
+    losses: int | None = None
 
 
-def bleu_counts(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    tokenize: str,
-    *,
-    drop_empty: bool = False,
-) -> "Counts":
-    """Return what corpus BLEU is made of: per segment the matched and all n-grams and both lengths.
-
-    Args:
-        hypotheses: one text per segment.
-        references: at least one text per segment.
-        tokenize: sacrebleu's name of a tokenizer, "13a" or "flores101".
-        drop_empty: leave segments with an empty hypothesis or reference out of the corpus, as the
-            protocol `published` does; their counts are zero, so that rows stay paired.
-    """
-    import numpy as np
-    from sacrebleu.metrics.bleu import BLEU
-
-    # effective_order does not enter the counts; without it sacrebleu warns about single sentences.
-    metric = BLEU(tokenize=tokenize, effective_order=True)
-    rows: list[tuple[int, ...]] = []
-    for text, texts in zip(hypotheses, references, strict=True):
-        if drop_empty and not (text.strip() and any(each.strip() for each in texts)):
-            rows.append(_NOTHING)
-            continue
-        score = metric.sentence_score(text, list(texts))
-        rows.append((*score.counts, *score.totals, score.sys_len, score.ref_len))
-    return np.array(rows, dtype=np.int64)
+def paired_accuracies(first: PerRow, second: PerRow) -> Difference:
+    """Compare the accuracies of two runs with McNemar's test and Newcombe's interval."""
+    counts = count_pairs(first, second)
+    low, high = newcombe(counts)
+    p = mcnemar_exact(counts.wins, counts.losses)
+    return Difference(100 * counts.difference, 100 * low, 100 * high, p, counts.wins, counts.losses)
 
 
-def pooled_bleu(counts: "Counts") -> float:
-    """Return corpus BLEU, 0 to 100, of the segments in `counts`."""
-    return _bleu(counts.sum(axis=0).tolist())
-
-
-def paired_bootstrap(
-    first: "NDArray[Any]",
-    second: "NDArray[Any]",
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-    score: Callable[["NDArray[Any]"], float] = pooled_bleu,
-) -> PairedScores:
+def paired_bootstrap(first: PerRow, second: PerRow, score: Callable[[PerRow], float]) -> Difference:
     """Compare two runs by a score of the same rows, in the same order.
 
-    P. Koehn, Statistical significance tests for machine translation evaluation, 2004, as
-    `sacrebleu.significance` has it: p = (c + 1) / (resamples + 1), where c counts the resamples
-    whose absolute difference exceeds the mean absolute difference by more than the observed one.
-    For large differences this is close to a one-sided p-value. The interval holds the middle 95 %
-    of the resampled differences.
+    P. Koehn, Statistical significance tests for machine translation evaluation, 2004, with the seed
+    and formula of `sacrebleu --paired-bs`, which does not return the resampled differences: p =
+    (c + 1) / (resamples + 1), where c counts the resamples whose absolute difference exceeds the
+    mean absolute difference by more than the observed one. For large differences this is close to
+    a one-sided p-value. The interval holds the middle 95 % of the resampled differences.
 
     One case differs: two runs with the same counts on every segment get p = 1, where sacrebleu's
     formula gives 1 / (resamples + 1).
     """
-    import numpy as np
-
-    value, other = score(first), score(second)
     if np.array_equal(first, second):
-        return PairedScores(value, other, 0.0, 0.0, 0.0, 1.0)
-    draws = np.random.default_rng(seed).choice(len(first), size=(resamples, len(first)))
-    sums = (np.array([score(rows[chosen]) for chosen in draws]) for rows in (first, second))
-    differences = next(sums) - next(sums)
-    low, high = (float(end) for end in np.quantile(differences, (_LOW, _HIGH)))
-    p = _p_value(np.abs(differences), abs(value - other))
-    return PairedScores(value, other, value - other, low, high, p)
+        return Difference(0.0, 0.0, 0.0, 1.0)
+    observed = score(first) - score(second)
+    draws = np.random.default_rng(SEED).choice(len(first), size=(RESAMPLES, len(first)))
+    differences = np.array([score(first[chosen]) - score(second[chosen]) for chosen in draws])
+    low, high = np.quantile(differences, (0.025, 0.975)).tolist()
+    return Difference(observed, low, high, _p_value(np.abs(differences), abs(observed)))
 
 
-def _p_value(sizes: "Floats", observed: float) -> float:
+def _p_value(sizes: NDArray[np.float64], observed: float) -> float:
     exceeding = int((sizes - sizes.mean() > observed).sum())
     return (exceeding + 1) / (len(sizes) + 1)
-
-
-def _bleu(pooled: Sequence[int]) -> float:
-    from sacrebleu.metrics.bleu import BLEU
-
-    orders = (len(pooled) - 2) // 2
-    score: Any = BLEU.compute_bleu(
-        correct=list(pooled[:orders]),
-        total=list(pooled[orders : 2 * orders]),
-        sys_len=pooled[-2],
-        ref_len=pooled[-1],
-        smooth_method="exp",
-    )
-    return float(score.score)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -218,9 +139,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     whatever the dependence between the tests. S. Holm, A simple sequentially rejective multiple
     test procedure, 1979.
     """
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    adjusted, floor = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[index]))
-        adjusted[index] = floor
-    return adjusted
+    given = np.array(p_values)
+    order = np.argsort(given, kind="stable")
+    raised = np.minimum(1, given[order] * np.arange(len(given), 0, -1))
+    adjusted = np.empty_like(raised)
+    adjusted[order] = np.maximum.accumulate(raised)
+    return [float(p) for p in adjusted]

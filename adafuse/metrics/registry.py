@@ -1,8 +1,4 @@
-"""All scorers by name. A new scorer is one file and one line here.
-
-Another package adds its scorers as entry points of the group `adafuse.scorers`, a script with
-`register_scorer`.
-"""
+"""All scorers by name: those of the entry points `adafuse.scorers`, too."""
 
 from importlib.metadata import entry_points
 
@@ -34,6 +30,7 @@ def register_scorer(scorer: Scorer) -> Scorer:
     return scorer
 
 
+# A new scorer is one file, and one word here.
 for _scorer in (*answers.SCORERS, numbers.GSM8K, *translation.SCORERS):
     register_scorer(_scorer)
 for _entry in entry_points(group="adafuse.scorers"):
@@ -41,28 +38,19 @@ for _entry in entry_points(group="adafuse.scorers"):
 
 
 def scorer_named(name: str, owner: str) -> Scorer:
-    """Return a scorer.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """Return a scorer, or raise a `UserError` that begins with `owner`."""
     if name not in SCORERS:
         raise UserError(f"{owner}: {known('scorer', name, list(SCORERS))}")
     return SCORERS[name]
 
 
 def check_protocol(name: str) -> None:
-    """Refuse a protocol that does not exist.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """Refuse a protocol that does not exist."""
     if name not in PROTOCOLS:
         raise UserError(known("protocol", name, list(PROTOCOLS)))
 
 
 def metric_named(name: str) -> Metric:
     """Return a metric by its name in files; that is the label of one that no scorer here has."""
-    metrics = (metric for scorer in SCORERS.values() for metric in scorer.metrics)
-    found = (metric for metric in metrics if metric.name == name)
-    return next(found, Metric(name, name.replace("_", " ")))
+    named = (m for scorer in SCORERS.values() for m in scorer.metrics if m.name == name)
+    return next(named, Metric(name, name.replace("_", " ")))

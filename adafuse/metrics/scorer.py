@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from adafuse.metrics.intervals import Estimate, share
+from adafuse.metrics.intervals import Estimate, wilson
 
 STRICT, PUBLISHED = "strict", "published"
 PROTOCOLS = (STRICT, PUBLISHED)
@@ -22,17 +21,13 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """A scored example.
+class Outcome(Example):
+    """A scored example; `text` and `answers` of a translation are stripped and NFC.
 
     `value` is 1.0 or 0.0 for a binary metric, else in the unit of the metric (for translations the
-    sentence's BLEU, 0 to 100, effective order). `text` and `answers` of a translation are stripped
-    and NFC.
+    sentence's BLEU, 0 to 100, effective order).
     """
 
-    id: str
-    text: str
-    answers: tuple[str, ...]
     value: float
 
 
@@ -45,12 +40,12 @@ class Judgement:
     details: Details = field(default_factory=dict)
 
 
-Protocol = Callable[[Sequence[Example]], Judgement]
+Rules = Callable[[Sequence[Example]], Judgement]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a scorer reports: its name in files, and how pages and figures write it.
+    """A number that a scorer reports: its name in files, and its label on pages and figures.
 
     A `binary` metric is the share of examples that are right (1), not wrong (0). `tokenize` is
     sacrebleu's name of a tokenizer where the metric is a corpus BLEU. Any other metric is the mean
@@ -66,17 +61,17 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """What `scorer` of a benchmark names.
+    """What `scorer` of a benchmark names; `doc` is one line for users.
 
-    `doc` is one line for users. The first of `metrics` stands in the main table, and runs are
-    compared by it. Without `published` both protocols are the same.
+    The first of `metrics` stands in the main table, and runs are compared by it. Without
+    `published` both protocols are the same.
     """
 
     name: str
     doc: str
     metrics: tuple[Metric, ...]
-    strict: Protocol
-    published: Protocol | None = None
+    strict: Rules
+    published: Rules | None = None
 
     @property
     def primary(self) -> Metric:
@@ -86,8 +81,8 @@ class Scorer:
     def score(self, protocol: str, examples: Sequence[Example]) -> Judgement:
         """Score examples under a protocol, "strict" or "published"."""
         assert protocol in PROTOCOLS
-        chosen = self.strict if protocol == STRICT else self.published or self.strict
-        return chosen(examples)
+        rules = self.strict if protocol == STRICT else self.published or self.strict
+        return rules(examples)
 
 
 def judge(examples: Sequence[Example], right: Callable[[Example], bool]) -> tuple[Outcome, ...]:
@@ -97,17 +92,27 @@ def judge(examples: Sequence[Example], right: Callable[[Example], bool]) -> tupl
 
 def share_right(outcomes: Sequence[Outcome]) -> Estimate:
     """Return the share of right outcomes in percent, with its Wilson interval."""
-    return share([outcome.value == 1 for outcome in outcomes])
+    right, n = sum(outcome.value == 1 for outcome in outcomes), len(outcomes)
+    low, high = wilson(right, n)
+    return Estimate(100 * right / n, 100 * low, 100 * high)
 
 
-def published(name: str, metric: str) -> Protocol:
-    """Return the rules of the scorer that the paper used under a name, which report one metric."""
-    return partial(_published, name=name, metric=metric)
+def accuracy(metric: str, right: Callable[[Example], bool]) -> Rules:
+    """Return the rules that report one metric, the share of right examples."""
+
+    def rules(examples: Sequence[Example]) -> Judgement:
+        outcomes = judge(examples, right)
+        return Judgement(outcomes, {metric: share_right(outcomes)})
+
+    return rules
 
 
-def _published(examples: Sequence[Example], *, name: str, metric: str) -> Judgement:
-    from adafuse.metrics.published_scorer import MATCHERS
+def published(scorer: str, metric: str) -> Rules:
+    """Return the rules of the scorer that the paper used."""
 
-    matcher = MATCHERS[name]
-    outcomes = judge(examples, lambda each: matcher.rule(each.text, each.answers) is not None)
-    return Judgement(outcomes, {metric: share_right(outcomes)})
+    def right(example: Example) -> bool:
+        from adafuse.metrics.published_scorer import MATCHERS
+
+        return MATCHERS[scorer].rule(example.text, example.answers) is not None
+
+    return accuracy(metric, right)

@@ -1,17 +1,16 @@
 """Runs that decode nothing: they choose between what other runs wrote, by scores."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from adafuse.errors import UserError
 from adafuse.options import MethodOptions, doc, parse
 
-OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+Names = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,7 @@ class Evidence:
     values: Mapping[str, float]
 
 
-class Selection(ABC, Generic[OptionsT]):
+class Selection:
     """Chooses between runs with evidence from the runs of single models.
 
     `name` is what users write as a run's method. An `oracle` has seen the answers of the very rows
@@ -31,64 +30,34 @@ class Selection(ABC, Generic[OptionsT]):
     """
 
     name: ClassVar[str]
-    Options: ClassVar[type[MethodOptions]]
-    oracle: ClassVar[bool]
+    Options: ClassVar[type[MethodOptions]] = MethodOptions
+    oracle: ClassVar[bool] = True
     development: ClassVar[bool] = False
 
-    def __init__(self, options: OptionsT) -> None:
+    def __init__(self, options: Any) -> None:
         self.options = options
 
-    @abstractmethod
-    def candidates(self, alone: Sequence[str]) -> list[str]:
-        """Return the runs to choose between; `alone` are the runs of the single models."""
+    def candidates(self, single_runs: Names) -> list[str]:
+        """Return the runs to choose between; by default those of the single models."""
+        return list(single_runs)
 
-    @abstractmethod
     def choose(
-        self,
-        models: Sequence[str],
-        evidence: Sequence[Evidence],
-        candidates: Sequence[Sequence[str]],
+        self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> int | dict[str, int]:
-        """Return the number of the chosen candidate, or that of each example by id.
+        """Return the number of the chosen candidate, by its models, or that of each example."""
+        raise NotImplementedError
 
-        Args:
-            models: names, in the order of the run.
-            evidence: one per model.
-            candidates: the models of each candidate.
-        """
-
-    def check(self, models: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> None:
-        """Refuse candidates that some choice would need and the configuration lacks.
-
-        Args:
-            models: names, in the order of the run.
-            candidates: the models of each candidate by name.
-
-        Raises:
-            UserError: one is missing, or of another kind.
-        """
+    def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
+        """Raise a `UserError` if a candidate is missing or has the wrong models."""
 
 
-class BestOfOptions(MethodOptions):
-    """None."""
-
-
-class BestOf(Selection[BestOfOptions]):
+class BestOf(Selection):
     """Takes the first model's answer unless another one's scores higher (BLEU: of the sentence)."""
 
     name = "best_of"
-    Options = BestOfOptions
-    oracle = True
-
-    def candidates(self, alone: Sequence[str]) -> list[str]:
-        """Return the runs of the single models."""
-        return list(alone)
 
     def choose(
-        self,
-        models: Sequence[str],
-        evidence: Sequence[Evidence],
-        candidates: Sequence[Sequence[str]],
+        self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> dict[str, int]:
         """Return for every example the model whose answer has the highest value."""
         numbers = range(len(evidence))
@@ -102,41 +71,38 @@ class PairOptions(MethodOptions):
     """What is chosen between."""
 
     runs: Annotated[
-        Annotated[list[str], Field(min_length=1)],
+        list[str],
+        Field(min_length=1),
         doc("the ensembles of two to choose between, one for every pair of the models"),
     ]
 
 
-class BestPair(Selection[PairOptions]):
+class BestPair(Selection):
     """Takes the pair of models with the highest single-model scores on the benchmark itself."""
 
     name = "best_pair"
     Options = PairOptions
-    oracle = True
 
-    def candidates(self, alone: Sequence[str]) -> list[str]:
+    def candidates(self, single_runs: Names) -> list[str]:
         """Return the ensembles of two."""
         return list(self.options.runs)
 
     def choose(
-        self,
-        models: Sequence[str],
-        evidence: Sequence[Evidence],
-        candidates: Sequence[Sequence[str]],
+        self, models: Names, evidence: Sequence[Evidence], candidates: Sequence[Names]
     ) -> int:
         """Return the candidate of the two models with the highest scores; the earlier of equals."""
         by_score = sorted(range(len(models)), key=lambda number: -evidence[number].score)
         best = {models[number] for number in by_score[:2]}
         return next(number for number, pair in enumerate(candidates) if set(pair) == best)
 
-    def check(self, models: Sequence[str], candidates: Mapping[str, Sequence[str]]) -> None:
+    def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
         """Refuse anything but one ensemble per pair of the models."""
-        found = {frozenset(pair): name for name, pair in candidates.items()}
-        for pair in combinations(models, 2):
-            if frozenset(pair) not in found:
+        pairs = {frozenset(pair) for pair in candidates.values()}
+        for one, other in combinations(models, 2):
+            if frozenset((one, other)) not in pairs:
                 raise UserError(
-                    f"no run among {list(candidates)} has the models {pair[0]} and {pair[1]}; add"
-                    " one, for they may be the two best"
+                    f"no run among {list(candidates)} has the models {one} and {other}; add one,"
+                    " for they may be the two best"
                 )
         for name, members in candidates.items():
             if len(members) != 2 or not set(members) <= set(models):
@@ -153,17 +119,13 @@ class DevelopmentPair(BestPair):
     development = True
 
 
-SELECTIONS: dict[str, type[Selection[Any]]] = {
+SELECTIONS: dict[str, type[Selection]] = {
     selection.name: selection for selection in (BestOf, BestPair, DevelopmentPair)
 }
 
 
-def selection(name: str, options: Mapping[str, Any]) -> Selection[Any]:
-    """Return the selection `name` with `options` checked.
-
-    Raises:
-        UserError: an option that it does not have, or a value of the wrong form.
-    """
+def selection(name: str, options: Mapping[str, Any]) -> Selection:
+    """Return the selection `name`; raise a `UserError` for an option that it does not have."""
     chosen = SELECTIONS[name]
     return chosen(parse(chosen.Options, options, f"method {name}"))
 

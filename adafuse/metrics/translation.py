@@ -1,12 +1,8 @@
-"""Translations: corpus BLEU and chrF2++ with sacrebleu, and BERTScore.
-
-spBLEU needs a SentencePiece model, which sacrebleu fetches without checking its bytes, so every
-result carries its sha256.
-"""
+"""Translations: corpus BLEU and chrF2++ with sacrebleu, and BERTScore."""
 
 import hashlib
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import zip_longest
@@ -18,58 +14,88 @@ from adafuse.metrics.intervals import Estimate, bootstrap, mean
 from adafuse.metrics.scorer import Details, Example, Judgement, Metric, Outcome, Scorer
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from sacrebleu.metrics.bleu import BLEU
+
+    Counts = NDArray[Any]
 
 TOKENIZER = "flores101"
 """sacrebleu's name of the tokenizer of spBLEU."""
-
-_NONE = Estimate(0.0, 0.0, 0.0)
+_SPM = "sacrebleu.tokenizers.tokenizer_spm"  # looks for the model, and knows where it is
 
 
 def translations_strict(examples: Sequence[Example], *, tokenize: str, name: str) -> Judgement:
     """BLEU and chrF2++ of a corpus; an empty hypothesis stays in it and costs."""
     from sacrebleu.metrics.chrf import CHRF
 
-    metric, details = _bleu(tokenize)
-    pairs = [_cleaned(example) for example in examples]
-    counts = _counts(metric, pairs)
+    bleu, details = _bleu(tokenize)
     chrf = CHRF(word_order=2)
-    metrics = {name: _estimate(metric, counts), "chrf2++": _estimate(chrf, _counts(chrf, pairs))}
-    details |= {
-        "signature": str(metric.get_signature()),
-        "chrf_signature": str(chrf.get_signature()),
+    pairs = [_cleaned(example) for example in examples]
+    counts = _counts(bleu, pairs)
+
+    def pooled_chrf(rows: "Counts") -> float:
+        return float(chrf._compute_score_from_stats(rows.sum(axis=0).tolist()).score)
+
+    metrics = {
+        name: _estimate(pooled_bleu, counts),
+        "chrf2++": _estimate(pooled_chrf, _counts(chrf, pairs)),
     }
+    signatures = {"signature": bleu.get_signature(), "chrf_signature": chrf.get_signature()}
+    details |= {key: str(signature) for key, signature in signatures.items()}
     return Judgement(_outcomes(pairs, counts), metrics, details)
 
 
 def translations_published(examples: Sequence[Example], *, tokenize: str, name: str) -> Judgement:
     """BLEU of the pairs whose two sides hold text; the others are dropped from the corpus."""
-    metric, details = _bleu(tokenize)
+    bleu, details = _bleu(tokenize)
     pairs = [_cleaned(example) for example in examples]
-    kept = [pair for pair in pairs if pair.text and any(pair.answers)]
-    details["dropped"] = len(pairs) - len(kept)
-    if not kept:
-        wrong = tuple(Outcome(p.id, p.text, p.answers, 0.0) for p in pairs)
-        return Judgement(wrong, {name: _NONE}, details)
-    counts = _counts(metric, kept)
-    scored = {outcome.id: outcome for outcome in _outcomes(kept, counts)}
-    outcomes = tuple(scored.get(p.id, Outcome(p.id, p.text, p.answers, 0.0)) for p in pairs)
-    details["signature"] = str(metric.get_signature())
-    return Judgement(outcomes, {name: _estimate(metric, counts)}, details)
+    counts, dropped = _counts(bleu, pairs), _dropped(pairs)
+    counts[dropped] = 0
+    kept = counts[~dropped]
+    details |= {"dropped": len(pairs) - len(kept), "signature": str(bleu.get_signature())}
+    estimate = _estimate(pooled_bleu, kept) if len(kept) else Estimate(0.0, 0.0, 0.0)
+    return Judgement(_outcomes(pairs, counts), {name: estimate}, details)
+
+
+def bleu_counts(pairs: Sequence[Example], tokenize: str, *, drop_empty: bool = False) -> "Counts":
+    """Return what corpus BLEU is made of, a row per segment; see `pooled_bleu`.
+
+    Segments with an empty hypothesis or reference have zeros with `drop_empty`, as in the protocol
+    `published`, so that rows stay paired.
+    """
+    counts = _counts(_bleu(tokenize)[0], pairs)
+    if drop_empty:
+        counts[_dropped(pairs)] = 0
+    return counts
+
+
+def pooled_bleu(counts: "Counts", *, effective_order: bool = False) -> float:
+    """Return corpus BLEU, 0 to 100, of rows of both lengths and the matched and all n-grams."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    system, reference, *grams = counts.sum(axis=0).tolist()
+    orders = len(grams) // 2
+    score = BLEU.compute_bleu(
+        correct=grams[:orders],
+        total=grams[orders:],
+        sys_len=system,
+        ref_len=reference,
+        smooth_method="exp",
+        effective_order=effective_order,
+    )
+    return float(score.score)
 
 
 def _bleu(tokenize: str) -> tuple["BLEU", Details]:
     """Return the metric, and the bytes that it depends on besides the code."""
     from sacrebleu.metrics.bleu import BLEU
 
-    if tokenize != TOKENIZER:
-        return BLEU(tokenize=tokenize, force=True), {}
-    details: Details = {"spm_sha256": require_model()}
+    details: Details = {"spm_sha256": require_model()} if tokenize == TOKENIZER else {}
     try:
         return BLEU(tokenize=tokenize, force=True), details
     except (OSError, RuntimeError):  # what SentencePiece raises for bytes that are no model
         raise UserError(
-            f"{str(model_file())!r} is no SentencePiece model; remove it to have it fetched again"
+            f"{str(model_file())!r} is not a SentencePiece model; remove it to fetch it again"
         ) from None
 
 
@@ -78,45 +104,31 @@ def _cleaned(example: Example) -> Example:
     return Example(example.id, unicodedata.normalize("NFC", example.text.strip()), answers)
 
 
-def _counts(metric: Any, pairs: Sequence[Example]) -> Any:
+def _dropped(pairs: Sequence[Example]) -> "NDArray[Any]":
+    import numpy as np
+
+    return np.array([not (p.text.strip() and "".join(p.answers).strip()) for p in pairs])
+
+
+def _counts(metric: Any, pairs: Sequence[Example]) -> "Counts":
     """Return sacrebleu's sufficient statistics, a row per sentence."""
     import numpy as np
 
     streams = list(zip_longest(*(pair.answers for pair in pairs)))
-    texts = [pair.text for pair in pairs]
-    return np.asarray(metric._extract_corpus_statistics(texts, streams))
+    return np.array(metric._extract_corpus_statistics([pair.text for pair in pairs], streams))
 
 
-def _estimate(metric: Any, counts: Any) -> Estimate:
-    def score(chosen: Any) -> float:
-        return float(metric._compute_score_from_stats(counts[chosen].sum(axis=0).tolist()).score)
-
-    low, high = bootstrap(len(counts), score)
-    return Estimate(score(slice(None)), low, high)
+def _estimate(score: "Callable[[Counts], float]", counts: "Counts") -> Estimate:
+    low, high = bootstrap(len(counts), lambda chosen: score(counts[chosen]))
+    return Estimate(score(counts), low, high)
 
 
-def _outcomes(pairs: Sequence[Example], counts: Any) -> tuple[Outcome, ...]:
+def _outcomes(pairs: Sequence[Example], counts: "Counts") -> tuple[Outcome, ...]:
+    """Give each sentence its BLEU, of effective order as sacrebleu advises."""
     return tuple(
-        Outcome(pair.id, pair.text, pair.answers, _sentence(row.tolist()))
+        Outcome(pair.id, pair.text, pair.answers, pooled_bleu(row[None], effective_order=True))
         for pair, row in zip(pairs, counts, strict=True)
     )
-
-
-def _sentence(row: list[int]) -> float:
-    """Return the BLEU of one sentence: effective order, as sacrebleu advises."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    system, reference, *grams = row
-    orders = len(grams) // 2
-    score = BLEU.compute_bleu(
-        correct=grams[:orders],
-        total=grams[orders:],
-        sys_len=system,
-        ref_len=reference,
-        smooth_method="exp",
-        effective_order=True,
-    )
-    return float(score.score)
 
 
 class AbsentModelError(UserError):
@@ -125,19 +137,14 @@ class AbsentModelError(UserError):
 
 def model_file() -> Path:
     """Return the place where sacrebleu keeps the model: $SACREBLEU, or ~/.sacrebleu."""
-    spm = _sacrebleu()
-    name = Path(spm.SPM_MODELS[TOKENIZER]["url"]).name
-    return Path(spm.SACREBLEU_DIR, "models", name)
+    spm = import_module(_SPM)
+    return Path(spm.SACREBLEU_DIR, "models", Path(spm.SPM_MODELS[TOKENIZER]["url"]).name)
 
 
 def require_model(expected: str | None = None) -> str:
-    """Return the sha256 of the model, after fetching it if it is absent.
+    """Return the sha256 of the model, which must be the expected one; fetch it if it is absent.
 
-    Args:
-        expected: the sha256 that it must have.
-
-    Raises:
-        UserError: absent and not to be fetched, empty, or other bytes than expected.
+    It is part of every result: sacrebleu does not check the bytes that it fetches.
     """
     path = model_file()
     if not path.is_file():
@@ -145,22 +152,17 @@ def require_model(expected: str | None = None) -> str:
     data = path.read_bytes()
     if not data:
         raise UserError(f"SentencePiece model {str(path)!r} is empty; remove it or put it there")
-    found = hashlib.sha256(data).hexdigest()
-    if expected is not None and found != expected:
+    sha256 = hashlib.sha256(data).hexdigest()
+    if expected not in (None, sha256):
         raise UserError(
-            f"SentencePiece model {str(path)!r} has sha256 {found}, not {expected}; put back the"
+            f"SentencePiece model {str(path)!r} has sha256 {sha256}, not {expected}; put back the"
             " model that was named"
         )
-    return found
-
-
-def _sacrebleu() -> Any:
-    """Import the module that looks for the file, so that both always mean the same place."""
-    return import_module("sacrebleu.tokenizers.tokenizer_spm")
+    return sha256
 
 
 def _fetch(path: Path) -> None:
-    spm = _sacrebleu()
+    spm = import_module(_SPM)
     try:
         spm.download_file(spm.SPM_MODELS[TOKENIZER]["url"], str(path))
     except (OSError, SystemExit) as error:  # sacrebleu exits on a TLS error
@@ -172,15 +174,7 @@ def _fetch(path: Path) -> None:
 
 
 def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
-    """Return the mean BERTScore F1 in percent, best over the gold answers; an empty text has 0.
-
-    Args:
-        outcomes: the scored texts with their answers.
-        language: of the answers, such as "en" or "de"; it chooses the model.
-
-    Raises:
-        UserError: bert-score is not installed.
-    """
+    """Return the mean BERTScore F1 in percent, best over the gold answers; an empty text has 0."""
     try:
         from bert_score import score
     except ImportError:
@@ -195,8 +189,8 @@ def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
 
 def _scorer(name: str, doc: str, metric: str, label: str, tokenize: str) -> Scorer:
     metrics = (Metric(metric, label, tokenize=tokenize), Metric("chrf2++", "chrF2++"))
-    both = (translations_strict, translations_published)
-    strict, published = (partial(each, tokenize=tokenize, name=metric) for each in both)
+    protocols = (translations_strict, translations_published)
+    strict, published = (partial(rules, tokenize=tokenize, name=metric) for rules in protocols)
     return Scorer(name, doc, metrics, strict, published)
 
 

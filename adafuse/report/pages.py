@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from adafuse.errors import UserError
 from adafuse.files import write_text
-from adafuse.parquet import column_names, read_metadata, read_rows
+from adafuse.parquet import iterate_rows, read_metadata
 from adafuse.report.contents import LEGEND, Contents, Figure, read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
@@ -265,5 +265,4 @@ def _questions(traces: Sequence[Path]) -> list[Question]:
 
 def _prompts(path: Path) -> dict[str, str | None]:
     """Return the prompts by id; None in a trace that does not keep them."""
-    names = [name for name in ("id", "prompt") if name in column_names(path)]
-    return {row["id"]: row.get("prompt") for row in read_rows(path, names)}
+    return {row["id"]: row.get("prompt") for row in iterate_rows(path, ("id", "prompt"))}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from adafuse.benchmarks.shards import PreparedRow, read_shard
+from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
 from adafuse.files import remove_torn
 from adafuse.methods import METHODS
@@ -67,7 +67,7 @@ def decode_shard(
     """
     started = datetime.now(UTC)
     logger.info("running on %s", this_machine())
-    rows = read_shard(file)
+    rows = read_prepared(file)
     if decode_digest(job, shard_digest(rows), answer_digests(answers)) != digest:
         raise UserError(
             f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
@@ -222,7 +222,7 @@ def merge_shards(
         )
     tables = [read_arrow(file) for file in files]
     for file, table, shard_rows in zip(files, tables, rows, strict=True):
-        _check_ids(file, table["id"].to_pylist(), [row.id for row in read_shard(shard_rows)])
+        _check_ids(file, table["id"].to_pylist(), [row.id for row in read_prepared(shard_rows)])
     write_arrow(out, pa.concat_tables(tables), {"digest": merged_digest(digests), "shards": shards})
     for file in files:
         journal_path(file).unlink(missing_ok=True)

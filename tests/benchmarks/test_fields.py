@@ -43,8 +43,8 @@ def test_a_bad_row_without_lines_is_named_by_its_number(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
-        ("x.parquet", b"no parquet", "cannot be read"),
-        ("none.parquet", None, "cannot be read"),
+        ("x.parquet", b"no parquet", "is not a readable Parquet file"),
+        ("none.parquet", None, "does not exist"),
         ("x.json", b"[1, ", "is not valid JSON"),
         ("x.json", b"[1]", "row 0 (counted from 0) is not a JSON object"),
     ],

@@ -12,7 +12,6 @@ from adafuse.benchmarks.shards import (
     Prepared,
     prepare,
     read_prepared,
-    read_shard,
     shard_of,
     write_prepared,
     write_shard,
@@ -81,7 +80,7 @@ def test_rows_are_read_back_as_written(tmp_path: Path) -> None:
     write_prepared(tmp_path / "out" / "rows.jsonl", value.rows)
     assert read_prepared(tmp_path / "out" / "rows.jsonl") == value.rows
     write_shard(tmp_path / "shard.jsonl", value.shard(1))
-    found = read_shard(tmp_path / "shard.jsonl")
+    found = read_prepared(tmp_path / "shard.jsonl")
     assert [(row.id, row.prompt, row.question) for row in found] == [
         (row.id, row.prompt, row.question) for row in value.shard(1)
     ]

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from adafuse.metrics.intervals import Estimate
-from adafuse.metrics.paired import bleu_counts, pooled_bleu
+from adafuse.metrics.paired import PerRow
 from adafuse.metrics.score import Score, ScoredRun, write_outcomes
-from adafuse.metrics.scorer import Outcome
+from adafuse.metrics.scorer import Example, Outcome
+from adafuse.metrics.translation import bleu_counts, pooled_bleu
 
 
 def scored(
@@ -49,13 +50,23 @@ def translation(
 ) -> ScoredRun:
     """A BLEU score."""
     drop = changes.get("protocol") == "published"
-    found = pooled_bleu(
-        bleu_counts(texts, [(text,) for text in references], "13a", drop_empty=drop)
-    )
+    found = pooled_bleu(counts(texts, [[text] for text in references], drop_empty=drop))
     pairs = enumerate(zip(texts, references, strict=True))
     outcomes = [Outcome(f"r{at}", text, (gold,), 0.0) for at, (text, gold) in pairs]
     value = found if value is None else value
     return scored(run, outcomes, metric, value, **{"benchmark": "mt", **changes})
+
+
+def counts(
+    texts: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tokenize: str = "13a",
+    *,
+    drop_empty: bool = False,
+) -> PerRow:
+    """What BLEU is made of."""
+    pairs = [Example("", *pair) for pair in zip(texts, map(tuple, references), strict=True)]
+    return bleu_counts(pairs, tokenize, drop_empty=drop_empty)
 
 
 def values(found: ScoredRun) -> list[float]:

@@ -123,8 +123,10 @@ def test_a_mark_needs_both_the_adjusted_p_and_the_interval() -> None:
         ),
         (
             [translation("m", WORSE, REFERENCES), translation("both", WORSE, REFERENCES, value=9)],
-            "score is 9.000000, but its outcomes give",
+            r"score is 9.000000 \(n = 10\), but its outcomes give",
         ),
+        ([M, accuracy("both", [1, 0.5] * 20)], "score is 75.000000 .* outcomes give 50.000000"),
+        ([M, accuracy("both", [1.0] * 40, n=41)], r"\(n = 41\), but .* \(n = 40\); score the run"),
     ],
 )
 def test_scores_that_cannot_be_paired_are_refused(scores, sentence) -> None:

@@ -4,7 +4,8 @@ import csv
 import io
 
 from adafuse.metrics.compare import LEVEL, compare_runs
-from adafuse.metrics.paired import RESAMPLES, holm
+from adafuse.metrics.intervals import RESAMPLES
+from adafuse.metrics.paired import holm
 from adafuse.report.tables import comparison_table, to_csv
 
 from .conftest import accuracy, translation

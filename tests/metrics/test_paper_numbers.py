@@ -1,13 +1,12 @@
-"""The paper's numbers: every average and the headline gain follow from the cells."""
+"""The paper's numbers: the averages and the headline gain of the note follow from the cells."""
 
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 import yaml
 
 from adafuse.errors import UserError
-from adafuse.metrics.published import Published, read_published, relative_gain
+from adafuse.metrics.published import Published, read_published
 from adafuse.report.tables import PAPER_TITLE, published_section
 
 FILE = Path(__file__).parents[2] / "config" / "published.yaml"
@@ -15,34 +14,27 @@ PUBLISHED = read_published(FILE)
 SIX = PUBLISHED.main.benchmarks
 
 
-def test_the_average_of_every_row_follows_from_its_cells() -> None:
-    assert len(PUBLISHED.main.rows) == 7 and len(SIX) == 6
-    for row in PUBLISHED.main.rows:
-        assert row.average == pytest.approx(fmean(row.values), abs=0.005 + 1e-9), row.name
-
-
 def test_exactly_two_rows_print_another_average_than_their_cells_give() -> None:
+    assert len(PUBLISHED.main.rows) == 7 and len(SIX) == 6
     rows = {row.name: row for row in PUBLISHED.main.rows if row.flagged}
-    assert {name: (row.printed_average, row.average) for name, row in rows.items()} == {
+    assert {name: (row.printed_average, round(row.average, 2)) for name, row in rows.items()} == {
         "SweetSpan": (59.16, 57.48),
         "LLM-Blender": (54.97, 55.47),
     }
-    for row in PUBLISHED.main.rows:
-        off = abs(row.printed_average - fmean(row.values)) > 0.005 + 1e-9
-        assert off == row.flagged, row.name
-        if row.flagged:
-            assert f"{row.printed_average}" in PUBLISHED.note and f"{row.average}" in PUBLISHED.note
+    for row in rows.values():
+        assert f"prints {row.printed_average}" in PUBLISHED.note
+        assert f"give {row.average:.2f}" in PUBLISHED.note
 
 
-def test_the_headline_gain_is_recomputed_from_the_cells() -> None:
-    table, headline = PUBLISHED.main, PUBLISHED.headline
-    assert relative_gain(table, printed=True) == pytest.approx(headline.advertised_gain, abs=0.005)
-    assert relative_gain(table, printed=False) == pytest.approx(headline.gain_from_cells, abs=0.05)
+def test_the_headline_gain_is_recomputed_from_the_averages() -> None:
+    def gain(average) -> float:
+        best = {row.kind: 0.0 for row in PUBLISHED.main.rows}
+        for row in PUBLISHED.main.rows:
+            best[row.kind] = max(best[row.kind], average(row))
+        return 100 * (best["adafuse"] / best["baseline"] - 1)
 
-
-def test_what_we_do_not_have_is_not_made_up() -> None:
-    assert PUBLISHED.ensemble_size.values is None
-    assert PUBLISHED.words_per_round.values is None
+    assert f"{gain(lambda row: row.printed_average):.2f} % against the printed" in PUBLISHED.note
+    assert f"{gain(lambda row: row.average):.1f} % against those" in PUBLISHED.note
 
 
 def changed(tmp_path: Path, change) -> Path:
@@ -56,13 +48,10 @@ def changed(tmp_path: Path, change) -> Path:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda v: v.update(extra=1), "extra: Extra inputs"),
-        (lambda v: v["main"]["rows"][0].update(average=50), "average 50.0 must be .* 54.19"),
-        (lambda v: v["main"]["rows"][4].update(flagged=False), "flagged must be True"),
-        (lambda v: v["main"]["rows"][0].update(flagged=True), "flagged must be False"),
+        (lambda v: v.update(extra=1), "unknown key 'extra'; known are: source, protocol"),
+        (lambda v: v["main"]["rows"][0].update(mean=50), r"main.rows.0: unknown key 'mean'"),
         (lambda v: v["main"]["benchmarks"].pop(), "6 values must be 5"),
-        (lambda v: v["main"]["rows"][0]["values"].append(101), "values.6: Input should be less"),
-        (lambda v: v["words_per_round"].update(values=[1]), "words_per_round.values"),
+        (lambda v: v["main"]["rows"][0]["values"].append(101), "values.6 must be less than"),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(tmp_path, change, sentence) -> None:

@@ -41,15 +41,18 @@ A = {"id": "a", "text": "x"}
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ([A, {"id": "zz", "text": "x"}], "line 2: id or question is no row of the references"),
-        ([{"id": "zz", "text": "x"}], "line 1: no id or question is one of the references"),
-        ([A, {"question": "Who?", "text": "x"}], "line 2: id or question is no row"),
+        (
+            [A, {"id": "zz", "text": "x"}],
+            "line 2: no row of the references has this id or question",
+        ),
+        ([{"id": "zz", "text": "x"}], "line 1: no row of the references has this id"),
+        ([A, {"question": "Who?", "text": "x"}], "line 2: no row of the references"),
         ([A, A], "line 2: row 'a' occurs twice, first in line 1; keep one"),
         ([A, {"question": "Where?", "text": "x"}], "line 2: row 'a' occurs twice"),
         ([{"question": "Why?", "text": "x"}], "question is that of rows 'c', 'c-2'; give an id"),
         ([{"text": "x"}], "line 1: id is None and question is None; give one of them"),
-        ([{"id": "", "text": "x"}], "line 1: id is ''; give a string or a number"),
-        ([{"id": True, "text": "x"}], "line 1: id is True; give a string or a number"),
+        ([{"id": "", "text": "x"}], "line 1: id is empty; fill it in"),
+        ([{"id": True, "text": "x"}], "line 1: id is True; it must be a string"),
         ([{"id": "a"}], "line 1: text is missing; give a string"),
         ([{"id": "a", "text": 3}], "line 1: text is 3; give a string"),
         ([{**A, "benchmark": "mt"}], "line 1: benchmark is 'mt', not 'qa'; give the file of 'qa'"),
@@ -87,14 +90,14 @@ def test_a_trace_is_read_with_its_stop_reasons_if_it_is_of_this_benchmark(tmp_pa
     assert read_predictions(path, ROWS, benchmark="qa") == [
         {"id": "a", "text": "here", "stop_reason": "error"}
     ]
-    with pytest.raises(UserError, match="row 1: benchmark is 'qa', not 'mt'"):
+    with pytest.raises(UserError, match=r"row 0 .*: benchmark is 'qa', not 'mt'"):
         read_predictions(path, ROWS, benchmark="mt")
     assert read_predictions(path, ROWS, benchmark=None)
 
 
 def test_a_parquet_file_without_text_is_refused(tmp_path: Path) -> None:
     write_table(tmp_path / "t.parquet", [pa.field("id", pa.string())], [{"id": "a"}], {})
-    with pytest.raises(UserError, match="has no column 'text'"):
+    with pytest.raises(UserError, match=r"row 0 .*: text is missing"):
         read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
 
 

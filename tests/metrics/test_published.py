@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 from adafuse.metrics import published_scorer as texts
 from adafuse.metrics.published_scorer import (
     MATCHERS,
-    boxed,
     contained,
     digits,
-    labelled,
     same_number,
     same_number_if_any,
     substring,
 )
 
-NORMALISERS = [texts.natural_questions, texts.squad, texts.triviaqa]
+NORMALISERS = [MATCHERS[name].prediction for name in ("nq", "squad", "triviaqa")]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +76,7 @@ def test_squad_cuts_possessives_and_keeps_plurals(text: str, normal: str) -> Non
     ],
 )
 def test_triviaqa_drops_articles_only(text: str, normal: str) -> None:
-    assert texts.triviaqa(text) == normal
+    assert MATCHERS["triviaqa"].gold(text) == normal
 
 
 @given(st.text(), st.sampled_from(NORMALISERS))
@@ -138,15 +136,15 @@ def test_of_two_texts_of_one_length_the_prediction_is_the_shorter() -> None:
 
 
 def test_gsm8k_takes_the_first_box_or_the_whole_text() -> None:
-    assert boxed("\\boxed{3} then \\boxed{4}") == "3"
-    assert boxed("\\boxed{} so 7") == "\\boxed{} so 7"
-    assert boxed("it is 7") == "it is 7"
+    prediction = MATCHERS["gsm8k"].prediction
+    assert prediction("5 \\boxed{3} then \\boxed{4}") == "3.00"
+    assert prediction("\\boxed{} so 7 and 8") == prediction("it is 78") == "78.00"
 
 
 def test_gsm8k_takes_the_gold_behind_its_phrase() -> None:
-    assert labelled("2+2=4\nTherefore, the answer is 18") == "18"
-    assert labelled("The answer is 1\nthe answer is 2") == "1"
-    assert labelled("#### 18") == "#### 18"
+    gold = MATCHERS["gsm8k"].gold
+    assert gold("2+2=4\nTherefore, the answer is 18") == gold("#### 18") == "18.00"
+    assert gold("The answer is 1\nthe answer is 2") == "1.00"
 
 
 @pytest.mark.parametrize(

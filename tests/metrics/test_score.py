@@ -121,5 +121,5 @@ def test_a_score_is_read_back_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ['{"benchmark": "qa"', "{}", "[]", '{"metrics": {"f1": 3}}'])
 def test_a_torn_score_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "score.json").write_text(text)
-    with pytest.raises(UserError, match="is no score"):
+    with pytest.raises(UserError, match="is not a score"):
         read_score(tmp_path / "score.json")

@@ -155,7 +155,9 @@ def test_an_absent_model_is_one_sentence_that_says_where_to_put_it(
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("data", "sentence"), [(b"", "is empty"), (b"x", "is no SentencePiece")])
+@pytest.mark.parametrize(
+    ("data", "sentence"), [(b"", "is empty"), (b"x", "is not a SentencePiece")]
+)
 def test_a_torn_model_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, sentence: str
 ) -> None:

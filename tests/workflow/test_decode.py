@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adafuse.benchmarks.shards import PreparedRow, read_shard, write_shard
+from adafuse.benchmarks.shards import PreparedRow, read_prepared, write_shard
 from adafuse.errors import UserError
 from adafuse.parquet import read_metadata, read_rows, write_table
 from adafuse.records import Result
@@ -78,7 +78,7 @@ def shards(values: dict[str, Any], tmp_path: Path) -> Shards:
 
 def test_a_trace_has_the_rows_in_the_order_of_the_shard(shards: Shards) -> None:
     shards.decode(0, Echo())
-    rows, wanted = read_rows(shards.out(0)), read_shard(shards.rows(0))
+    rows, wanted = read_rows(shards.out(0)), read_prepared(shards.rows(0))
     assert [row["id"] for row in rows] == [row.id for row in wanted]
     assert [row["text"] for row in rows] == [f"both: {row.prompt}" for row in wanted]
     assert list(rows[0]) == [field.name for field in TRACE_FIELDS]
@@ -101,13 +101,13 @@ def test_an_interrupted_job_decodes_no_example_twice(shards: Shards) -> None:
         shards.decode(0, first)
     assert not shards.out(0).exists()
     shards.decode(0, second)
-    prompts = [row.prompt for row in read_shard(shards.rows(0))]
+    prompts = [row.prompt for row in read_prepared(shards.rows(0))]
     assert sorted(first.prompts + second.prompts) == sorted(prompts)
     assert read_metadata(shards.out(0))["resumed"] == 2
 
 
 def test_a_job_whose_journal_is_whole_needs_no_model(shards: Shards) -> None:
-    rows = read_shard(shards.rows(0))
+    rows = read_prepared(shards.rows(0))
     with pytest.raises(StoppedError):
         shards.decode(0, Echo(stop_after=len(rows) - 1))
     shards.decode(0, last := Echo())
@@ -120,7 +120,7 @@ def test_a_journal_of_another_configuration_is_not_used(shards: Shards, values: 
     values["runs"]["both"]["options"]["tau"] = 0.1
     other = Shards(values, shards.folder)
     other.decode(0, echo := Echo())
-    assert len(echo.prompts) == len(read_shard(shards.rows(0)))
+    assert len(echo.prompts) == len(read_prepared(shards.rows(0)))
 
 
 def test_rows_that_do_not_fit_the_plan_are_refused(shards: Shards) -> None:
@@ -164,7 +164,7 @@ def failed(file: Path) -> set[str]:
 
 
 def test_rows_that_fail_are_rows_with_their_traceback(shards: Shards) -> None:
-    ids = [row.id for row in read_shard(shards.rows(0))]
+    ids = [row.id for row in read_prepared(shards.rows(0))]
     shards.decode(0, Failing(ids[:1]), max_error_share=1 / len(ids))
     assert failed(shards.out(0)) == {ids[0]}
     (row,) = (row for row in read_rows(shards.out(0)) if row["id"] == ids[0])
@@ -173,7 +173,7 @@ def test_rows_that_fail_are_rows_with_their_traceback(shards: Shards) -> None:
 
 
 def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -> None:
-    ids = [row.id for row in read_shard(shards.rows(0))]
+    ids = [row.id for row in read_prepared(shards.rows(0))]
     bad = ids[-3:-1]  # the decoder begins with the last row
     with pytest.raises(UserError) as error:
         shards.decode(0, broken := Failing(bad), max_error_share=1 / len(ids))
@@ -189,7 +189,7 @@ def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -
 
 
 def test_after_a_higher_share_failed_rows_are_not_tried_again(shards: Shards) -> None:
-    ids = [row.id for row in read_shard(shards.rows(0))]
+    ids = [row.id for row in read_prepared(shards.rows(0))]
     with pytest.raises(UserError, match="1 of"):
         shards.decode(0, Failing(ids[-1:]), max_error_share=0.0)
     shards.decode(0, rest := Echo(), max_error_share=0.5)
@@ -251,7 +251,7 @@ def test_merging_finds_rows_that_are_missing_or_there_twice(
 def test_merging_refuses_a_torn_or_foreign_file(decoded: Shards, content: bytes | None) -> None:
     file = decoded.out(1)
     file.write_bytes(file.read_bytes()[:-30] if content is None else content)
-    with pytest.raises(UserError, match=r"1\.parquet' is no readable Parquet file .*; delete it"):
+    with pytest.raises(UserError, match=r"1\.parquet' is not a readable Parquet .* or delete it"):
         decoded.merge()
 
 

@@ -17,7 +17,7 @@ from adafuse.options import CHANGE_WHEN
 from adafuse.workflow.decode import TRACE_FIELDS
 
 Schema = Mapping[str, Any]
-Owners = Mapping[str, type[Method[Any]] | type[Selection[Any]]]
+Owners = Mapping[str, type[Method[Any]] | type[Selection]]
 
 COLUMNS = {
     "id": "id of the row, unique within the benchmark, or of the prompt (`generate`)",
