@@ -42,44 +42,6 @@ class Shape(NamedTuple):
     view: int
 
 
-class Inputs:
-    """A batch on the device of a model, all int64, padded on the left and after the last row.
-
-    `ids`, `positions` (depths in the tree), `slots` and `limits` are [R, Q], `rows` of the cache
-    [R] (`whole`: all of them, in order); all are views of `fixed`, so that one copy replaces them.
-    A token sees the slots below its limit and its `ancestors`: [4, n], row, column, slot, and how
-    many positions back. `reads` are the logits that are needed: [2, nodes], row and column, counted
-    from the right (below 0).
-    """
-
-    def __init__(
-        self,
-        shape: Shape,
-        whole: bool,
-        fixed: torch.Tensor,
-        ancestors: torch.Tensor,
-        reads: torch.Tensor,
-    ) -> None:
-        self.shape = shape
-        self.whole = whole
-        self.fixed = fixed
-        self.ancestors = ancestors
-        self.reads = reads
-        fields = fixed[: -shape.rows].view(4, shape.rows, shape.tokens)
-        self.ids, self.positions, self.slots, self.limits = fields.unbind()
-        self.rows = fixed[-shape.rows :]
-
-    def seen(self, window: int | None) -> torch.Tensor:
-        """Return which slots each token sees, `window` positions back at most: bool [R, Q, V]."""
-        places = torch.arange(self.shape.view, device=self.fixed.device)
-        seen = places < self.limits[:, :, None]
-        if window is not None:
-            seen &= self.positions[:, :, None] - places < window
-        rows, columns, slots, back = self.ancestors
-        seen[rows, columns, slots] = back < (window or self.shape.view)
-        return seen
-
-
 class Batch:
     """Feeds of several rows that go through one forward.
 
@@ -95,48 +57,69 @@ class Batch:
         view = max(max(token.slot + 1, token.limit) for token in tokens)
         self.shape = Shape(len(self.feeds), width, view)
         self.nodes = [token.node for token in tokens if token.node is not None]
-        columns = [
-            place - len(feed.tokens)
-            for feed in self.feeds
-            for place, token in enumerate(feed.tokens)
-            if token.node is not None
-        ]
-        self.keep = -min(columns, default=-1)
+        self.keep = -min((column for _, column, _ in self.cells()), default=-1)
 
-    def inputs(self, shape: Shape, cache_rows: int, scratch: int, device: torch.device) -> Inputs:
-        """Return the tensors, padded to `shape`.
+    def cells(self) -> Iterator[tuple[int, int, Token]]:
+        """Yield the tokens of `nodes`, by number of the feed and column from the right, below 0."""
+        for number, feed in enumerate(self.feeds):
+            for column, token in enumerate(feed.tokens, -len(feed.tokens)):
+                if token.node is not None:
+                    yield number, column, token
 
-        What pads is written to the slot `scratch`, which nothing sees, and sees slot 0, for a
-        softmax over nothing is not a number. Rows that pad stand for the first row.
-        """
-        whole = shape.rows == cache_rows
-        rows = [feed.row for feed in self.feeds]
+
+class Inputs:
+    """A batch on the device of a model, all int64, padded to `shape` on the left and below.
+
+    `ids`, `positions` (depths in the tree), `slots` and `limits` are [R, Q], `rows` of the cache
+    [R] (`whole`: all of them, in order); all are views of `fixed`, so that one copy replaces them.
+    A token sees the slots below its limit and its `ancestors`: [4, n], row, column, slot, and how
+    many positions back. `reads` are the logits that are needed: [2, nodes], row and column.
+
+    What pads is written to the slot `scratch`, which nothing sees, and sees slot 0, for a softmax
+    over nothing is not a number. Rows that pad stand for the first row.
+    """
+
+    def __init__(
+        self, batch: Batch, shape: Shape, cache_rows: int, scratch: int, device: torch.device
+    ) -> None:
+        self.shape = shape
+        self.whole = shape.rows == cache_rows
+        rows = [feed.row for feed in batch.feeds]
+        places = rows if self.whole else list(range(len(rows)))
         table = [[Token(0, 0, scratch, 1)] * shape.tokens] * shape.rows
-        for place, feed in zip(rows if whole else range(len(rows)), self.feeds, strict=False):
+        for place, feed in zip(places, batch.feeds, strict=True):
             table[place] = table[place][len(feed.tokens) :] + feed.tokens
-        padded = range(cache_rows) if whole else rows + rows[:1] * (shape.rows - len(rows))
         fields = list(zip(*chain(*table), strict=True))[:4]
-        cells = [
-            (row, column, token)
-            for row, tokens in enumerate(table)
-            for column, token in enumerate(tokens)
-            if token.node is not None
-        ]
-        ancestors = [
-            (row, column, slot, back)
-            for row, column, token in cells
+        padded = range(cache_rows) if self.whole else rows + rows[:1] * (shape.rows - len(rows))
+        sees = [
+            (places[number], column, slot, back)
+            for number, column, token in batch.cells()
             for back, slot in enumerate(reversed(token.ancestors))
         ]
-        reads = [(row, column - shape.tokens) for row, column, _ in cells]
-        lists = [*chain(*fields), *padded], _flat(ancestors), _flat(reads)
+        read = [(places[number], column) for number, column, _ in batch.cells()]
+        lists = [*chain(*fields), *padded], _by_column(sees), _by_column(read)
         flat = torch.tensor(list(chain(*lists)))
         if device.type == "cuda":
             flat = flat.pin_memory()
-        parts = torch.split(flat.to(device, non_blocking=True), [len(part) for part in lists])
-        return Inputs(shape, whole, parts[0], parts[1].view(4, -1), parts[2].view(2, -1))
+        sizes = [len(part) for part in lists]
+        self.fixed, ancestors, reads = torch.split(flat.to(device, non_blocking=True), sizes)
+        self.ancestors, self.reads = ancestors.view(4, -1), reads.view(2, -1)
+        cells = self.fixed[: -shape.rows].view(4, shape.rows, shape.tokens)
+        self.ids, self.positions, self.slots, self.limits = cells
+        self.rows = self.fixed[-shape.rows :]
+
+    def seen(self, window: int | None) -> torch.Tensor:
+        """Return which slots each token sees, `window` positions back at most: bool [R, Q, V]."""
+        places = torch.arange(self.shape.view, device=self.fixed.device)
+        seen: torch.Tensor = places < self.limits[:, :, None]
+        if window is not None and window < self.shape.view:
+            seen &= self.positions[:, :, None] - places < window
+        rows, columns, slots, back = self.ancestors
+        seen[rows, columns, slots] = back < (window or self.shape.view)
+        return seen
 
 
-def _flat(rows: Iterable[tuple[int, ...]]) -> list[int]:
+def _by_column(rows: Iterable[tuple[int, ...]]) -> list[int]:
     return list(chain(*zip(*rows, strict=True)))
 
 
@@ -186,7 +169,11 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Allocate for the head counts, dtype and device of the first keys and values."""
-        self.keys, self.values = self._zeros(key_states), self._zeros(value_states)
+        rows, slots = self._cache.rows, self._cache.slots
+        self.keys, self.values = (
+            states.new_zeros(rows, slots, states.shape[1], states.shape[3])
+            for states in (key_states, value_states)
+        )
         self.is_initialized = True
 
     def update(
@@ -217,10 +204,6 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         tensor[rows[:, None], slots] = states.transpose(1, 2)
         seen = tensor[:, : inputs.shape.view]
         return (seen if inputs.whole else seen.index_select(0, rows)).transpose(1, 2)
-
-    def _zeros(self, states: torch.Tensor) -> torch.Tensor:
-        _, heads, _, size = states.shape
-        return states.new_zeros(self._cache.rows, self._cache.slots, heads, size)
 
 
 class SlotCache(Cache):
@@ -316,11 +299,16 @@ class Forward:
 
     def inputs(self, batch: Batch, shape: Shape) -> Inputs:
         """Return the tensors of a batch, padded to `shape`."""
-        return batch.inputs(shape, self.cache.rows, self.cache.slots - 1, self.model.device)
+        return Inputs(batch, shape, self.cache.rows, self.cache.slots - 1, self.model.device)
 
     def masks(self, inputs: Inputs) -> Masks:
         """Return the masks of all kinds of layers that the model has."""
-        return {kind: self._mask(inputs, window) for kind, window in self._windows.items()}
+        masks = {kind: inputs.seen(window)[:, None] for kind, window in self._windows.items()}
+        if not self._additive:
+            return masks
+        dtype = self.model.network.dtype
+        least = torch.finfo(dtype).min
+        return {kind: (~seen).to(dtype) * least for kind, seen in masks.items()}
 
     def network(self, inputs: Inputs, masks: Masks, keep: int) -> torch.Tensor:
         """Return the logits of the last `keep` columns at least: [R, keep, output rows]."""
@@ -336,12 +324,3 @@ class Forward:
         )
         logits: torch.Tensor = output.logits
         return logits
-
-    def _mask(self, inputs: Inputs, window: int | None) -> torch.Tensor:
-        reaches_back = window is not None and inputs.shape.view > window
-        seen = inputs.seen(window if reaches_back else None)[:, None]
-        if not self._additive:
-            return seen
-        dtype = self.model.network.dtype
-        zeros = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-        return zeros.masked_fill_(~seen, torch.finfo(dtype).min)

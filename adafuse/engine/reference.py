@@ -8,9 +8,11 @@ import torch
 from transformers import PreTrainedModel
 
 from adafuse.engine.node import Engine, Node, to_run
-from adafuse.engine.tree import Reducer, TreeEngine
+from adafuse.engine.tree import TreeEngine, read_logits
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import without_outliers
+
+logger = logging.getLogger(__name__)
 
 
 class ReferenceEngine(Engine):
@@ -18,7 +20,7 @@ class ReferenceEngine(Engine):
 
     def __init__(self, model: LanguageModel, top: int) -> None:
         super().__init__(model)
-        self._reducer = Reducer(model, top)
+        self._top = top
 
     @torch.inference_mode()
     def evaluate(self, nodes: Iterable[Node]) -> None:
@@ -35,10 +37,8 @@ class ReferenceEngine(Engine):
         logits = self.model.network(input_ids=ids.to(self.model.device), use_cache=False).logits[0]
         sequence.forwards += 1
         chain = [node for node in (sequence.root, *path) if node in missing]
-        self._reducer.start(chain, logits[[node.depth for node in chain]])()
+        read_logits(self.model, self._top, chain, logits[[node.depth for node in chain]])()
 
-
-logger = logging.getLogger(__name__)
 
 _obstacles: "WeakKeyDictionary[PreTrainedModel, str | None]" = WeakKeyDictionary()
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.1}

@@ -78,7 +78,7 @@ class Scheduler(Generic[ExampleT]):
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
-            raise TooManyRowsError(_too_much(self._batch_size, str(error))) from error
+            raise TooManyRowsError(self._batch_size, str(error)) from error
 
     def _admit(self, source: Iterator[tuple[ExampleT, Program[None]]]) -> bool:
         """Fill up from the source; return whether there is anything to do."""
@@ -88,13 +88,11 @@ class Scheduler(Generic[ExampleT]):
 
     def _advance(self, live: _Live[ExampleT]) -> Event[ExampleT]:
         """Resume one example up to its next request or its end."""
-        error: str | None = None
-        trace: str | None = None
         try:
             live.waiting = next(live.program)
             return Advanced(live.example)
         except StopIteration:
-            pass
+            error, trace = None, None
         except Exception as raised:  # the border of an example: the others go on
             if _out_of_memory(raised):  # in which the others have a part
                 raise
@@ -141,45 +139,38 @@ def opened(
     """
     try:
         for engine in engines:
-            example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
+            name, ids = engine.model.name, engine.model.prompt_ids(example.prompt)
+            if not ids:
+                raise ValueError(f"the prompt {example.prompt!r} has no tokens for {name}")
+            if len(ids) >= engine.context:
+                raise ValueError(
+                    f"the prompt has {len(ids)} tokens, but {name} has a context of"
+                    f" {engine.context}; shorten the prompt"
+                )
+            example.sequences.append(engine.open(ids))
         yield from program(example)
     finally:
         for sequence in example.sequences:
             sequence.engine.close(sequence)
 
 
-def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:
-    ids = engine.model.prompt_ids(prompt)
-    if not ids:
-        raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")
-    if len(ids) >= engine.context:
-        raise ValueError(
-            f"the prompt has {len(ids)} tokens, but {engine.model.name} has a context of"
-            f" {engine.context}; shorten the prompt"
-        )
-    return ids
-
-
 class TooManyRowsError(UserError):
     """So many examples at a time do not fit; fewer may."""
+
+    def __init__(self, rows: int, error: str) -> None:
+        reason = " ".join(error.split("\n")[0].split())[:120]
+        super().__init__(
+            f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size,"
+            " set it to auto, or give the models other or more devices, or a smaller dtype"
+        )
 
 
 def _out_of_memory(error: Exception) -> bool:
     """Say whether memory ran out; what the CPU's allocator raises has no class of its own."""
-    cpu = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    return cpu or isinstance(error, torch.OutOfMemoryError)
-
-
-def _too_much(rows: int, error: str) -> str:
-    reason = " ".join(error.split("\n")[0].split())[:120]
-    return (
-        f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size, set"
-        " it to auto, or give the models other or more devices, or a smaller dtype"
-    )
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def release() -> None:
     """Give back what nothing refers to any more, on the devices as well."""
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()

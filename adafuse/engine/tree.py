@@ -1,7 +1,6 @@
 """The tree engine: rows and slots of sequences and nodes, and what is read of their logits."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -20,7 +19,7 @@ class TreeEngine(Engine):
 
     def __init__(self, model: LanguageModel, top: int, rows: int, slots: int = 0) -> None:
         super().__init__(model)
-        self._reducer = Reducer(model, top)
+        self._top = top
         layers = model.network.config.get_text_config().num_hidden_layers
         self._cache = SlotCache(layers, rows, slots)
         forward = Forward(model, self._cache)
@@ -94,7 +93,7 @@ class TreeEngine(Engine):
                 _call_all(unread)
             logits = self._logits(batch)
             if batch.nodes:
-                unread.append(self._reducer.start(batch.nodes, logits))
+                unread.append(read_logits(self.model, self._top, batch.nodes, logits))
         return partial(_call_all, unread)
 
 
@@ -126,37 +125,24 @@ def feed(sequence: TokenSequence, nodes: Iterable[Node]) -> Feed:
     return Feed(sequence.row, tokens)
 
 
-@dataclass(frozen=True)
-class Reducer:
-    """Reduces the logits of one model on its device; one small tensor goes to the host.
+def read_logits(
+    model: LanguageModel, top: int, nodes: Sequence[Node], logits: torch.Tensor
+) -> Callable[[], None]:
+    """Begin to fill in `next` of nodes, and `logprob` where that is unknown; the call waits for it.
 
-    `top` is how many of the likeliest ids a method reads (at least 2, for the margin).
+    `logits` has shape [nodes, rows of the output layer]. They are reduced on the device, and one
+    small tensor goes to the host: own log-probability, margin, log p(END), the `top` (at least 2)
+    likeliest ids, exact in float64, and their log-probabilities.
     """
-
-    model: LanguageModel
-    top: int
-
-    def start(self, nodes: Sequence[Node], logits: torch.Tensor) -> Callable[[], None]:
-        """Begin to fill in `next` of every node, and `logprob` where that is not known.
-
-        `logits` has shape [nodes, rows of the output layer]; the returned call waits for it all.
-        """
-        vectors = logits[:, : self.model.vocabulary].float().log_softmax(dim=-1)
-        return partial(_fill_in, nodes, vectors, self._numbers(nodes, vectors))
-
-    def _numbers(self, nodes: Sequence[Node], vectors: torch.Tensor) -> torch.Tensor:
-        """Pack own log-probability, margin, log p(END), top ids and theirs: [nodes, 3 + 2 top].
-
-        Ids stay exact in float64.
-        """
-        size = vectors.shape[1]
-        ids, logprobs = largest(vectors, min(self.top, size))
-        first_two = logprobs[:, :2].exp()
-        end = sorted(index for index in self.model.end_ids if index < size)
-        log_end = vectors[:, end].logsumexp(dim=-1)
-        numbers = [_own_logprobs(nodes, vectors), first_two[:, 0] - first_two[:, 1], log_end]
-        columns = [torch.stack(numbers, dim=1), ids, logprobs]
-        return torch.cat([column.double() for column in columns], dim=1)
+    vectors = logits[:, : model.vocabulary].float().log_softmax(dim=-1)
+    size = vectors.shape[1]
+    ids, logprobs = largest(vectors, min(top, size))
+    first, second = logprobs[:, :2].exp().unbind(dim=1)
+    end = sorted(index for index in model.end_ids if index < size)
+    log_end = vectors[:, end].logsumexp(dim=-1)
+    numbers = torch.stack([_own_logprobs(nodes, vectors), first - second, log_end], dim=1)
+    packed = torch.cat([numbers.double(), ids.double(), logprobs.double()], dim=1)
+    return partial(_fill_in, nodes, vectors, packed)
 
 
 def _own_logprobs(nodes: Sequence[Node], vectors: torch.Tensor) -> torch.Tensor:

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
-TextT = TypeVar("TextT")
 
 SAMPLED = 8
 """About this many prompts are compared."""
@@ -59,7 +59,7 @@ def shared_prefix(
     return shared if len(shared) >= WORTH_SHARING else []
 
 
-def ids_if_any(encode: Callable[[TextT], Sequence[int]], text: TextT) -> list[int]:
+def ids_if_any(encode: Callable[[Any], Sequence[int]], text: Prompt) -> list[int]:
     """Return the ids of a text; none if its tokenizer fails."""
     try:
         return list(encode(text))
@@ -94,15 +94,15 @@ def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
 
 
 def _templated(tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], continues: bool) -> str:
-    messages: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in turns]
-    text = tokenizer.apply_chat_template(
-        messages,
-        tokenize=False,
-        add_generation_prompt=not continues,
-        continue_final_message=continues,
+    messages: list[dict[str, Any]] = [asdict(turn) for turn in turns]
+    return str(
+        tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=not continues,
+            continue_final_message=continues,
+        )
     )
-    assert isinstance(text, str)
-    return text
 
 
 @cache

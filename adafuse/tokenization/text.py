@@ -1,9 +1,9 @@
 """How ids become text and text becomes ids: a model's own text, and spans of other models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
 from adafuse.records import Prompt
@@ -56,51 +56,35 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
 def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
     from transformers import TokenizersBackend
 
-    plain: Any = tokenizer
     if getattr(type(tokenizer), "_decode", None) is TokenizersBackend._decode:
-        # What `decode` comes to, at half its cost.
-        return str(plain.backend_tokenizer.decode(list(ids), skip_special_tokens=False))
-    return str(
-        plain.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    )
+        decode = tokenizer.backend_tokenizer.decode  # what it comes to, at half the cost
+    else:
+        decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
+    return str(decode(list(ids), skip_special_tokens=False))
 
 
-REMEMBERED = 1 << 16
-"""The most spans whose ids are kept."""
+def span_encoder(
+    tokenizer: "PreTrainedTokenizerBase", name: str
+) -> Callable[[str], tuple[int, ...]]:
+    """Return what encodes spans as they would continue a text, and remembers the last ones.
 
-
-class SpanEncoder:
-    """Encodes spans as they would continue a text, each once while it is remembered.
-
-    The span is encoded after an anchor that it cannot merge with: "a" before whitespace, else a
-    newline; the ids after the anchor's own are the span's.
+    A span is encoded after an anchor: "a" before whitespace, else a newline; the ids after the
+    anchor's own are the span's. It raises ValueError where the tokenizer merges the two.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
-        self._tokenizer = tokenizer
-        self._name = name
-        self._remembered = lru_cache(REMEMBERED)(self._encode_after_anchor)
-
-    def __call__(self, span: str) -> tuple[int, ...]:
-        """Return the ids of `span`.
-
-        Raises:
-            ValueError: the tokenizer merges the anchor with the span.
-        """
-        return self._remembered(span) if span else ()
-
-    def _encode_after_anchor(self, span: str) -> tuple[int, ...]:
-        before = "a" if span[0].isspace() else "\n"
-        anchor_ids, ids = (
-            self._tokenizer.encode(text, add_special_tokens=False)
-            for text in (before, before + span)
-        )
+    @lru_cache(1 << 16)
+    def encode(span: str) -> tuple[int, ...]:
+        before = "a" if span[:1].isspace() else "\n"
+        anchor_ids = tokenizer.encode(before, add_special_tokens=False)
+        ids = tokenizer.encode(before + span, add_special_tokens=False)
         if ids[: len(anchor_ids)] != anchor_ids:
             raise ValueError(
-                f"the tokenizer of {self._name} merges the span {span!r} with the text before it"
+                f"the tokenizer of {name} merges the span {span!r} with the text before it"
                 f" ({before!r} is {anchor_ids}, together they start with {ids[:4]})"
             )
         return tuple(ids[len(anchor_ids) :])
+
+    return encode
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,9 +103,9 @@ class ModelTokenizer:
     chat: bool = False
 
     @cached_property
-    def encode_span(self) -> SpanEncoder:
+    def encode_span(self) -> Callable[[str], tuple[int, ...]]:
         """Encodes spans that another model wrote."""
-        return SpanEncoder(self.tokenizer, self.name)
+        return span_encoder(self.tokenizer, self.name)
 
     @cached_property
     def vocabulary(self) -> int:
@@ -172,16 +156,16 @@ def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     """
     ids: list[int] = []
     while data:
-        text, odd = _leading_text(data)
+        text, size = _leading_text(data)
         own = model.encode_span(text)
         count, end = _agreement([model.token_bytes.of[index] for index in own], text.encode())
         ids += own[:count]
         if changed := text.encode()[end:].decode()[:1]:
-            ids += _encode_character(model, changed)
-            data = data[end + len(changed.encode()) :]
-        else:
-            ids += _single_bytes(model, data[end : end + odd])
-            data = data[end + odd :]
+            size = len(changed.encode())
+        rest, data = data[end : end + size], data[end + size :]
+        own = model.encode_span(changed)
+        exact = b"".join(model.token_bytes.of[index] or b"" for index in own) == rest
+        ids += own if exact else _single_bytes(model, rest)
     return tuple(ids)
 
 
@@ -203,12 +187,6 @@ def _agreement(token_bytes: Sequence[bytes | None], data: bytes) -> tuple[int, i
         if place == len(data) or data[place] & 0b1100_0000 != 0b1000_0000:
             agreed = count, place
     return agreed
-
-
-def _encode_character(model: "ModelTokenizer", character: str) -> tuple[int, ...]:
-    ids = model.encode_span(character)
-    exact = b"".join(model.token_bytes.of[index] or b"" for index in ids) == character.encode()
-    return ids if exact else _single_bytes(model, character.encode())
 
 
 def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:

@@ -7,9 +7,9 @@ tokens have no bytes; other added tokens are their own text.
 
 import json
 import re
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SPACE_MARK = "\u2581"
 _BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
-KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,9 @@ class TokenBytes:
         numbered = [(data, index) for index, data in enumerate(of) if data]
         single = [pair for pair in numbered if _BYTE_PIECE.fullmatch(pieces[pair[1]])]
         others = [pair for pair in numbered if not _BYTE_PIECE.fullmatch(pieces[pair[1]])]
-        singles = ((data[0], index) for data, index in single + others if len(data) == 1)
-        return cls(tuple(of), _first(others + single), _first(singles))
-
-    def __len__(self) -> int:
-        return len(self.of)
+        # Reversed, so that the first one stays.
+        singles = {data[0]: index for data, index in reversed(single + others) if len(data) == 1}
+        return cls(tuple(of), dict(reversed(others + single)), singles)
 
 
 def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
@@ -68,18 +65,13 @@ def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
     return frozenset([*reserved, *tokenizer.all_special_ids])
 
 
-def _first(pairs: Iterable[tuple[KeyT, int]]) -> dict[KeyT, int]:
-    ids: dict[KeyT, int] = {}
-    for key, index in pairs:
-        ids.setdefault(key, index)
-    return ids
-
-
 def _reader(
     tokenizer: "PreTrainedTokenizerBase", pieces: Sequence[str | None], name: str
 ) -> Callable[[str], bytes]:
     """Return how this kind of tokenizer writes bytes as pieces; its decoder tells the kind."""
-    decoders = _decoders(tokenizer)
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    state = {"decoders": []} if decoder is None else json.loads(decoder.__getstate__())
+    decoders: list[dict[str, Any]] = state.get("decoders", [state])
     if any(decoder["type"] == "ByteLevel" for decoder in decoders):
         return _byte_level(name)
     marks = [decoder for decoder in decoders if decoder["type"] in ("Metaspace", "Replace")]
@@ -91,16 +83,6 @@ def _reader(
         f"the tokenizer of {name!r} does not say which bytes its tokens stand for, {odd!r} for one;"
         " use a byte-level or SentencePiece-style model, or a method that fuses words"
     )
-
-
-def _decoders(tokenizer: "PreTrainedTokenizerBase") -> list[dict[str, Any]]:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    decoder = getattr(backend, "decoder", None)
-    if decoder is None:
-        return []
-    state = json.loads(decoder.__getstate__())
-    decoders: list[dict[str, Any]] = state["decoders"] if state["type"] == "Sequence" else [state]
-    return decoders
 
 
 def _sentencepiece(piece: str) -> bytes:
@@ -150,12 +132,9 @@ class TokenKeys:
         *,
         begins: bool = False,
     ) -> "TokenKeys":
-        """Return the keys of a vocabulary.
+        """Return the keys of a vocabulary, of whose ids `stop_ids` are its END.
 
-        Args:
-            token_bytes: of each id.
-            stop_ids: its special tokens; all of them are its END.
-            begins: for the first token after chat templates, see `without_space`.
+        `begins` is for the first token after chat templates, see `without_space`.
         """
         keys = [without_space(data) if begins and data else data for data in token_bytes]
         of = tuple(END if index in stop_ids else key or None for index, key in enumerate(keys))
@@ -178,10 +157,7 @@ def without_space(data: bytes) -> bytes:
 def written(key: bytes, keys: Sequence[TokenKeys], vectors: Sequence["torch.Tensor"]) -> bytes:
     """Return the bytes to write for a key at the first position: those of its likeliest token.
 
-    Args:
-        key: what the models met under.
-        keys: of each model.
-        vectors: each model's log-probabilities, shape [vocabulary of that model].
+    `vectors` are each model's log-probabilities, shape [vocabulary of that model].
     """
     tokens = [
         (float(vector[index]), own.token_bytes[index] or END)

@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import torch
 
-from adafuse.engine.forward import Batch, Shape
+from adafuse.engine.forward import Batch, Inputs, Shape
 from adafuse.engine.node import TokenSequence
 from adafuse.engine.tree import feed
 
@@ -23,7 +23,7 @@ def batch():
 
 def inputs(given, shape=None, cache_rows=4):
     """The tensors of a batch in a cache of so many rows, 16 slots each."""
-    return given.inputs(shape or given.shape, cache_rows, SCRATCH, CPU)
+    return Inputs(given, shape or given.shape, cache_rows, SCRATCH, CPU)
 
 
 def test_rows_are_padded_on_the_left_and_sorted():
