@@ -85,18 +85,18 @@ class Inputs:
         self.shape = shape
         self.whole = shape.rows == cache_rows
         rows = [feed.row for feed in batch.feeds]
-        places = rows if self.whole else list(range(len(rows)))
+        lines = rows if self.whole else list(range(len(rows)))
         table = [[Token(0, 0, scratch, 1)] * shape.tokens] * shape.rows
-        for place, feed in zip(places, batch.feeds, strict=True):
-            table[place] = table[place][len(feed.tokens) :] + feed.tokens
+        for line, feed in zip(lines, batch.feeds, strict=True):
+            table[line] = table[line][len(feed.tokens) :] + feed.tokens
         fields = list(zip(*chain(*table), strict=True))[:4]
         padded = range(cache_rows) if self.whole else rows + rows[:1] * (shape.rows - len(rows))
         sees = [
-            (places[number], column, slot, back)
+            (lines[number], column, slot, back)
             for number, column, token in batch.cells()
             for back, slot in enumerate(reversed(token.ancestors))
         ]
-        read = [(places[number], column) for number, column, _ in batch.cells()]
+        read = [(lines[number], column) for number, column, _ in batch.cells()]
         lists = [*chain(*fields), *padded], _by_column(sees), _by_column(read)
         flat = torch.tensor(list(chain(*lists)))
         if device.type == "cuda":
@@ -110,10 +110,10 @@ class Inputs:
 
     def seen(self, window: int | None) -> torch.Tensor:
         """Return which slots each token sees, `window` positions back at most: bool [R, Q, V]."""
-        places = torch.arange(self.shape.view, device=self.fixed.device)
-        seen: torch.Tensor = places < self.limits[:, :, None]
+        view = torch.arange(self.shape.view, device=self.fixed.device)
+        seen: torch.Tensor = view < self.limits[:, :, None]
         if window is not None and window < self.shape.view:
-            seen &= self.positions[:, :, None] - places < window
+            seen &= self.positions[:, :, None] - view < window
         rows, columns, slots, back = self.ancestors
         seen[rows, columns, slots] = back < (window or self.shape.view)
         return seen

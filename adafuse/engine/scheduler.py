@@ -132,11 +132,7 @@ PromptedT = TypeVar("PromptedT", bound=Prompted)
 def opened(
     example: PromptedT, engines: Sequence[Engine], program: Callable[[PromptedT], Program[None]]
 ) -> Program[None]:
-    """Open the prompt of an example in every engine, run its program, and close the sequences.
-
-    Raises:
-        ValueError: a model has no ids for the prompt, or no room for them.
-    """
+    """Open the prompt of an example in every engine, run its program, and close the sequences."""
     try:
         for engine in engines:
             name, ids = engine.model.name, engine.model.prompt_ids(example.prompt)

@@ -65,7 +65,7 @@ class TreeEngine(Engine):
         sequence = node.sequence
         start = len(sequence.ids)
         slots = [step.slot for step in sequence.commit(node) if step.slot is not None]
-        moves = [(sequence.row, slot, place) for place, slot in enumerate(slots, start)]
+        moves = [(sequence.row, slot, target) for target, slot in enumerate(slots, start)]
         self._moves += [move for move in moves if move[1] != move[2]]
         if sequence.cached == start:
             sequence.cached += len(slots)
@@ -108,8 +108,8 @@ def feed(sequence: TokenSequence, nodes: Iterable[Node]) -> Feed:
     Tree nodes get their slots here.
     """
     committed = len(sequence.ids)
-    missing = range(sequence.cached, committed)
-    tokens = [Token(sequence.ids[place], place, place, place + 1) for place in missing]
+    uncached = range(sequence.cached, committed)
+    tokens = [Token(sequence.ids[index], index, index, index + 1) for index in uncached]
     sequence.cached = committed
     sequence.forwards += 1
     for node in sorted(nodes, key=lambda node: node.depth):
@@ -148,14 +148,14 @@ def read_logits(
 def _own_logprobs(nodes: Sequence[Node], vectors: torch.Tensor) -> torch.Tensor:
     """Return log p(token | parent) per node, from the parent's vector wherever that is."""
     own = vectors.new_zeros(len(nodes))
-    place = {node: index for index, node in enumerate(nodes)}
+    rows = {node: index for index, node in enumerate(nodes)}
     inside: list[tuple[int, int, int]] = []
     outside: dict[int, torch.Tensor] = {}
     for index, node in enumerate(nodes):
         if node.logprob is not None or node.parent is None:
             continue
-        if node.parent in place:
-            inside.append((index, place[node.parent], node.token))
+        if node.parent in rows:
+            inside.append((index, rows[node.parent], node.token))
         else:
             assert node.parent.next is not None, "asked for before its parent"
             outside[index] = node.parent.next.logprobs[node.token]
@@ -185,8 +185,7 @@ def largest(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tenso
     rest = values.clone()
     indices = []
     for _ in range(count):
-        index = rest.argmax(dim=-1, keepdim=True)
-        indices.append(index)
-        rest.scatter_(1, index, float("-inf"))
+        indices.append(rest.argmax(dim=-1, keepdim=True))
+        rest.scatter_(1, indices[-1], float("-inf"))
     chosen = torch.cat(indices, dim=1)
     return chosen, values.gather(1, chosen)

@@ -53,7 +53,7 @@ def shared_prefix(
         return []
     step = -(-len(prompts) // SAMPLED)
     rows = [ids for prompt in prompts[::step] if (ids := ids_if_any(encode, prompt))]
-    # The last id of a prompt is never shared: what follows it is asked of each.
+    # The last id of a prompt is never shared: every example needs what follows it.
     columns = zip(*(ids[:-1] for ids in rows), strict=False)
     shared = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns)]
     return shared if len(shared) >= WORTH_SHARING else []

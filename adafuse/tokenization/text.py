@@ -129,13 +129,10 @@ class ModelTokenizer:
 def end_ids(
     generation: "GenerationConfig | None", tokenizer: "PreTrainedTokenizerBase", name: str
 ) -> frozenset[int]:
-    """Return EOS_k: the end ids that the generation config and the tokenizer name together.
-
-    Raises:
-        UserError: neither of them names any.
-    """
-    named = [getattr(generation, "eos_token_id", None), tokenizer.eos_token_id]
-    ids = {index for each in named for index in (each if isinstance(each, list) else [each])}
+    """Return EOS_k: the end ids that the generation config and the tokenizer name together."""
+    ids: set[int | None] = set()
+    for named in (getattr(generation, "eos_token_id", None), tokenizer.eos_token_id):
+        ids.update(named if isinstance(named, list) else [named])
     found = frozenset(index for index in ids if index is not None and index < len(tokenizer))
     if not found:
         raise UserError(
@@ -156,7 +153,10 @@ def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     """
     ids: list[int] = []
     while data:
-        text, size = _leading_text(data)
+        try:
+            text, size = data.decode(), 0
+        except UnicodeDecodeError as error:
+            text, size = data[: error.start].decode(), error.end - error.start
         own = model.encode_span(text)
         count, end = _agreement([model.token_bytes.of[index] for index in own], text.encode())
         ids += own[:count]
@@ -169,23 +169,15 @@ def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _leading_text(data: bytes) -> tuple[str, int]:
-    """Return the text that `data` begins with, and how many bytes of no character follow it."""
-    try:
-        return data.decode(), 0
-    except UnicodeDecodeError as error:
-        return data[: error.start].decode(), error.end - error.start
-
-
 def _agreement(token_bytes: Sequence[bytes | None], data: bytes) -> tuple[int, int]:
     """Return how many tokens, and bytes, join to whole characters that `data` begins with."""
-    place, agreed = 0, (0, 0)
+    end, agreed = 0, (0, 0)
     for count, own in enumerate(token_bytes, 1):
-        if not own or not data.startswith(own, place):
+        if not own or not data.startswith(own, end):
             break
-        place += len(own)
-        if place == len(data) or data[place] & 0b1100_0000 != 0b1000_0000:
-            agreed = count, place
+        end += len(own)
+        if end == len(data) or data[end] & 0b1100_0000 != 0b1000_0000:
+            agreed = count, end
     return agreed
 
 

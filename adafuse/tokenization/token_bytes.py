@@ -35,11 +35,7 @@ class TokenBytes:
 
     @classmethod
     def read(cls, tokenizer: "PreTrainedTokenizerBase", name: str) -> "TokenBytes":
-        """Read the bytes of a tokenizer's vocabulary.
-
-        Raises:
-            UserError: some token does not stand for certain bytes; the message names it.
-        """
+        """Read a vocabulary; refuse one with a token that does not stand for certain bytes."""
         added = tokenizer.added_tokens_decoder
         special = special_ids(tokenizer)
         pieces: Any = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
@@ -117,7 +113,7 @@ END = b""
 class TokenKeys:
     """`of[id]` is the key of an id, None for an id without bytes; `ids[key]` all ids of a key.
 
-    `token_bytes[id]` are the bytes themselves, which the key may say without a leading space.
+    `token_bytes[id]` are the bytes themselves, of which the key may leave out a leading space.
     """
 
     of: tuple[bytes | None, ...]
