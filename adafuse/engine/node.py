@@ -1,8 +1,9 @@
 """The token tree of an example in one model, and the coroutines that ask for its nodes."""
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import torch
@@ -29,10 +30,6 @@ class NextToken:
     margin: float
     log_end: float
     logprobs: "torch.Tensor"
-
-    def with_logprobs(self, logprobs: "torch.Tensor") -> "NextToken":
-        """Return the same over another copy of the log-probabilities."""
-        return replace(self, logprobs=logprobs)
 
     @property
     def greedy(self) -> int:
@@ -63,7 +60,7 @@ class Node:
     def release(self) -> None:
         """Give up the row of log-probabilities; a child that needs it has the token run again."""
         if self.next is not None and not self.released:
-            self.next = self.next.with_logprobs(self.next.logprobs.new_empty(0))
+            self.next = replace(self.next, logprobs=self.next.logprobs.new_empty(0))
 
     @property
     def released(self) -> bool:
@@ -72,7 +69,7 @@ class Node:
 
     @property
     def engine(self) -> "Engine":
-        """The engine that fills in this node."""
+        """The engine that evaluates this node."""
         return self.sequence.engine
 
     def child(self, token: int) -> "Node":
@@ -82,7 +79,7 @@ class Node:
             ContextFullError: the model has no position left for it.
         """
         if token not in self.children:
-            if self.depth + 1 >= self.sequence.engine.context:
+            if self.depth + 1 >= self.engine.context:
                 raise ContextFullError(self.sequence.model.name)
             node = Node(self.sequence, self, token)
             if self.next is not None and token in self.next.top_ids:
@@ -90,45 +87,37 @@ class Node:
             self.children[token] = node
         return self.children[token]
 
-    def chain(self, ids: tuple[int, ...]) -> list["Node"]:
+    def chain(self, ids: Iterable[int]) -> list["Node"]:
         """Return the nodes of a chain of tokens under this one."""
-        nodes = []
-        node = self
+        nodes = [self]
         for token in ids:
-            node = node.child(token)
-            nodes.append(node)
-        return nodes
+            nodes.append(nodes[-1].child(token))
+        return nodes[1:]
 
     def path(self) -> list["Node"]:
         """Return the nodes from below the root down to this one (none for the root itself)."""
-        nodes = list(self._upwards())
-        nodes.reverse()
-        return nodes
-
-    def all_ids(self) -> list[int]:
-        """Return every id up to and including this token, prompt first."""
-        return self.sequence.ids + [node.token for node in self.path()]
+        nodes = []
+        node = self
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes[::-1]
 
     def last_ids(self, count: int) -> list[int]:
         """Return up to `count` ids that end with this token, prompt ids included."""
         return (self.sequence.ids[-count:] + [node.token for node in self.path()])[-count:]
 
-    def _upwards(self) -> Iterator["Node"]:
-        node = self
-        while node.parent is not None:
-            yield node
-            node = node.parent
-
 
 class TokenSequence:
     """One example in one model: its committed ids, and the root of the tree that follows them.
 
-    The root stands for the last committed token; `row` and `cached` (how many committed ids have
-    keys and values) belong to the tree engine.
+    The root stands for the last committed token. The tree engine keeps the sequence in `row` of its
+    cache: keys and values of the first `cached` ids, and of nodes in the slots below `used`.
     """
 
     def __init__(self, engine: "Engine", prompt_ids: list[int], row: int = 0) -> None:
         self.engine = engine
+        self.model = engine.model
         self.prompt_length = len(prompt_ids)
         self.ids = list(prompt_ids)
         self.root = Node(self, None, prompt_ids[-1])
@@ -138,36 +127,28 @@ class TokenSequence:
         self.forwards = 0
 
     @property
-    def model(self) -> "LanguageModel":
-        """The model that this sequence belongs to."""
-        return self.engine.model
-
-    @property
     def generated(self) -> int:
-        """How many ids were committed behind the prompt."""
+        """How many ids were committed after the prompt."""
         return len(self.ids) - self.prompt_length
 
-    def forget(self, but: Node | None = None) -> None:
-        """Release all nodes: they refer to one another, and would hold their rows for a while."""
+    def release(self, keep: Node | None = None) -> None:
+        """Release all nodes but `keep`: as they refer to one another, they live on for a while."""
         nodes = [self.root]
         while nodes:
             node = nodes.pop()
             nodes.extend(node.children.values())
-            if node is not but:
+            if node is not keep:
                 node.release()
 
     def commit(self, node: Node) -> list[Node]:
-        """Make the path to `node` part of the committed ids and `node` the new root.
-
-        Returns the path; every other node is forgotten.
-        """
+        """Append the path to `node`, which becomes the root, and return it; forget other nodes."""
         path = node.path()
         self.ids.extend(step.token for step in path)
-        self.forget(but=node)
+        self.release(keep=node)
         node.parent = None
         node.children = {}
         if node.next is not None:  # a copy, or the vectors of the whole forward would live on
-            node.next = node.next.with_logprobs(node.next.logprobs.clone())
+            node.next = replace(node.next, logprobs=node.next.logprobs.clone())
         self.root = node
         return path
 
@@ -179,29 +160,47 @@ def to_run(nodes: Iterable[Node]) -> list[Node]:
     return list(dict.fromkeys([*parents, *missing]))
 
 
-T = TypeVar("T")
-
-
-class Evaluator(Protocol):
-    """Whatever fills in requests of one kind, those of many examples at a time."""
-
-    def evaluate(self, requests: Iterable[Any], /) -> None:
-        """Fill in all requests."""
-        ...
-
-
-@runtime_checkable
-class Starter(Evaluator, Protocol):
-    """An evaluator that runs on a device, which need not be waited for at once."""
+class Evaluator:
+    """Fills in requests of one kind, those of many examples at a time."""
 
     @property
     def device(self) -> Hashable:
-        """Those on the same device take turns."""
-        ...
+        """Evaluators on the same device take turns."""
+        return self
 
-    def start(self, requests: Iterable[Any], /) -> Callable[[], None]:
+    def evaluate(self, requests: Iterable[Any]) -> None:
+        """Fill in all requests."""
+        raise NotImplementedError
+
+    def start(self, requests: Iterable[Any]) -> Callable[[], None]:
         """Begin to fill in all requests; the call that is returned waits until they are."""
-        ...
+        return partial(self.evaluate, requests)
+
+
+class Engine(Evaluator):
+    """Runs one model for many sequences.
+
+    `evaluate` fills in `next` and `logprob` of nodes, whose parents are evaluated or among them.
+    """
+
+    def __init__(self, model: "LanguageModel") -> None:
+        self.model = model
+        self.context = model.context
+
+    def share(self, prefix_ids: list[int]) -> None:
+        """Prepare for prompts that begin with these ids, before the first sequence is opened."""
+
+    def open(self, prompt_ids: list[int]) -> TokenSequence:
+        """Begin a sequence after a prompt; its root is the prompt's last token, not evaluated."""
+        return TokenSequence(self, prompt_ids)
+
+    def commit(self, node: Node) -> None:
+        """Append the path to `node` to its sequence and forget the rest of the tree."""
+        node.sequence.commit(node)
+
+    def close(self, sequence: TokenSequence) -> None:
+        """End a sequence and free what it holds."""
+        sequence.release()
 
 
 class Request(Protocol):
@@ -213,6 +212,7 @@ class Request(Protocol):
         ...
 
 
+T = TypeVar("T")
 Program = Generator[Sequence[Request], None, T]
 
 
@@ -221,23 +221,19 @@ def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
 
     Returns their results in the order given.
     """
-    waiting: dict[int, tuple[Program[T], Sequence[Request]]] = {}
+    running = dict(enumerate(programs))
     results: dict[int, T] = {}
-
-    def advance(index: int, program: Program[T]) -> None:
-        try:
-            waiting[index] = program, next(program)
-        except StopIteration as done:
-            results[index] = done.value
-            waiting.pop(index, None)
-
-    for index, program in enumerate(programs):
-        advance(index, program)
-    while waiting:
-        yield [request for _, requests in waiting.values() for request in requests]
-        for index, (program, _) in list(waiting.items()):
-            advance(index, program)
-    return [results[index] for index in sorted(results)]
+    while True:
+        requests: list[Request] = []
+        for index, program in list(running.items()):
+            try:
+                requests += next(program)
+            except StopIteration as done:
+                results[index] = done.value
+                del running[index]
+        if not running:
+            return [results[index] for index in sorted(results)]
+        yield requests
 
 
 def evaluated(nodes: Iterable[Node]) -> Program[None]:
@@ -245,37 +241,3 @@ def evaluated(nodes: Iterable[Node]) -> Program[None]:
     missing = [node for node in nodes if node.next is None]
     if missing:
         yield missing
-
-
-class Engine(Protocol):
-    """Runs one model for many sequences."""
-
-    @property
-    def model(self) -> "LanguageModel":
-        """The model that this engine runs."""
-        ...
-
-    @property
-    def context(self) -> int:
-        """How many positions a sequence may have."""
-        ...
-
-    def share(self, prefix_ids: list[int]) -> None:
-        """Prepare for prompts that begin with these ids, before the first sequence is opened."""
-        ...
-
-    def open(self, prompt_ids: list[int]) -> TokenSequence:
-        """Begin a sequence after a prompt; its root is the prompt's last token, not evaluated."""
-        ...
-
-    def evaluate(self, nodes: Iterable[Node]) -> None:
-        """Fill in `next` and `logprob` of nodes; a node's parent is evaluated or asked with it."""
-        ...
-
-    def commit(self, node: Node) -> None:
-        """Append the path to `node` to its sequence and forget the rest of the tree."""
-        ...
-
-    def close(self, sequence: TokenSequence) -> None:
-        """End a sequence and free what it holds."""
-        ...

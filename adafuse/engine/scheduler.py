@@ -3,15 +3,14 @@
 import gc
 import time
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from adafuse.engine.node import Engine, Evaluator, Program, Request, Starter, TokenSequence
+from adafuse.engine.node import Engine, Evaluator, Program, Request, TokenSequence
 from adafuse.errors import UserError
 from adafuse.records import Prompt
 
@@ -45,8 +44,8 @@ Event = Advanced[ExampleT] | Finished[ExampleT]
 class _Live(Generic[ExampleT]):
     example: ExampleT
     program: Program[None]
-    started: float
-    waiting: Sequence[Request] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+    waiting: Sequence[Request] = ()
 
 
 class Scheduler(Generic[ExampleT]):
@@ -60,7 +59,6 @@ class Scheduler(Generic[ExampleT]):
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._live: list[_Live[ExampleT]] = []
-        self._events: deque[Event[ExampleT]] = deque()
 
     def run(self, source: Iterator[tuple[ExampleT, Program[None]]]) -> Iterator[Event[ExampleT]]:
         """Run the programs of all examples, and yield what happens to them, in any order.
@@ -70,66 +68,54 @@ class Scheduler(Generic[ExampleT]):
         Raises:
             TooManyRowsError: memory ran out.
         """
-        with memory_errors_named(self._batch_size):
+        try:
             while self._admit(source):
-                yield from self._happened()
-                done = self._evaluate()
-                for live in list(self._live):
-                    live.waiting = [each for each in live.waiting if each.engine not in done]
-                    if not live.waiting:
-                        self._advance(live)
-                yield from self._happened()
-            yield from self._happened()
-
-    def _happened(self) -> Iterator[Event[ExampleT]]:
-        while self._events:
-            yield self._events.popleft()
+                ready = [live for live in self._live if not live.waiting]
+                for live in ready:
+                    yield self._advance(live)
+                if not ready:
+                    self._evaluate()
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+            raise TooManyRowsError(self._batch_size, str(error)) from error
 
     def _admit(self, source: Iterator[tuple[ExampleT, Program[None]]]) -> bool:
         """Fill up from the source; return whether there is anything to do."""
-        while len(self._live) < self._batch_size:
-            job = next(source, None)
-            if job is None:
-                break
-            live = _Live(*job, time.perf_counter())
-            self._live.append(live)
-            self._advance(live)
+        while len(self._live) < self._batch_size and (job := next(source, None)) is not None:
+            self._live.append(_Live(*job))
         return bool(self._live)
 
-    def _evaluate(self) -> set[Evaluator]:
-        """Fill in what some engines are asked for; return these engines."""
-        wanted: dict[Evaluator, list[Request]] = {}
-        waiting: Counter[Evaluator] = Counter()
-        for live in self._live:
-            waiting.update(dict.fromkeys(request.engine for request in live.waiting).keys())
-            for request in live.waiting:
-                wanted.setdefault(request.engine, []).append(request)
-        chosen = _one_per_device(waiting)
-        started = [(each, _start(each, wanted[each])) for each in chosen]
-        for engine, finish in started:
-            if finish is None:
-                engine.evaluate(wanted[engine])
-            else:
-                finish()
-        return set(chosen)
-
-    def _advance(self, live: _Live[ExampleT]) -> None:
+    def _advance(self, live: _Live[ExampleT]) -> Event[ExampleT]:
         """Resume one example up to its next request or its end."""
-        error: str | None = None
-        trace: str | None = None
         try:
             live.waiting = next(live.program)
-            self._events.append(Advanced(live.example))
-            return
+            return Advanced(live.example)
         except StopIteration:
-            pass
+            error, trace = None, None
         except Exception as raised:  # the border of an example: the others go on
-            if out_of_memory(raised):  # in which the others have a part
+            if _out_of_memory(raised):  # in which the others have a part
                 raise
             error, trace = str(raised) or type(raised).__name__, traceback.format_exc()
         self._live.remove(live)
-        seconds = time.perf_counter() - live.started
-        self._events.append(Finished(live.example, seconds, error, trace))
+        return Finished(live.example, time.perf_counter() - live.started, error, trace)
+
+    def _evaluate(self) -> None:
+        """Fill in what one engine per device is asked for, ties to the one asked first."""
+        requests: dict[Evaluator, list[Request]] = {}
+        examples: Counter[Evaluator] = Counter()
+        for live in self._live:
+            examples.update(dict.fromkeys(request.engine for request in live.waiting).keys())
+            for request in live.waiting:
+                requests.setdefault(request.engine, []).append(request)
+        chosen: dict[Hashable, Evaluator] = {}
+        for engine, _ in examples.most_common():
+            chosen.setdefault(engine.device, engine)
+        for finish in [engine.start(requests[engine]) for engine in chosen.values()]:
+            finish()
+        done = set(chosen.values())
+        for live in self._live:
+            live.waiting = [request for request in live.waiting if request.engine not in done]
 
 
 class Prompted(Protocol):
@@ -146,88 +132,41 @@ PromptedT = TypeVar("PromptedT", bound=Prompted)
 def opened(
     example: PromptedT, engines: Sequence[Engine], program: Callable[[PromptedT], Program[None]]
 ) -> Program[None]:
-    """Open the prompt of an example in every engine, run its program, and close the sequences.
-
-    Raises:
-        ValueError: a model has no ids for the prompt, or no room for them.
-    """
+    """Open the prompt of an example in every engine, run its program, and close the sequences."""
     try:
         for engine in engines:
-            example.sequences.append(engine.open(_prompt_ids(engine, example.prompt)))
+            name, ids = engine.model.name, engine.model.prompt_ids(example.prompt)
+            if not ids:
+                raise ValueError(f"the prompt {example.prompt!r} has no tokens for {name}")
+            if len(ids) >= engine.context:
+                raise ValueError(
+                    f"the prompt has {len(ids)} tokens, but {name} has a context of"
+                    f" {engine.context}; shorten the prompt"
+                )
+            example.sequences.append(engine.open(ids))
         yield from program(example)
     finally:
         for sequence in example.sequences:
             sequence.engine.close(sequence)
 
 
-def _prompt_ids(engine: Engine, prompt: Prompt) -> list[int]:
-    ids = engine.model.prompt_ids(prompt)
-    if not ids:
-        raise ValueError(f"the prompt {prompt!r} has no tokens for {engine.model.name}")
-    if len(ids) >= engine.context:
-        raise ValueError(
-            f"the prompt has {len(ids)} tokens, but {engine.model.name} has a context of"
-            f" {engine.context}; shorten the prompt"
-        )
-    return ids
-
-
-def _one_per_device(waiting: "Counter[Evaluator]") -> list[Evaluator]:
-    """Return the engine of each device that most examples wait for, ties to the earlier one.
-
-    Evaluators without a device of theirs are all chosen.
-    """
-    chosen: dict[Hashable, Evaluator] = {}
-    for engine, examples in waiting.items():
-        place = engine.device if isinstance(engine, Starter) else id(engine)
-        if examples > waiting[chosen.setdefault(place, engine)]:
-            chosen[place] = engine
-    return list(chosen.values())
-
-
-def _start(engine: Evaluator, requests: list[Request]) -> Callable[[], None] | None:
-    return engine.start(requests) if isinstance(engine, Starter) else None
-
-
 class TooManyRowsError(UserError):
     """So many examples at a time do not fit; fewer may."""
 
+    def __init__(self, rows: int, error: str) -> None:
+        reason = " ".join(error.split("\n")[0].split())[:120]
+        super().__init__(
+            f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size,"
+            " set it to auto, or give the models other or more devices, or a smaller dtype"
+        )
 
-def out_of_memory(error: BaseException) -> bool:
+
+def _out_of_memory(error: Exception) -> bool:
     """Say whether memory ran out; what the CPU's allocator raises has no class of its own."""
-    if isinstance(error, torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-
-
-@contextmanager
-def memory_errors_named(rows: int) -> Iterator[None]:
-    """Turn running out of memory into a sentence that says what to change.
-
-    Args:
-        rows: how many examples are decoded at a time.
-
-    Raises:
-        TooManyRowsError: memory ran out.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if not out_of_memory(error):
-            raise
-        raise TooManyRowsError(_too_much(rows, str(error))) from error
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def release() -> None:
     """Give back what nothing refers to any more, on the devices as well."""
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def _too_much(rows: int, error: str) -> str:
-    reason = " ".join(error.split("\n")[0].split())[:120]
-    return (
-        f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size, set"
-        " it to auto, or give the models other or more devices, or a smaller dtype"
-    )
+    torch.cuda.empty_cache()

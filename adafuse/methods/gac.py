@@ -55,12 +55,13 @@ class Gac(Method[GacOptions]):
         """Unite the vocabularies, once more for the first position where templates are used."""
         devices = [model.device for model in models]
         self._joint = _unite(
-            [TokenKeys.read(model.token_bytes, model.stop_ids) for model in models], devices
+            [TokenKeys.read(model.token_bytes.of, model.stop_ids) for model in models], devices
         )
         self._first_keys = None
         if any(model.chat for model in models):
             self._first_keys = [
-                TokenKeys.read(model.token_bytes, model.stop_ids, begins=True) for model in models
+                TokenKeys.read(model.token_bytes.of, model.stop_ids, begins=True)
+                for model in models
             ]
             self._first_joint = _unite(self._first_keys, devices)
 

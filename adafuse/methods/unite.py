@@ -165,9 +165,9 @@ class Unite(Method[UniteOptions]):
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
         """Read what the tokens are compared by, at the first position behind a template, too."""
         chat = any(model.chat for model in models)
-        self._keys = [TokenKeys.read(model.token_bytes, model.stop_ids) for model in models]
+        self._keys = [TokenKeys.read(model.token_bytes.of, model.stop_ids) for model in models]
         self._first_keys = (
-            [TokenKeys.read(model.token_bytes, model.stop_ids, begins=True) for model in models]
+            [TokenKeys.read(model.token_bytes.of, model.stop_ids, begins=True) for model in models]
             if chat
             else None
         )

@@ -21,7 +21,7 @@ from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, fre
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.spec import ModelSpec
 from adafuse.tokenization.prompts import start_ids
-from adafuse.tokenization.text import SpanEncoder, anchor, end_ids
+from adafuse.tokenization.text import anchor, end_ids, span_encoder
 from adafuse.tokenization.token_bytes import TokenBytes
 
 _WORDS = (" word", "word", "\n", "\nline", "  two", "\ttab", " it's")
@@ -142,7 +142,7 @@ def _generation(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
 def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:
     """Return those of `SPANS` that come back as another text, or cannot be encoded at all."""
     encode, place = (
-        SpanEncoder(tokenizer, name),
+        span_encoder(tokenizer, name),
         anchor(tokenizer, tokenizer("Answer")["input_ids"]),
     )
 

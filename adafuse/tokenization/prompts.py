@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cache
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
-TextT = TypeVar("TextT")
 
 SAMPLED = 8
 """About this many prompts are compared."""
@@ -31,9 +31,15 @@ def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt, *, chat: bo
     reduced to one. An empty text without a start token begins where another text ended.
     """
     if isinstance(prompt, str) and not chat:
-        return list(tokenizer(prompt)["input_ids"]) or _end_ids(tokenizer, prompt)
+        end = tokenizer.eos_token_id
+        ends = [end] if isinstance(end, int) and not prompt else []
+        return list(tokenizer(prompt)["input_ids"]) or ends
     turns = prompt if isinstance(prompt, Chat) else Chat((Turn("user", prompt),))
-    return _chat_ids(tokenizer, turns)
+    ids = list(tokenizer.encode(_rendered(tokenizer, turns), add_special_tokens=False))
+    start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
+    while start and ids[:1] == start:
+        ids = ids[1:]
+    return start + ids
 
 
 def shared_prefix(
@@ -46,25 +52,19 @@ def shared_prefix(
     if len(prompts) < 2:
         return []
     step = -(-len(prompts) // SAMPLED)
-    rows = list(filter(None, (ids_if_any(encode, prompt) for prompt in prompts[::step])))
-    if not rows:
-        return []
-    shared = [column[0] for column in takewhile(_is_one, zip(*rows, strict=False))]
-    # The last id of a prompt is never shared: what follows it is asked of each.
-    shared = shared[: min(map(len, rows)) - 1]
+    rows = [ids for prompt in prompts[::step] if (ids := ids_if_any(encode, prompt))]
+    # The last id of a prompt is never shared: every example needs what follows it.
+    columns = zip(*(ids[:-1] for ids in rows), strict=False)
+    shared = [column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns)]
     return shared if len(shared) >= WORTH_SHARING else []
 
 
-def ids_if_any(encode: Callable[[TextT], Sequence[int]], text: TextT) -> list[int]:
-    """Return the ids of a text; none if its tokenizer fails, which its example will tell."""
+def ids_if_any(encode: Callable[[Any], Sequence[int]], text: Prompt) -> list[int]:
+    """Return the ids of a text; none if its tokenizer fails."""
     try:
         return list(encode(text))
-    except Exception:  # noqa: BLE001 - its example meets it again and tells it
+    except Exception:  # noqa: BLE001 - its example meets it again and reports it
         return []
-
-
-def _is_one(column: tuple[int, ...]) -> bool:
-    return len(set(column)) == 1
 
 
 def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
@@ -79,57 +79,34 @@ def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     return first if first and first[0] == tokenizer.bos_token_id else []
 
 
-def _end_ids(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> list[int]:
-    end = tokenizer.eos_token_id
-    return [end] if isinstance(end, int) and not prompt else []
-
-
-def _chat_ids(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> list[int]:
-    text = _rendered(tokenizer, chat)
-    ids = list(tokenizer.encode(text, add_special_tokens=False))
-    start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
-    while start and ids[:1] == start:
-        ids = ids[1:]
-    return start + ids
-
-
 def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
-    """Return the text of a chat; a template without a system turn gets its text from the user."""
+    """Return the text of a chat; where its template takes no system turn, the user says that."""
     try:
-        return _templated(tokenizer, chat)
+        return _templated(tokenizer, chat.turns, chat.continues)
     except TemplateError:
-        joined = _without_system(chat)
-        if joined == chat:
+        if [turn.role for turn in chat.turns[:2]] != ["system", "user"]:
             raise
-        text = _templated(tokenizer, joined)
-    _tell_joined(tokenizer.name_or_path)
+        system, user, *others = chat.turns
+        first = Turn("user", f"{system.content}\n\n{user.content}")
+        text = _templated(tokenizer, [first, *others], chat.continues)
+    _warn_of_joined_turns(tokenizer.name_or_path)
     return text
 
 
-def _templated(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
-    said: list[dict[str, Any]] = [{"role": t.role, "content": t.content} for t in chat.turns]
-    text = tokenizer.apply_chat_template(
-        said,
-        tokenize=False,
-        add_generation_prompt=not chat.continues,
-        continue_final_message=chat.continues,
+def _templated(tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], continues: bool) -> str:
+    messages: list[dict[str, Any]] = [asdict(turn) for turn in turns]
+    return str(
+        tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=not continues,
+            continue_final_message=continues,
+        )
     )
-    assert isinstance(text, str)
-    return text
-
-
-def _without_system(chat: Chat) -> Chat:
-    """Put what the system says in front of what the user says first."""
-    roles = [turn.role for turn in chat.turns[:2]]
-    if roles != ["system", "user"]:
-        return chat
-    system, user, *others = chat.turns
-    first = Turn("user", f"{system.content}\n\n{user.content}")
-    return Chat((first, *others), chat.continues)
 
 
 @cache
-def _tell_joined(name: str) -> None:
+def _warn_of_joined_turns(name: str) -> None:
     logger.warning(
         "the chat template of %s takes no system turn; its text goes before the user's first turn",
         name,

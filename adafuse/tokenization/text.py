@@ -1,9 +1,9 @@
 """How ids become text and text becomes ids: a model's own text, and spans of other models."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache, partial
+from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
 from adafuse.records import Prompt
@@ -26,8 +26,8 @@ _CONTEXT_SIZES = (4, 8, 16, 32, LONGEST_CONTEXT)
 class Anchor:
     """The last few ids before a position, and their text: the place that new text is added to.
 
-    Decoding new ids alone is wrong for tokenizers with a dummy prefix (they drop the first space)
-    and inside a character, so `added` decodes them behind this context and cuts its text off.
+    New ids decoded by themselves are wrong for tokenizers with a dummy prefix (they drop the first
+    space) and inside a character, so `added` decodes them after this context and cuts its text off.
     """
 
     tokenizer: "PreTrainedTokenizerBase"
@@ -45,8 +45,6 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
     A window that cuts a character in two would decode to U+FFFD, and with byte tokens spoil what
     follows, so it is widened until it does not.
     """
-    context: tuple[int, ...] = ()
-    text = ""
     for size in _CONTEXT_SIZES:
         context = tuple(ids[-size:])
         text = _decode(tokenizer, context)
@@ -56,62 +54,37 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
 
 
 def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
-    kind: Any = type(tokenizer)
-    if _decodes_plainly(kind):
-        # What `decode` comes to, without as much again around it.
-        backend = tokenizer.backend_tokenizer
-        return str(backend.decode(list(ids), skip_special_tokens=False))
-    text = tokenizer.decode(
-        list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
-    assert isinstance(text, str)
-    return text
-
-
-@cache
-def _decodes_plainly(kind: Hashable) -> bool:
     from transformers import TokenizersBackend
 
-    return getattr(kind, "_decode", None) is TokenizersBackend._decode
+    if getattr(type(tokenizer), "_decode", None) is TokenizersBackend._decode:
+        decode = tokenizer.backend_tokenizer.decode  # what it comes to, at half the cost
+    else:
+        decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
+    return str(decode(list(ids), skip_special_tokens=False))
 
 
-REMEMBERED = 1 << 16
-"""So many spans at most are not encoded again."""
+def span_encoder(
+    tokenizer: "PreTrainedTokenizerBase", name: str
+) -> Callable[[str], tuple[int, ...]]:
+    """Return what encodes spans as they would continue a text, and remembers the last ones.
 
-
-class SpanEncoder:
-    """Encodes spans as they would continue a text, each once while it is remembered.
-
-    The span is encoded after an anchor that it cannot merge with: "a" before whitespace, else a
-    newline; the ids after the anchor's own are the span's.
+    A span is encoded after an anchor: "a" before whitespace, else a newline; the ids after the
+    anchor's own are the span's. It raises ValueError where the tokenizer merges the two.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
-        self._tokenizer = tokenizer
-        self._name = name
-        self._remembered = lru_cache(REMEMBERED)(self._encode_after_anchor)
-
-    def __call__(self, span: str) -> tuple[int, ...]:
-        """Return the ids of `span`.
-
-        Raises:
-            ValueError: the tokenizer merges the anchor with the span.
-        """
-        return self._remembered(span) if span else ()
-
-    def _encode_after_anchor(self, span: str) -> tuple[int, ...]:
-        before = "a" if span[0].isspace() else "\n"
-        anchor_ids = self._encode(before)
-        ids = self._encode(before + span)
+    @lru_cache(1 << 16)
+    def encode(span: str) -> tuple[int, ...]:
+        before = "a" if span[:1].isspace() else "\n"
+        anchor_ids = tokenizer.encode(before, add_special_tokens=False)
+        ids = tokenizer.encode(before + span, add_special_tokens=False)
         if ids[: len(anchor_ids)] != anchor_ids:
             raise ValueError(
-                f"the tokenizer of {self._name} merges the span {span!r} with the text before it"
+                f"the tokenizer of {name} merges the span {span!r} with the text before it"
                 f" ({before!r} is {anchor_ids}, together they start with {ids[:4]})"
             )
         return tuple(ids[len(anchor_ids) :])
 
-    def _encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+    return encode
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -130,9 +103,9 @@ class ModelTokenizer:
     chat: bool = False
 
     @cached_property
-    def encode_span(self) -> SpanEncoder:
+    def encode_span(self) -> Callable[[str], tuple[int, ...]]:
         """Encodes spans that another model wrote."""
-        return SpanEncoder(self.tokenizer, self.name)
+        return span_encoder(self.tokenizer, self.name)
 
     @cached_property
     def vocabulary(self) -> int:
@@ -156,14 +129,11 @@ class ModelTokenizer:
 def end_ids(
     generation: "GenerationConfig | None", tokenizer: "PreTrainedTokenizerBase", name: str
 ) -> frozenset[int]:
-    """Return EOS_k: the end ids that the generation config and the tokenizer name together.
-
-    Raises:
-        UserError: neither of them names any.
-    """
-    named = [getattr(generation, "eos_token_id", None), tokenizer.eos_token_id]
-    ids = [each if isinstance(each, list) else [each] for each in named]
-    found = frozenset(i for each in ids for i in each if i is not None and i < len(tokenizer))
+    """Return EOS_k: the end ids that the generation config and the tokenizer name together."""
+    ids: set[int | None] = set()
+    for named in (getattr(generation, "eos_token_id", None), tokenizer.eos_token_id):
+        ids.update(named if isinstance(named, list) else [named])
+    found = frozenset(index for index in ids if index is not None and index < len(tokenizer))
     if not found:
         raise UserError(
             f"model {name!r} names no end token; set eos_token_id in its generation_config.json"
@@ -184,46 +154,31 @@ def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     ids: list[int] = []
     while data:
         try:
-            end, place = len(data), len(data)
-            text = data.decode()
+            text, size = data.decode(), 0
         except UnicodeDecodeError as error:
-            place, end = error.start, error.end
-            text = data[:place].decode()
-        ids += (*_encode_text(model, text), *_single_bytes(model, data[place:end]))
-        data = data[end:]
-    return tuple(ids)
-
-
-def _encode_text(model: "ModelTokenizer", text: str) -> tuple[int, ...]:
-    """Encode text; a character at which it does not come back is written by itself."""
-    ids: list[int] = []
-    while text:
+            text, size = data[: error.start].decode(), error.end - error.start
         own = model.encode_span(text)
-        count, agreed = _agreement([model.token_bytes.of[index] for index in own], text.encode())
+        count, end = _agreement([model.token_bytes.of[index] for index in own], text.encode())
         ids += own[:count]
-        text = text.encode()[agreed:].decode()
-        if text:
-            ids += _encode_character(model, text[0])
-            text = text[1:]
+        if changed := text.encode()[end:].decode()[:1]:
+            size = len(changed.encode())
+        rest, data = data[end : end + size], data[end + size :]
+        own = model.encode_span(changed)
+        exact = b"".join(model.token_bytes.of[index] or b"" for index in own) == rest
+        ids += own if exact else _single_bytes(model, rest)
     return tuple(ids)
 
 
-def _agreement(token_bytes: list[bytes | None], data: bytes) -> tuple[int, int]:
+def _agreement(token_bytes: Sequence[bytes | None], data: bytes) -> tuple[int, int]:
     """Return how many tokens, and bytes, join to whole characters that `data` begins with."""
-    place, agreed = 0, (0, 0)
-    for count, surface in enumerate(token_bytes, 1):
-        if not surface or not data.startswith(surface, place):
+    end, agreed = 0, (0, 0)
+    for count, own in enumerate(token_bytes, 1):
+        if not own or not data.startswith(own, end):
             break
-        place += len(surface)
-        if place == len(data) or data[place] & 0b1100_0000 != 0b1000_0000:
-            agreed = count, place
+        end += len(own)
+        if end == len(data) or data[end] & 0b1100_0000 != 0b1000_0000:
+            agreed = count, end
     return agreed
-
-
-def _encode_character(model: "ModelTokenizer", character: str) -> tuple[int, ...]:
-    ids = model.encode_span(character)
-    exact = b"".join(model.token_bytes.of[index] or b"" for index in ids) == character.encode()
-    return ids if exact else _single_bytes(model, character.encode())
 
 
 def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
@@ -233,12 +188,12 @@ def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
     return tuple(single[byte] for byte in data)
 
 
-def first_token(model: "ModelTokenizer", surface: bytes) -> int | None:
+def first_token(model: "ModelTokenizer", token_bytes: bytes) -> int | None:
     """Return the token with these bytes, else the first of those that spell them, if any."""
-    own = model.token_bytes.ids.get(surface)
-    if own is not None or not surface:
+    own = model.token_bytes.ids.get(token_bytes)
+    if own is not None or not token_bytes:
         return own
     try:
-        return encode_bytes(model, surface)[0]
+        return encode_bytes(model, token_bytes)[0]
     except ValueError:  # it merges with what is before it, or a byte has no token
         return None

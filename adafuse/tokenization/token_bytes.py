@@ -7,9 +7,8 @@ tokens have no bytes; other added tokens are their own text.
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
@@ -36,26 +35,23 @@ class TokenBytes:
 
     @classmethod
     def read(cls, tokenizer: "PreTrainedTokenizerBase", name: str) -> "TokenBytes":
-        """Read the bytes of a tokenizer's vocabulary.
-
-        Raises:
-            UserError: some token does not stand for certain bytes; the message names it.
-        """
+        """Read a vocabulary; refuse one with a token that does not stand for certain bytes."""
         added = tokenizer.added_tokens_decoder
         special = special_ids(tokenizer)
-        pieces = _pieces(tokenizer)
-        surface = _reader(tokenizer, pieces, name)
-        found: list[bytes | None] = []
+        pieces: Any = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        bytes_of = _reader(tokenizer, pieces, name)
+        of: list[bytes | None] = []
         for index, piece in enumerate(pieces):
             if index in special or piece is None:
-                found.append(None)
+                of.append(None)
             else:
-                found.append(added[index].content.encode() if index in added else surface(piece))
-        is_byte = [bool(piece and _BYTE_PIECE.fullmatch(piece)) for piece in pieces]
-        return cls(tuple(found), _first(found, is_byte), _single_bytes(found, is_byte))
-
-    def __len__(self) -> int:
-        return len(self.of)
+                of.append(added[index].content.encode() if index in added else bytes_of(piece))
+        numbered = [(data, index) for index, data in enumerate(of) if data]
+        single = [pair for pair in numbered if _BYTE_PIECE.fullmatch(pieces[pair[1]])]
+        others = [pair for pair in numbered if not _BYTE_PIECE.fullmatch(pieces[pair[1]])]
+        # Reversed, so that the first one stays.
+        singles = {data[0]: index for data, index in reversed(single + others) if len(data) == 1}
+        return cls(tuple(of), dict(reversed(others + single)), singles)
 
 
 def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
@@ -65,40 +61,17 @@ def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
     return frozenset([*reserved, *tokenizer.all_special_ids])
 
 
-def _pieces(tokenizer: "PreTrainedTokenizerBase") -> list[str | None]:
-    pieces = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    assert isinstance(pieces, list)
-    return [*pieces]
-
-
-def _first(found: list[bytes | None], is_byte: list[bool]) -> dict[bytes, int]:
-    ids: dict[bytes, int] = {}
-    for index in sorted(range(len(found)), key=lambda index: (is_byte[index], index)):
-        surface = found[index]
-        if surface:
-            ids.setdefault(surface, index)
-    return ids
-
-
-def _single_bytes(found: list[bytes | None], is_byte: list[bool]) -> dict[int, int]:
-    ids: dict[int, int] = {}
-    for index in sorted(range(len(found)), key=lambda index: (not is_byte[index], index)):
-        surface = found[index]
-        if surface and len(surface) == 1:
-            ids.setdefault(surface[0], index)
-    return ids
-
-
 def _reader(
-    tokenizer: "PreTrainedTokenizerBase", pieces: list[str | None], name: str
+    tokenizer: "PreTrainedTokenizerBase", pieces: Sequence[str | None], name: str
 ) -> Callable[[str], bytes]:
     """Return how this kind of tokenizer writes bytes as pieces; its decoder tells the kind."""
-    kinds = list(_decoders(tokenizer))
-    types = {kind["type"] for kind in kinds}
-    if "ByteLevel" in types:
-        return lambda piece: _byte_level(piece, name)
-    marks = [kind for kind in kinds if kind["type"] in ("Metaspace", "Replace")]
-    if marks and any(SPACE_MARK in json.dumps(kind, ensure_ascii=False) for kind in marks):
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    state = {"decoders": []} if decoder is None else json.loads(decoder.__getstate__())
+    decoders: list[dict[str, Any]] = state.get("decoders", [state])
+    if any(decoder["type"] == "ByteLevel" for decoder in decoders):
+        return _byte_level(name)
+    marks = [decoder for decoder in decoders if decoder["type"] in ("Metaspace", "Replace")]
+    if SPACE_MARK in json.dumps(marks, ensure_ascii=False):
         return _sentencepiece
     odd = next((piece for piece in pieces if piece and piece.startswith("##")), None)
     odd = odd or next((piece for piece in pieces if piece), "")
@@ -108,39 +81,28 @@ def _reader(
     )
 
 
-def _decoders(tokenizer: "PreTrainedTokenizerBase") -> Iterator[dict[str, Any]]:
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    decoder = getattr(backend, "decoder", None)
-    if decoder is not None:
-        stated = json.loads(decoder.__getstate__())
-        yield from stated["decoders"] if stated["type"] == "Sequence" else [stated]
-
-
 def _sentencepiece(piece: str) -> bytes:
     if match := _BYTE_PIECE.fullmatch(piece):
         return bytes([int(match[1], 16)])
     return piece.replace(SPACE_MARK, " ").encode()
 
 
-def _byte_level(piece: str, name: str) -> bytes:
-    alphabet = _gpt2_alphabet()
-    try:
-        return bytes(alphabet[character] for character in piece)
-    except KeyError as error:
-        raise UserError(
-            f"token {piece!r} of {name!r} has the character {error.args[0]!r}, which stands for no"
-            " byte; mend its tokenizer.json, or use a method that fuses words"
-        ) from None
+def _byte_level(name: str) -> Callable[[str], bytes]:
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+    characters: dict[int, str] = bytes_to_unicode()  # type: ignore[no-untyped-call]
+    alphabet = {character: byte for byte, character in characters.items()}
 
-@cache
-def _gpt2_alphabet() -> dict[str, int]:
-    """Printable Latin-1 stands for itself; the other bytes are the characters from U+0100 on."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {chr(byte): byte for byte in plain} | {
-        chr(0x100 + place): byte for place, byte in enumerate(others)
-    }
+    def bytes_of(piece: str) -> bytes:
+        try:
+            return bytes(alphabet[character] for character in piece)
+        except KeyError as error:
+            raise UserError(
+                f"token {piece!r} of {name!r} has the character {error.args[0]!r}, which stands for"
+                " no byte; fix its tokenizer.json, or use a method that fuses words"
+            ) from None
+
+    return bytes_of
 
 
 END = b""
@@ -151,58 +113,47 @@ END = b""
 class TokenKeys:
     """`of[id]` is the key of an id, None for an id without bytes; `ids[key]` all ids of a key.
 
-    `token_bytes[id]` are the bytes themselves, which the key may say without a leading space.
+    `token_bytes[id]` are the bytes themselves, of which the key may leave out a leading space.
     """
 
     of: tuple[bytes | None, ...]
     ids: dict[bytes, tuple[int, ...]] = field(repr=False)
-    token_bytes: Sequence[bytes | None] = field(repr=False, default=())
+    token_bytes: Sequence[bytes | None] = field(repr=False)
 
     @classmethod
     def read(
-        cls, token_bytes: TokenBytes, stop_ids: Container[int], *, begins: bool = False
+        cls,
+        token_bytes: Sequence[bytes | None],
+        stop_ids: Container[int] = (),
+        *,
+        begins: bool = False,
     ) -> "TokenKeys":
-        """Return the keys of a vocabulary; every special token of it is its END.
+        """Return the keys of a vocabulary, of whose ids `stop_ids` are its END.
 
-        Args:
-            token_bytes: of the vocabulary.
-            stop_ids: its special tokens.
-            begins: for the first token after chat templates, see `without_space`.
+        `begins` is for the first token after chat templates, see `without_space`.
         """
-        of: Iterable[bytes | None] = token_bytes.of
-        if begins:
-            of = (surface and without_space(surface) for surface in of)
-        return replace(cls.of_surfaces(of, stop_ids), token_bytes=token_bytes.of)
-
-    @classmethod
-    def of_surfaces(
-        cls, token_bytes: Iterable[bytes | None], stop_ids: Container[int] = ()
-    ) -> "TokenKeys":
-        """Return the keys of a vocabulary that is given as the bytes of each id."""
-        keys = [END if i in stop_ids else each or None for i, each in enumerate(token_bytes)]
+        keys = [without_space(data) if begins and data else data for data in token_bytes]
+        of = tuple(END if index in stop_ids else key or None for index, key in enumerate(keys))
         ids: dict[bytes, list[int]] = {}
-        for index, key in enumerate(keys):
+        for index, key in enumerate(of):
             if key is not None:
                 ids.setdefault(key, []).append(index)
-        return cls(tuple(keys), {key: tuple(group) for key, group in ids.items()})
+        return cls(of, {key: tuple(group) for key, group in ids.items()}, token_bytes)
 
 
-def without_space(surface: bytes) -> bytes:
-    """Return a surface without one leading space, unless it is all whitespace.
+def without_space(data: bytes) -> bytes:
+    """Return the bytes of a token without one leading space, unless it is all whitespace.
 
-    Behind some chat templates an answer begins with a space, behind others it does not; the first
+    After some chat templates an answer begins with a space, after others it does not; the first
     words of all models meet under this key.
     """
-    return surface[1:] if surface.startswith(b" ") and surface.strip() else surface
+    return data[1:] if data.startswith(b" ") and data.strip() else data
 
 
 def written(key: bytes, keys: Sequence[TokenKeys], vectors: Sequence["torch.Tensor"]) -> bytes:
     """Return the bytes to write for a key at the first position: those of its likeliest token.
 
-    Args:
-        key: what the models met under.
-        keys: of each model.
-        vectors: each model's log-probabilities, shape [vocabulary of that model].
+    `vectors` are each model's log-probabilities, shape [vocabulary of that model].
     """
     tokens = [
         (float(vector[index]), own.token_bytes[index] or END)

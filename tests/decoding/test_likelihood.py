@@ -1,13 +1,13 @@
 """`Ensemble.loglikelihoods` beside what transformers computes."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from adafuse import UserError
 from adafuse.records import Chat, Turn
-from adafuse.tokenization.text import SpanEncoder
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
@@ -115,17 +115,14 @@ def test_memory_is_planned_for_the_ids_of_the_longest_text(pair, monkeypatch):
 
 
 def test_a_text_that_a_tokenizer_refuses_fails_alone(pair, monkeypatch):
-    encode = SpanEncoder._encode_after_anchor
-
-    def refusing(self, span):
+    def refusing(encode, span):
         if span == " never":
             raise ValueError("the tokenizer merges it")
-        return encode(self, span)
+        return encode(span)
 
-    monkeypatch.setattr(SpanEncoder, "_encode_after_anchor", refusing)
     for model in pair.models:
-        fresh = SpanEncoder(model.tokenizer, model.name)
-        monkeypatch.setitem(model.__dict__, "encode_span", fresh)
+        refuse = partial(refusing, model.encode_span)
+        monkeypatch.setitem(model.__dict__, "encode_span", refuse)
     fine, refused = asked(pair, [(PROMPT, " Paila"), (f"{PROMPT} ", " never")])
     assert fine.error is None
     assert "merges it" in refused.error

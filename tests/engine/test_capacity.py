@@ -47,8 +47,7 @@ def test_the_demand_is_that_of_the_cache_and_of_the_log_probabilities(pair):
     engine = TreeEngine(model, top=2, rows=1)
     sequence = engine.open(list(range(5, 5 + longest)))
     engine.evaluate([sequence.root])
-    layers = engine._cache._slot_layers
-    held = sum(t.element_size() * t.numel() for layer in layers for t in (layer.keys, layer.values))
+    held = sum(tensor.element_size() * tensor.numel() for tensor in engine._cache.tensors())
     per_slot = held / engine._cache.slots
     vectors = TREE_NODES * 4 * model.vocabulary
     slots = longest + TREE_NODES, model.context + TREE_NODES

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.engine.node import TokenSequence
-from adafuse.engine.tree import Reducer, largest
+from adafuse.engine.tree import largest, read_logits
 
 
-def engine(vocabulary=5, ends=(1, 2)):
+def engine(vocabulary=5):
     """An engine that only names its model."""
-    model = SimpleNamespace(name="m", vocabulary=vocabulary, end_ids=frozenset(ends))
+    model = SimpleNamespace(name="m", vocabulary=vocabulary, end_ids=frozenset([1, 2]))
     return SimpleNamespace(model=model, context=100)
 
 
-def filled(logits, *, top=2, **settings):
+def filled(logits):
     """The root of a sequence whose distribution comes from one row of logits."""
-    owner = engine(**settings)
+    owner = engine()
     sequence = TokenSequence(owner, [0, 3])
-    Reducer(owner.model, top).fill([sequence.root], torch.tensor([logits]))
+    read_logits(owner.model, 2, [sequence.root], torch.tensor([logits]))()
     return sequence.root
 
 
@@ -45,7 +45,7 @@ def test_the_margin_is_the_difference_of_the_two_largest_probabilities():
 def test_16_bit_logits_are_normalised_in_float32():
     owner = engine(vocabulary=1000)
     sequence = TokenSequence(owner, [0])
-    Reducer(owner.model, 2).fill([sequence.root], torch.zeros(1, 1000, dtype=torch.bfloat16))
+    read_logits(owner.model, 2, [sequence.root], torch.zeros(1, 1000, dtype=torch.bfloat16))()
     assert sequence.root.next.logprobs.dtype == torch.float32
     assert float(sequence.root.next.logprobs.exp().sum()) == pytest.approx(1, abs=1e-5)
 
@@ -62,10 +62,9 @@ def test_the_largest_are_sorted_with_ties_to_the_lower_index(rows):
 def test_a_chain_knows_its_log_probabilities_from_parents_inside_and_outside_the_request():
     owner = engine()
     sequence = TokenSequence(owner, [0])
-    reducer = Reducer(owner.model, 2)
-    reducer.fill([sequence.root], torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0]]))
+    read_logits(owner.model, 2, [sequence.root], torch.tensor([[0.0, 1.0, 2.0, 3.0, 4.0]]))()
     chain = sequence.root.chain((0, 1))
-    reducer.fill(chain, torch.tensor([[5.0, 1.0, 0.0, 0.0, 0.0], [0.0] * 5]))
+    read_logits(owner.model, 2, chain, torch.tensor([[5.0, 1.0, 0.0, 0.0, 0.0], [0.0] * 5]))()
     first = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0]).log_softmax(0)
     second = torch.tensor([5.0, 1.0, 0.0, 0.0, 0.0]).log_softmax(0)
     assert [node.logprob for node in chain] == pytest.approx([float(first[0]), float(second[1])])

@@ -60,7 +60,7 @@ def replayed(engine):
 
 def test_replayed_steps_give_what_forwards_give(model, captured):
     seen = replayed(TreeEngine(model, top=2, rows=3))
-    assert captured[0].recorded == 3
+    assert len(captured[0]._graphs) == 3
     plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
     assert seen == pytest.approx(plain, abs=2e-5)
 
@@ -76,7 +76,7 @@ def test_layers_with_a_sliding_window_can_be_recorded(config, captured):
     torch.manual_seed(0)
     sliding = language_model(AutoModelForCausalLM.from_config(config).eval())
     seen = replayed(TreeEngine(sliding, top=2, rows=3))
-    assert captured[0].recorded == 3
+    assert len(captured[0]._graphs) == 3
     plain = grow_and_commit(ReferenceEngine(sliding, top=2), PROMPTS)
     assert seen == pytest.approx(plain, abs=2e-5)
 
@@ -85,7 +85,7 @@ def test_texts_and_scores_are_the_same_with_recorded_steps(pair, captured):
     prompts = [f"Question: who founded {town}?\nAnswer:" for town in ("Orrin", "Maim", "Ost")]
     options = {"method": "adafuse", "branching": 2, "max_new_tokens": 12, "batch_size": 2}
     with_graphs = pair.generate(prompts * 2, **options)
-    assert sum(each.recorded for each in captured) > 4
+    assert sum(len(each._graphs) for each in captured) > 4
     plain = pair.generate(prompts * 2, **options, engine="reference")
     assert [each.text for each in with_graphs] == [each.text for each in plain]
     scores = [[c.nll for r in each.rounds for c in r.candidates] for each in with_graphs]
@@ -103,7 +103,7 @@ def test_a_cache_that_moved_is_recorded_anew(model, captured):
             tip = each.root.child(5 + turn)
             each.engine.evaluate([each.root, tip])
             each.engine.commit(tip)
-    assert captured[0].recorded
+    assert captured[0]._graphs
     assert engine._cache.slots > 256
     assert torch.allclose(sequence.root.next.logprobs, other.root.next.logprobs, atol=2e-5)
 
@@ -112,7 +112,7 @@ def test_a_cache_that_moved_is_recorded_anew(model, captured):
 def test_the_oldest_recording_makes_room(model, captured, monkeypatch):
     monkeypatch.setattr(graphs, "MOST_GRAPHS", 1)
     replayed(TreeEngine(model, top=2, rows=3))
-    assert captured[0].recorded == 1
+    assert len(captured[0]._graphs) == 1
 
 
 def test_a_network_that_cannot_be_recorded_runs_as_it_is(model, caplog):
@@ -158,6 +158,6 @@ def test_captured_graphs_give_what_forwards_give_on_a_gpu(model):
     assert capturable(on_gpu)
     engine = TreeEngine(on_gpu, top=2, rows=3)
     seen = replayed(engine)
-    assert engine._logits.recorded == 3
+    assert len(engine._logits._graphs) == 3
     plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
     assert seen == pytest.approx(plain, abs=1e-3)

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.engine import forward as grouping
-from adafuse.engine.forward import Feed, batches
+from adafuse.engine.forward import batches
 from adafuse.engine.node import TokenSequence
+from adafuse.engine.tree import feed
 
 ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=10_000)
 
@@ -14,7 +15,7 @@ ENGINE = SimpleNamespace(model=SimpleNamespace(name="m"), context=10_000)
 def feeds(lengths):
     """One prompt of each length, a row each, as feeds."""
     rows = [TokenSequence(ENGINE, [1] * length, row) for row, length in enumerate(lengths)]
-    return [Feed.of(sequence, [sequence.root]) for sequence in rows]
+    return [feed(sequence, [sequence.root]) for sequence in rows]
 
 
 def shapes(lengths):
@@ -55,8 +56,8 @@ def test_every_token_is_fed_once_and_in_order(lengths, piece):
         fed = {row: [] for row in range(len(lengths))}
         for batch in batches(feeds(lengths), "cpu"):
             assert batch.shape.rows * batch.shape.tokens <= 2 * piece
-            for feed in batch.feeds:
-                fed[feed.sequence.row] += [token.position for token in feed.tokens]
+            for row, tokens in batch.feeds:
+                fed[row] += [token.position for token in tokens]
     assert list(fed.values()) == [list(range(length)) for length in lengths]
 
 

@@ -1,9 +1,10 @@
 from types import SimpleNamespace
 
+from adafuse.engine.node import Evaluator
 from adafuse.engine.scheduler import Advanced, Finished, Scheduler
 
 
-class RecordingEngine:
+class RecordingEngine(Evaluator):
     """Notes which nodes each forward was asked for."""
 
     def __init__(self):
@@ -48,13 +49,10 @@ def test_examples_without_requests_end_at_once():
 class Card(RecordingEngine):
     """A recording engine on a device."""
 
-    def __init__(self, device, log):
-        super().__init__()
-        self.device = device
-        self.requests = log
+    device = None
 
-    def start(self, nodes):
-        return lambda: self.evaluate(nodes)
+    def __init__(self, device, log):
+        self.device, self.requests = device, log
 
 
 def visiting(*engines, name):

@@ -18,7 +18,7 @@ LITERAL = [b"the", b"a", b"<0x0A>", b"b", b"</s>"]
 def merged(first, second, *, ends=False, weights=(0.5, 0.5), p=P):
     """The likeliest entries, best first, of two vocabularies with the probabilities P."""
     stop_ids = {4} if ends else set()
-    keys = [TokenKeys.of_surfaces(token_bytes, stop_ids) for token_bytes in (first, second)]
+    keys = [TokenKeys.read(token_bytes, stop_ids) for token_bytes in (first, second)]
     logprobs = {k: torch.tensor(row).log() for k, row in enumerate(p)}
     return JointVocabulary.of(keys, [CPU, CPU]).likeliest(logprobs, weights, 100)
 
@@ -70,7 +70,7 @@ def test_newline_and_end_merged(weights, a, b, an):
 
 
 def test_what_ids_without_a_key_had_goes_to_the_others():
-    keys = [TokenKeys.of_surfaces([b"a", None, b"b"])]
+    keys = [TokenKeys.read([b"a", None, b"b"])]
     joint = JointVocabulary.of(keys, [CPU])
     assert joint.probabilities(0, torch.tensor([0.3, 0.5, 0.2]).log()).tolist() == pytest.approx(
         [0.6, 0.4]
@@ -78,7 +78,7 @@ def test_what_ids_without_a_key_had_goes_to_the_others():
 
 
 def test_a_model_may_be_left_out():
-    keys = [TokenKeys.of_surfaces(token_bytes) for token_bytes in (FIRST, SECOND)]
+    keys = [TokenKeys.read(token_bytes) for token_bytes in (FIRST, SECOND)]
     joint = JointVocabulary.of(keys, [CPU, CPU])
     found = joint.likeliest({1: torch.tensor(P[1]).log()}, [0.0, 1.0], 2)
     assert [(each.key, each.p) for each in found] == [
@@ -107,7 +107,7 @@ def test_ties_go_to_the_first_model_that_has_the_entry_then_to_its_lower_id():
     st.randoms(use_true_random=False),
 )
 def test_the_mass_of_every_model_is_spread_over_its_keys(vocabularies, random):
-    keys = [TokenKeys.of_surfaces(token_bytes) for token_bytes in vocabularies]
+    keys = [TokenKeys.read(token_bytes) for token_bytes in vocabularies]
     joint = JointVocabulary.of(keys, [CPU] * len(keys))
     for number, own in enumerate(keys):
         p = torch.tensor([random.random() + 0.01 for _ in own.of])

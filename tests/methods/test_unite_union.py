@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from adafuse.methods.unite import average, logits, probabilities, readings, union
 from adafuse.tokenization.token_bytes import END, TokenKeys
 
-FIRST = TokenKeys.of_surfaces([b" Paris", b" Lon", b" Rome", b"don", None], stop_ids={4})
-SECOND = TokenKeys.of_surfaces([b" Paris", b" London", b" Lo", b"n", None], stop_ids={4})
+FIRST = TokenKeys.read([b" Paris", b" Lon", b" Rome", b"don", None], stop_ids={4})
+SECOND = TokenKeys.read([b" Paris", b" London", b" Lo", b"n", None], stop_ids={4})
 Z = (torch.tensor([2.0, 1.5, 0.5, -1.0, -2.0]), torch.tensor([1.2, 1.9, 0.3, -0.5, -3.0]))
 FOREIGN = ({b" London": 1}.__getitem__, {b" Lon": 2}.__getitem__)
 ENTRIES = [b" Paris", b" Lon", b" London"]
@@ -72,8 +72,8 @@ def test_only_logit_0_for_duplicates_depends_on_a_shift():
 
 
 def test_newlines_of_both_models_meet():
-    first = TokenKeys.of_surfaces([b"\n", b" a", b"n"])
-    second = TokenKeys.of_surfaces([b"n", b"\n", b" a"])
+    first = TokenKeys.read([b"\n", b" a", b"n"])
+    second = TokenKeys.read([b"n", b"\n", b" a"])
     z = torch.tensor([3.0, 1.0, 0.0]), torch.tensor([1.0, 0.5, 2.0])
     entries = union([top(first, z[0], 2), top(second, z[1], 2)])
     assert sorted(entries) == [b"\n", b" a", b"n"]

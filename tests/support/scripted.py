@@ -8,7 +8,7 @@ import torch
 
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Limits
-from adafuse.engine.node import NextToken, Node, TokenSequence
+from adafuse.engine.node import Engine, NextToken, Node
 from adafuse.methods.registry import resolve
 from adafuse.models.placement import Place
 from adafuse.tokenization.token_bytes import TokenBytes
@@ -75,31 +75,20 @@ class ScriptedModel:
         return pieces
 
 
-class ScriptedEngine:
+class ScriptedEngine(Engine):
     """Fills nodes from the script of its model; `asked` are the ids behind the prompt."""
 
     def __init__(self, model: ScriptedModel) -> None:
-        self.model = model
-        self.context = model.context
+        super().__init__(model)
         self.asked: list[tuple[int, ...]] = []
-
-    def open(self, prompt_ids: list[int]) -> TokenSequence:
-        """Begin a sequence."""
-        return TokenSequence(self, prompt_ids)
 
     def evaluate(self, nodes: Iterable[Node]) -> None:
         """Look the distributions up."""
         for node in nodes:
-            ids = tuple(node.all_ids()[node.sequence.prompt_length :])
+            committed = node.sequence.ids[node.sequence.prompt_length :]
+            ids = (*committed, *(step.token for step in node.path()))
             self.asked.append(ids)
             node.next = self._next(self.model.script(ids))
-
-    def commit(self, node: Node) -> None:
-        """Append the path."""
-        node.sequence.commit(node)
-
-    def close(self, sequence: TokenSequence) -> None:
-        """Nothing is held."""
 
     def _next(self, probabilities: Sequence[float]) -> NextToken:
         vector = torch.tensor(probabilities, dtype=torch.float64).log().float()

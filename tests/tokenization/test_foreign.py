@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from adafuse.tokenization.text import SpanEncoder
+from adafuse.tokenization.text import span_encoder
 from tests.conftest import SHARED
 from tests.tokenization.test_added import NAMES, toy_tokenizer
 
@@ -19,14 +19,14 @@ from tests.tokenization.test_added import NAMES, toy_tokenizer
 def test_foreign_ids_decode_to_the_span(name, space, word):
     tokenizer = toy_tokenizer(name)
     span = space + word
-    ids = SpanEncoder(tokenizer, name)(span)
+    ids = span_encoder(tokenizer, name)(span)
     before = tokenizer.encode("a" if span[0].isspace() else "\n", add_special_tokens=False)
     whole = tokenizer.decode([*before, *ids], skip_special_tokens=False)
     assert whole.endswith(span)
 
 
 def test_an_empty_span_has_no_ids():
-    assert SpanEncoder(toy_tokenizer("llama"), "llama")("") == ()
+    assert span_encoder(toy_tokenizer("llama"), "llama")("") == ()
 
 
 def test_a_merge_with_the_anchor_names_tokenizer_and_span():
@@ -35,7 +35,7 @@ def test_a_merge_with_the_anchor_names_tokenizer_and_span():
             return [7] if text == "a" else [9, 8]
 
     with pytest.raises(ValueError, match=r"tokenizer of odd merges the span ' x'"):
-        SpanEncoder(Merging(), "odd")(" x")
+        span_encoder(Merging(), "odd")(" x")
 
 
 def word_spans(text, length):
@@ -47,7 +47,7 @@ def word_spans(text, length):
 
 
 def test_real_tokenizers_never_refuse_a_span_at_word_boundaries(real_tokenizer, benchmark_texts):
-    encode = SpanEncoder(AutoTokenizer.from_pretrained(real_tokenizer), real_tokenizer.name)
+    encode = span_encoder(AutoTokenizer.from_pretrained(real_tokenizer), real_tokenizer.name)
     for text in benchmark_texts:
         for length in (1, 2, 3):
             for span in word_spans(text[:400], length)[1:]:

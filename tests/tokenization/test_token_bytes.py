@@ -52,7 +52,7 @@ def test_the_surfaces_of_real_texts_join_to_them(real_tokenizer, benchmark_texts
 @pytest.mark.parametrize("name", NAMES)
 def test_every_byte_has_a_token_and_special_tokens_have_no_bytes(name):
     token_bytes, tokenizer = toy_surfaces(name), toy_tokenizer(name)
-    assert len(token_bytes) == len(tokenizer)
+    assert len(token_bytes.of) == len(tokenizer)
     assert {token_bytes.of[token] for token in token_bytes.bytes.values()} == {
         bytes([byte]) for byte in range(256)
     }

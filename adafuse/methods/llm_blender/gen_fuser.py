@@ -9,6 +9,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 
+from adafuse.engine.node import Evaluator
 from adafuse.errors import UserError
 from adafuse.methods.llm_blender.requests import FuseRequest
 from adafuse.models.hub import check_path, from_hub
@@ -40,7 +41,7 @@ def fuser_prompt(instruction: str, source: str, candidates: Sequence[str]) -> st
 
 
 @dataclass(frozen=True, eq=False)
-class GenFuser:
+class GenFuser(Evaluator):
     """Fills in fuse requests by beam search."""
 
     network: PreTrainedModel

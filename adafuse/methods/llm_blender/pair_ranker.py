@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, DebertaV2Config, DebertaV2Model, PreTrainedTokenizerBase
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrainedModel
 
+from adafuse.engine.node import Evaluator
 from adafuse.errors import UserError
 from adafuse.methods.llm_blender.requests import RankRequest
 from adafuse.models.hub import check_path, from_hub
@@ -88,7 +89,7 @@ class EncodedPair:
 
 
 @dataclass(frozen=True, eq=False)
-class PairRanker:
+class PairRanker(Evaluator):
     """Fills in rank requests; what a source leaves of its budget goes to the candidates."""
 
     network: PairNetwork
