@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from adafuse.errors import UserError
-from adafuse.files import write_text
+from adafuse.files import write_bytes, write_text
 from adafuse.parquet import column_names, read_metadata, read_rows
-from adafuse.report.contents import LEGEND, Contents, Figure, read_contents
+from adafuse.report.contents import LEGEND, Contents, read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
     Manifest,
@@ -29,8 +28,6 @@ from adafuse.report.explorer import (
     write_benchmark,
     write_manifest,
 )
-from adafuse.report.figures import page_scores, page_seconds, page_words
-from adafuse.report.main_table import table_view
 from adafuse.report.stored import Stored, tau_of
 from adafuse.version import __version__
 from adafuse.workflow.digest import reported_config
@@ -42,21 +39,6 @@ PROMPTS = "prompts"
 """What stands in place of a benchmark's name."""
 
 _TITLE = re.compile(r"\A#{1,2} .*\n")
-SCRIPTS = (
-    "theme.js",
-    "chunks.js",
-    "../data/manifest.js",
-    "dom.js",
-    "model.js",
-    "filters.js",
-    "spans.js",
-    "rounds.js",
-    "detail.js",
-    "list.js",
-    "state.js",
-    "explorer.js",
-)
-"""In the order in which they are loaded."""
 
 
 def check_folder(folder: Path) -> None:
@@ -114,32 +96,30 @@ def write_pages(stored: Stored, folder: Path) -> None:
     write_text(folder / "assets" / "vega.js", _vega())
     write_text(folder / "assets" / "charts.js", _charts(contents))
     shutil.rmtree(folder / "figures", ignore_errors=True)
-    figures = [_copied(figure, folder / "figures") for figure in contents.figures]
-    page = _templates().get_template("index.html.j2")
-    write_text(folder / "index.html", page.render(**_values(stored, contents), figures=figures))
-
-
-def _values(stored: Stored, contents: Contents) -> dict[str, Any]:
-    return {
-        "contents": contents,
-        "tables": {
-            protocol: table_view(table, protocol, contents.marks, contents.options)
-            for protocol, table in contents.tables.items()
-        },
-        "legend": LEGEND,
-        "texts": {name: _html(text) for name, text in contents.texts.items()},
-        "config": json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
-        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "version": __version__,
-        "commit": source_commit(),
-    }
+    for svg in contents.figures:
+        for path in (svg, svg.with_suffix(".csv")):
+            write_bytes(folder / "figures" / path.name, path.read_bytes())
+    page = (
+        _templates()
+        .get_template("index.html.j2")
+        .render(
+            contents=contents,
+            note=stored.config.note,
+            legend=LEGEND,
+            texts={name: _html(text) for name, text in contents.texts.items()},
+            config=json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            version=__version__,
+            commit=source_commit(),
+        )
+    )
+    write_text(folder / "index.html", page)
 
 
 def _html(text: str) -> Markup:
     """Turn Markdown into HTML without its title; HTML in it stays text."""
-    text = _TITLE.sub("", text)
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    return Markup(parser.render(text))
+    return Markup(parser.render(_TITLE.sub("", text)))
 
 
 def _vega() -> str:
@@ -150,21 +130,15 @@ def _vega() -> str:
 
 
 def _charts(contents: Contents) -> str:
-    timed = [cost for cost in contents.costs if cost.timed]
+    from adafuse.report.figures import page_scores, page_seconds, page_words
+
     specs = {
         "scores": page_scores(contents.tables),
         "words": page_words(contents.words),
-        "seconds": page_seconds(timed),
+        "seconds": page_seconds([cost for cost in contents.costs if cost.timed]),
     }
     drawn = {name: spec for name, spec in specs.items() if spec}
     return f"const charts = {json.dumps(drawn)};\n"
-
-
-def _copied(figure: Figure, folder: Path) -> Figure:
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in (figure.svg, figure.csv):
-        shutil.copyfile(path, folder / path.name)
-    return figure
 
 
 def _templates() -> Environment:
@@ -176,23 +150,11 @@ def _templates() -> Environment:
 
 
 def write_explorer(folder: Path, *, report: bool) -> None:
-    """Write explorer.html and its assets into a folder.
-
-    Args:
-        folder: what will hold data/ beside them.
-        report: whether there is an index.html to link to.
-    """
-    _copy_assets(folder / "assets")
+    """Write explorer.html and its assets; with a `report` it links to the index.html beside it."""
+    assets = Path(__file__).parent / "assets"
+    shutil.copytree(assets, folder / "assets", copy_function=shutil.copyfile, dirs_exist_ok=True)
     page = _templates().get_template("explorer.html.j2")
-    write_text(folder / "explorer.html", page.render(scripts=SCRIPTS, report=report))
-
-
-def _copy_assets(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for asset in files("adafuse.report").joinpath("assets").iterdir():
-        if asset.name.endswith((".js", ".css")):
-            with asset.open("rb") as source, (folder / asset.name).open("wb") as target:
-                shutil.copyfileobj(source, target)
+    write_text(folder / "explorer.html", page.render(report=report))
 
 
 def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
@@ -205,23 +167,19 @@ def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
     names = [path.stem for path in traces]
     if len(set(names)) < len(names):
         raise UserError(f"two traces are called {max(names, key=names.count)!r}; rename one")
-    entries = _entries(traces)
+    settings = {path.stem: _settings(path) for path in traces}
+    short = _short_names({name for run in settings.values() for name in run["models"]})
+    entries = {}
+    for name, run in settings.items():
+        tau = run.get("tau", tau_of(run["method"], {}))
+        entries[name] = RunEntry(run["method"], tuple(short[path] for path in run["models"]), tau)
     questions = _questions(traces)
     files = [RunFiles(path.stem, path, {}) for path in traces]
     write_benchmark(folder / DATA, PROMPTS, questions, files)
-    models = list(dict.fromkeys(name for entry in entries.values() for name in entry.models))
+    models = dict.fromkeys(name for entry in entries.values() for name in entry.models)
     benchmark = BenchmarkEntry(PROMPTS, len(questions), tuple(names))
-    write_manifest(folder / DATA, Manifest([benchmark], entries, models, []))
+    write_manifest(folder / DATA, Manifest([benchmark], entries, list(models), []))
     write_explorer(folder, report=False)
-
-
-def _entries(traces: Sequence[Path]) -> dict[str, RunEntry]:
-    settings = {path.stem: _settings(path) for path in traces}
-    short = _short_names({name for each in settings.values() for name in each["models"]})
-    return {
-        run: RunEntry(each["method"], tuple(short[name] for name in each["models"]), _tau(each))
-        for run, each in settings.items()
-    }
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -241,23 +199,18 @@ def _short_names(paths: Iterable[str]) -> dict[str, str]:
     return {path: path if times[name] > 1 else name for path, name in last.items()}
 
 
-def _tau(settings: dict[str, Any]) -> float | None:
-    tau: float | None = settings.get("tau", tau_of(settings["method"], {}))
-    return tau
-
-
 def _questions(traces: Sequence[Path]) -> list[Question]:
-    prompts = _prompts(traces[0])
+    first, prompts = traces[0], _prompts(traces[0])
     for path in traces[1:]:
         found = _prompts(path)
         if others := prompts.keys() ^ found.keys():
             raise UserError(
-                f"{str(traces[0])!r} and {str(path)!r} do not hold the same ids ({min(others)!r} is"
+                f"{str(first)!r} and {str(path)!r} do not hold the same ids ({min(others)!r} is"
                 " in one only); make a report of each"
             )
         if others := {name for name, prompt in prompts.items() if prompt != found[name]}:
             raise UserError(
-                f"{str(traces[0])!r} and {str(path)!r} have different prompts of id"
+                f"{str(first)!r} and {str(path)!r} have different prompts of id"
                 f" {min(others)!r}; make a report of each"
             )
     return [Question(name, prompt or "") for name, prompt in prompts.items()]
