@@ -49,12 +49,8 @@ class Contents:
 
 
 def read_contents(stored: Stored) -> Contents:
-    """Read what there is; tables that were not made are left out.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
-    config, layout = stored.config, ResultsLayout(stored.config.results)
+    """Read what there is; tables that were not made are left out."""
+    config, layout = stored.config, stored.layout
     pairs = [(benchmark, run) for benchmark, runs in stored.runs.items() for run in runs]
     traces = defaultdict(list)
     for benchmark, run in pairs:
@@ -101,11 +97,7 @@ def _text(layout: ResultsLayout, file: str) -> str:
 
 
 def origin(traces: Iterable[Path]) -> Facts:
-    """Put together what the metadata of a run's traces say of models, settings and versions.
-
-    Raises:
-        UserError: a trace cannot be read.
-    """
+    """Put together what the metadata of a run's traces say of models, settings and versions."""
     facts: dict[str, dict[str, None]] = defaultdict(dict)
     for trace in traces:
         metadata = read_metadata(trace)

@@ -69,11 +69,7 @@ class Experiment:
         return self.require(self.layout.trace(benchmark, run))
 
     def require(self, path: Path) -> Path:
-        """Return a path.
-
-        Raises:
-            UserError: no file is there.
-        """
+        """Return a path."""
         if not path.is_file():
             raise UserError(
                 f"experiment {self.name!r} needs {str(path)!r}, which is not there; run snakemake"
@@ -83,11 +79,7 @@ class Experiment:
 
 
 def find_experiment(config: Config, name: str) -> Experiment:
-    """Return an experiment of a configuration.
-
-    Raises:
-        UserError: there is none of that name, or it does not fit the rest of the configuration.
-    """
+    """Return an experiment of a configuration."""
     if name not in config.experiments:
         raise UserError(known("experiment", name, list(config.experiments)))
     check_published(config)
@@ -98,10 +90,6 @@ def scores(experiment: Experiment) -> pl.DataFrame:
     """Return every score in percent with its 95 % interval; then, of several, the averages.
 
     `paper` is the value that the paper prints in row `paper_row` of its Table 1, in percent.
-
-    Raises:
-        UserError: a score or the paper's numbers are missing, or runs were scored on different
-            rows.
     """
     printed = _printed(experiment)
     rows = []
@@ -163,11 +151,7 @@ def _refuse_different_rows(table: pl.DataFrame) -> None:
 
 
 def sweep(experiment: Experiment) -> pl.DataFrame:
-    """Return every score with its series and its position `x`, the run's value of `option`.
-
-    Raises:
-        UserError: a score is missing or covers other rows.
-    """
+    """Return every score with its series and its position `x`, the run's value of `option`."""
     runs = {name: experiment.config.runs[name] for name in experiment.section.runs}
     found = sweep_positions(f"experiments.{experiment.name}", experiment.section.options, runs)
     rows = [_score(experiment, *cell) | asdict(found[cell[2]]) for cell in experiment.cells]
@@ -182,9 +166,6 @@ def paired(experiment: Experiment) -> pl.DataFrame:
 
     The difference is run minus `against` in points, with its 95 % interval; `p_holm` is adjusted
     for all pairs of the benchmark under the protocol. See `adafuse.metrics.compare.Comparison`.
-
-    Raises:
-        UserError: a score or its outcomes are missing, or they do not fit.
     """
     table = scores(experiment)
     layout = experiment.layout
@@ -205,9 +186,6 @@ def words(experiment: Experiment) -> pl.DataFrame:
     """Return the shares of each run's rounds by the number of words they committed, in percent.
 
     See `adafuse.report.measures.WordShare`.
-
-    Raises:
-        UserError: a trace is missing, or no round of it committed a word.
     """
     rows = []
     for benchmark, run in experiment.decoded:
@@ -228,10 +206,6 @@ def runtime(experiment: Experiment) -> pl.DataFrame:
 
     `mean_relative_to_members` is the mean divided by the sum of the means of the single models.
     `devices` has one entry per model; `timed` says that nothing else ran on the machine.
-
-    Raises:
-        UserError: a trace is missing, has no finished example, or was measured under other
-            conditions than the rest.
     """
     traces = {cell: experiment.trace(*cell) for cell in experiment.decoded}
     conditions = {trace: _conditions(trace) for trace in traces.values()}

@@ -98,11 +98,7 @@ _SCORED_BY = pl.format("{} scoring", "protocol")
 
 
 def measured(experiment: Experiment) -> tuple[pl.DataFrame, alt.VConcatChart]:
-    """Measure and draw an experiment.
-
-    Raises:
-        UserError: a result file is missing, or the runs do not fit the kind of experiment.
-    """
+    """Measure and draw an experiment."""
     measure, draw = _KINDS[experiment.section.kind]
     table = measure(experiment)
     return table, draw(experiment.section.title, table)

@@ -96,10 +96,6 @@ def build_table(
         runs: method and models by name, in the order of the rows.
         scores: any order; at most one per benchmark and run.
         note: printed above the table.
-
-    Raises:
-        UserError: scores of one benchmark over different numbers of rows, scores of different
-            protocols, or BLEU with different SentencePiece models.
     """
     _refuse_mixtures(scores)
     found = {(score.benchmark, score.run): score for score in scores}

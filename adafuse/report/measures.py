@@ -33,11 +33,7 @@ class WordShare:
 
 
 def words_per_round(trace: Path) -> list[WordShare]:
-    """Count the rounds of a merged trace; empty if none committed a word.
-
-    Raises:
-        UserError: not a trace of adafuse, or one of several runs or benchmarks.
-    """
+    """Count the rounds of a merged trace; empty if none committed a word."""
     import pyarrow.compute as pc
 
     table = read_arrow(trace, ["benchmark", "run", "rounds"])
@@ -50,12 +46,9 @@ def words_per_round(trace: Path) -> list[WordShare]:
 
 
 def word_shares(benchmark: str, run: str, counts: Counter[int]) -> list[WordShare]:
-    """Return the share of each number of words; 1, 2 and 3 always have one.
+    """Return the share of each number of words, 1, 2 and 3 always among them.
 
-    Args:
-        benchmark: name.
-        run: name.
-        counts: rounds by the number of words that they committed.
+    `counts` has the rounds by the number of words that they committed.
     """
     n = counts.total() - counts[0]
     if not n:
@@ -90,11 +83,7 @@ class Cost:
 
 
 def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
-    """Summarise what decoding a merged trace cost.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Summarise what decoding a merged trace cost."""
     import numpy as np
 
     rows = read_rows(trace, _COLUMNS)

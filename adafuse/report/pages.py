@@ -42,11 +42,7 @@ _TITLE = re.compile(r"\A#{1,2} .*\n")
 
 
 def check_folder(folder: Path) -> None:
-    """Make the folder of a report, which may be there already.
-
-    Raises:
-        UserError: it is a file, cannot be made, or holds other things than a report.
-    """
+    """Make the folder of a report, which may be there already."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         others = any(folder.iterdir()) and not has_manifest(folder / DATA)
@@ -62,32 +58,20 @@ def check_folder(folder: Path) -> None:
 
 
 def write_report(stored: Stored, folder: Path) -> None:
-    """Write the pages, and the explorer's data of all benchmarks.
-
-    Raises:
-        UserError: a result cannot be read.
-    """
+    """Write the pages, and the explorer's data of all benchmarks."""
     for benchmark in stored.runs:
         write_examples(stored, benchmark, folder)
     write_pages(stored, folder)
 
 
 def write_examples(stored: Stored, benchmark: str, folder: Path) -> None:
-    """Write the explorer's data of a benchmark into the report in a folder.
-
-    Raises:
-        UserError: a trace cannot be read.
-    """
+    """Write the explorer's data of a benchmark into the report in a folder."""
     questions, files = stored.questions(benchmark), stored.files(benchmark)
     write_benchmark(folder / DATA, benchmark, questions, files)
 
 
 def write_pages(stored: Stored, folder: Path) -> None:
-    """Write index.html and explorer.html, and drop data that they do not show.
-
-    Raises:
-        UserError: a result cannot be read.
-    """
+    """Write index.html and explorer.html, and drop data that they do not show."""
     contents = read_contents(stored)
     for gone in {*read_benchmarks(folder / DATA)} - {*stored.runs}:
         shutil.rmtree(folder / DATA / gone, ignore_errors=True)
@@ -158,11 +142,7 @@ def write_explorer(folder: Path, *, report: bool) -> None:
 
 
 def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
-    """Write the explorer over traces, each a run; those of the same prompts can be compared.
-
-    Raises:
-        UserError: a file that is not a trace of `generate`, two of one name, or other ids in each.
-    """
+    """Write the explorer over traces, each a run; those of the same prompts can be compared."""
     check_folder(folder)
     names = [path.stem for path in traces]
     if len(set(names)) < len(names):

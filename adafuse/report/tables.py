@@ -222,11 +222,7 @@ def _dataset_cells(line: Described) -> list[str]:
 
 
 def stored_audits(config: Config) -> list[Audit]:
-    """Compare both protocols for every benchmark and run, in the order of the configuration.
-
-    Raises:
-        UserError: an outcomes file is missing or of another form.
-    """
+    """Compare both protocols for every benchmark and run, in the order of the configuration."""
     layout = ResultsLayout(config.results)
     return [
         audit(
