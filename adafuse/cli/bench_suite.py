@@ -33,13 +33,7 @@ ROWS = Path(adafuse.toy.__file__).parent / "benchmarks" / "toy_math.jsonl"
 
 
 def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
-    """Return a model with random weights, so that no download is needed.
-
-    Args:
-        config: a config.json or its folder, which gives the shape.
-        spec: whose tokenizer it has, and its one device.
-        seed: of the weights.
-    """
+    """Return random weights of the shape that a config.json says, with the tokenizer of `spec`."""
     if not Path(config).exists():
         raise UserError(f"{config!r} does not exist; give a config.json or its folder")
     shape, tokenizer = AutoConfig.from_pretrained(config), load_tokenizer(spec)
@@ -303,9 +297,12 @@ class Suite:
         work = chains(self.prompts)
         found: list[Case] = []
         for size, branching in product(self.batch_sizes, BRANCHINGS):
-            label = f"B {branching}, batch {size}"
-            found.append(self._adafuse(f"adafuse {label}", work, size, branching=branching))
-            results = decode(self.models, work, size, **self.options, branching=branching)
+            label, options = (
+                f"B {branching}, batch {size}",
+                {**self.options, "branching": branching},
+            )
+            found.append(self._case(f"adafuse {label}", work, size, **options))
+            results = decode(self.models, work, size, **options)
             for number, model in enumerate(self.models):
                 lengths = [result.tokens[number] for result in results]
                 run = partial(generate, model, work, size, lengths)
@@ -314,23 +311,19 @@ class Suite:
         return [*found, *self._long(), *others]
 
     def _long(self) -> Iterator[Case]:
+        options = {**self.options, "branching": 1}
         work = long_prompts(2, self.long_prompt, self.models[0], CHAIN)
-        yield self._adafuse(f"adafuse, {work.name}", work, 1)
-        yield self._adafuse(f"reference, {work.name}", work, 1, engine="reference")
+        yield self._case(f"adafuse, {work.name}", work, 1, **options)
+        yield self._case(f"reference, {work.name}", work, 1, **options, engine="reference")
         # After an answer models agree less than in it. What is written after these texts is past
         # that, so that its second half is like the first and costs differ by length alone.
         opened = openings(4, self.long_output)
-        results = decode(self.models, opened, 4, **self.options, branching=1)
+        results = decode(self.models, opened, 4, **options)
         prompts = zip(opened.prompts, results, strict=True)
         texts = tuple(prompt + result.text for prompt, result in prompts)
         for tokens in (self.long_output // 2, self.long_output):
             work = Workload(f"{tokens}-token outputs", texts, tokens, endless=True)
-            yield self._adafuse(f"adafuse, {work.name}", work, 1)
-
-    def _adafuse(
-        self, name: str, work: Workload, size: int, branching: int = 1, engine: str = "tree"
-    ) -> Case:
-        return self._case(name, work, size, **self.options, branching=branching, engine=engine)
+            yield self._case(f"adafuse, {work.name}", work, 1, **options)
 
     def _case(self, name: str, work: Workload, size: int, **options: Any) -> Case:
         run = partial(decode, self.models, work, size, **options)

@@ -1,22 +1,21 @@
 """Everything that the report's page shows, read from a results folder."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from adafuse.metrics.compare import Comparison
 from adafuse.parquet import read_metadata
-from adafuse.report.main_table import ScoreTable, stored_table
-from adafuse.report.measures import Cost, WordShare, cost, words_per_round
+from adafuse.report.main_table import stored_table
+from adafuse.report.measures import cost, words_per_round
 from adafuse.report.stored import Stored
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.workflow.layout import ResultsLayout
 
 BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 
-LEGEND = (
+_LEGEND = (
     f"{BETTER_THAN_MEMBERS} better than each of its models on its own; {BETTER_THAN_BASELINE}"
     " better than the best run of another method; both by a paired test with p (Holm) below 0.05"
     " and an interval of the difference without 0 (see the paired comparisons)."
@@ -25,63 +24,45 @@ LEGEND = (
 Place = tuple[str, str, str]
 """Protocol, benchmark and run."""
 
-Facts = Mapping[str, Sequence[str]]
-"""How a run was made, over all its shards; several values where shards differ."""
 
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """Tables by protocol, marks of their cells, texts in Markdown, and what each run cost.
+def read_contents(stored: Stored) -> dict[str, Any]:
+    """Return what there is for templates/index.html.j2; tables that were not made are left out.
 
     `options` are those of each run in words; `significant` counts the tests that find a difference,
     and all tests; `figures` are titles by SVG file, whose numbers are in a CSV file beside it.
     """
-
-    tables: Mapping[str, ScoreTable]
-    marks: Mapping[Place, str]
-    options: Mapping[str, str]
-    significant: tuple[int, int]
-    texts: Mapping[str, str]
-    costs: Sequence[Cost]
-    words: Sequence[WordShare]
-    figures: Mapping[Path, str]
-    origins: Mapping[str, Facts]
-
-
-def read_contents(stored: Stored) -> Contents:
-    """Read what there is; tables that were not made are left out."""
     config, layout = stored.config, stored.layout
     pairs = [(benchmark, run) for benchmark, runs in stored.runs.items() for run in runs]
     traces = defaultdict(list)
     for benchmark, run in pairs:
         traces[run].append(stored.trace(benchmark, run))
-    figures = {
-        layout.experiment(name, "svg"): section.title
-        for name, section in config.experiments.items()
-    }
+    experiments = config.experiments.items()
+    figures = {layout.experiment(name, "svg"): section.title for name, section in experiments}
     compared = read_comparisons(_text(layout, "comparison.csv"))
-    return Contents(
-        tables={protocol: stored_table(config, protocol) for protocol in config.protocols},
-        marks=marks(compared),
-        options={
+    return {
+        "note": config.note,
+        "legend": _LEGEND,
+        "tables": {protocol: stored_table(config, protocol) for protocol in config.protocols},
+        "marks": marks(compared),
+        "options": {
             name: ", ".join(f"{option} {value}" for option, value in run.options.items())
             for name, run in config.runs.items()
         },
-        significant=(sum(test.significant for test in compared), len(compared)),
-        texts=_texts(layout),
-        costs=[
+        "significant": (sum(test.significant for test in compared), len(compared)),
+        "texts": _texts(layout),
+        "costs": [
             cost(stored.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
             for pair in pairs
         ],
-        words=[
+        "words": [
             share
             for benchmark, run in pairs
             if len(config.runs[run].models) > 1
             for share in words_per_round(stored.trace(benchmark, run))
         ],
-        figures={svg: title for svg, title in figures.items() if svg.is_file()},
-        origins={run: origin(paths) for run, paths in traces.items()},
-    )
+        "figures": {svg: title for svg, title in figures.items() if svg.is_file()},
+        "origins": {run: origin(paths) for run, paths in traces.items()},
+    }
 
 
 def _texts(layout: ResultsLayout) -> dict[str, str]:
@@ -96,8 +77,11 @@ def _text(layout: ResultsLayout, file: str) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def origin(traces: Iterable[Path]) -> Facts:
-    """Put together what the metadata of a run's traces say of models, settings and versions."""
+def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
+    """Put together what the metadata of a run's traces say of models, settings and versions.
+
+    A fact has several values where shards differ.
+    """
     facts: dict[str, dict[str, None]] = defaultdict(dict)
     for trace in traces:
         metadata = read_metadata(trace)

@@ -69,7 +69,7 @@ class Experiment:
         return self.require(self.layout.trace(benchmark, run))
 
     def require(self, path: Path) -> Path:
-        """Return a path."""
+        """Return the path of a file, which must exist."""
         if not path.is_file():
             raise UserError(
                 f"experiment {self.name!r} needs {str(path)!r}, which is not there; run snakemake"
@@ -112,8 +112,7 @@ def scores(experiment: Experiment) -> pl.DataFrame:
 
 
 def _score(experiment: Experiment, protocol: str, benchmark: str, run: str) -> dict[str, Any]:
-    file = experiment.layout.score(protocol, benchmark, run)
-    score = read_score(experiment.require(file))
+    score = read_score(experiment.require(experiment.layout.score(protocol, benchmark, run)))
     return {
         "benchmark": benchmark,
         "protocol": protocol,

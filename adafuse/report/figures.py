@@ -1,6 +1,6 @@
 """The figures of the experiments and the charts of the report's page."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -259,17 +259,10 @@ def draw_sweep(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     most = max(group["benchmark"].n_unique() for group in protocols)
     columns = balanced(most, _SWEEP_COLUMNS)
     width = fitted(columns, 0)[1] - 50
-    # Each protocol begins a row of its own.
-    rows = [
-        beside(
-            [
-                _sweep_panel(points, series, width)
-                for points in group.partition_by("benchmark", maintain_order=True)
-            ],
-            columns,
-        )
-        for group in protocols
-    ]
+    rows = []
+    for group in protocols:  # each begins a row of its own
+        parts = group.partition_by("benchmark", maintain_order=True)
+        rows.append(beside([_sweep_panel(points, series, width) for points in parts], columns))
     return figure(alt.vconcat(*rows), title, _SWEEP, series if len(series) > 1 else ())
 
 
@@ -355,18 +348,11 @@ def page_words(shares: Sequence[WordShare]) -> Spec:
     if not shares:
         return {}
     table = pl.DataFrame(shares).rename({"run": "row"})
-    return page_chart(
-        [
-            _words_panel(
-                group,
-                list(dict.fromkeys(group["row"])),
-                PAGE_PANEL,
-                max(table["words"]),
-                named=True,
-            )
-            for group in table.partition_by("benchmark", maintain_order=True)
-        ]
-    )
+    panels = []
+    for group in table.partition_by("benchmark", maintain_order=True):
+        rows = group["row"].unique(maintain_order=True).to_list()
+        panels.append(_words_panel(group, rows, PAGE_PANEL, max(table["words"]), named=True))
+    return page_chart(panels)
 
 
 def _words_panel(
@@ -419,10 +405,7 @@ def _shades(count: int) -> list[str]:
     return ["#" + "".join(f"{value:02x}" for value in colour) for colour in mixed]
 
 
-_KINDS: dict[
-    str,
-    tuple[Callable[[Experiment], pl.DataFrame], Callable[[str, pl.DataFrame], alt.VConcatChart]],
-] = {
+_KINDS = {
     "scores": (experiments.scores, draw_scores),
     "sweep": (experiments.sweep, draw_sweep),
     "runtime": (experiments.runtime, draw_runtime),

@@ -89,14 +89,7 @@ def build_table(
     scores: Sequence[Score],
     note: str | None,
 ) -> ScoreTable:
-    """Arrange scores.
-
-    Args:
-        benchmarks: names, in the order of the columns.
-        runs: method and models by name, in the order of the rows.
-        scores: any order; at most one per benchmark and run.
-        note: printed above the table.
-    """
+    """Arrange scores, at most one per benchmark and run; `runs` has method and models by name."""
     _refuse_mixtures(scores)
     found = {(score.benchmark, score.run): score for score in scores}
     competing = [not is_oracle(method) for method, _ in runs.values()]
@@ -188,13 +181,7 @@ def score_table(table: ScoreTable, markdown: str = "") -> Table:
 def tables_markdown(
     strict: ScoreTable, published: ScoreTable | None, paper: Published | None
 ) -> str:
-    """Return the page of the main table.
-
-    Args:
-        strict: comes first.
-        published: comes second, and then published - strict in points.
-        paper: the paper's own numbers, in a table at the end.
-    """
+    """Return the page of the main table: strict, published and their difference, and the paper."""
     parts = [to_markdown(strict)]
     if published is not None:
         plain = replace(published, note=None)

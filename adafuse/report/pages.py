@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from markupsafe import Markup
 from adafuse.errors import UserError
 from adafuse.files import write_bytes, write_text
 from adafuse.parquet import column_names, read_metadata, read_rows
-from adafuse.report.contents import LEGEND, Contents, read_contents
+from adafuse.report.contents import read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
     Manifest,
@@ -80,24 +80,17 @@ def write_pages(stored: Stored, folder: Path) -> None:
     write_text(folder / "assets" / "vega.js", _vega())
     write_text(folder / "assets" / "charts.js", _charts(contents))
     shutil.rmtree(folder / "figures", ignore_errors=True)
-    for svg in contents.figures:
+    for svg in contents["figures"]:
         for path in (svg, svg.with_suffix(".csv")):
             write_bytes(folder / "figures" / path.name, path.read_bytes())
-    page = (
-        _templates()
-        .get_template("index.html.j2")
-        .render(
-            contents=contents,
-            note=stored.config.note,
-            legend=LEGEND,
-            texts={name: _html(text) for name, text in contents.texts.items()},
-            config=json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
-            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            version=__version__,
-            commit=source_commit(),
-        )
-    )
-    write_text(folder / "index.html", page)
+    values = {
+        **contents,
+        "config": json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
+        "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "version": __version__,
+        "commit": source_commit(),
+    }
+    _write_page(folder / "index.html", values)
 
 
 def _html(text: str) -> Markup:
@@ -113,32 +106,33 @@ def _vega() -> str:
     return bundle
 
 
-def _charts(contents: Contents) -> str:
+def _charts(contents: Mapping[str, Any]) -> str:
     from adafuse.report.figures import page_scores, page_seconds, page_words
 
     specs = {
-        "scores": page_scores(contents.tables),
-        "words": page_words(contents.words),
-        "seconds": page_seconds([cost for cost in contents.costs if cost.timed]),
+        "scores": page_scores(contents["tables"]),
+        "words": page_words(contents["words"]),
+        "seconds": page_seconds([cost for cost in contents["costs"] if cost.timed]),
     }
     drawn = {name: spec for name, spec in specs.items() if spec}
     return f"const charts = {json.dumps(drawn)};\n"
 
 
-def _templates() -> Environment:
-    """Return the templates; whatever they are given is escaped."""
-    return Environment(
+def _write_page(path: Path, values: Mapping[str, Any]) -> None:
+    """Fill the template of that name; whatever it is given is escaped."""
+    templates = Environment(
         loader=PackageLoader("adafuse.report"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
+    templates.filters["markdown"] = _html
+    write_text(path, templates.get_template(f"{path.name}.j2").render(values))
 
 
 def write_explorer(folder: Path, *, report: bool) -> None:
     """Write explorer.html and its assets; with a `report` it links to the index.html beside it."""
     assets = Path(__file__).parent / "assets"
     shutil.copytree(assets, folder / "assets", copy_function=shutil.copyfile, dirs_exist_ok=True)
-    page = _templates().get_template("explorer.html.j2")
-    write_text(folder / "explorer.html", page.render(report=report))
+    _write_page(folder / "explorer.html", {"report": report})
 
 
 def write_loose_report(traces: Sequence[Path], folder: Path) -> None:

@@ -127,9 +127,7 @@ def comparison_table(
 ) -> Table:
     """Return a row per comparison; the Markdown has a table per benchmark and protocol.
 
-    Args:
-        comparisons: those of one benchmark and protocol next to each other.
-        no_single: by ensemble the models that no run of method single decodes with.
+    `no_single` has by ensemble the models that no run of method single decodes with.
     """
     groups = groupby(comparisons, key=lambda test: (test.benchmark, test.protocol))
     parts = [_comparison_section(list(group)) for _, group in groups]
