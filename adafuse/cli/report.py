@@ -22,34 +22,34 @@ def report(
     """Write pages that open anywhere: tables, charts, and a trace explorer."""
     from adafuse.config.reading import read_config
     from adafuse.report.pages import check_folder, write_loose_report, write_report
-    from adafuse.report.stored import Stored
+    from adafuse.report.results import Results
     from adafuse.workflow.layout import ResultsLayout
 
     paths = paths or [Path("results")]
     if all(path.suffix == ".parquet" for path in paths):
-        folder = out or paths[0].parent / f"{paths[0].stem}_report"
-        write_loose_report(paths, folder)
-        typer.echo(str(folder / "explorer.html"))
+        out = out or paths[0].parent / f"{paths[0].stem}_report"
+        write_loose_report(paths, out)
+        typer.echo(str(out / "explorer.html"))
         return
     if len(paths) > 1:
         raise UserError(
             f"{len(paths)} arguments of which not all are traces; give one results folder, or"
             " .parquet files"
         )
-    results, layout = str(paths[0]), ResultsLayout(paths[0])
+    folder, layout = str(paths[0]), ResultsLayout(paths[0])
     if out is not None:
         check_folder(out)
-    if not Path(results).is_dir():
+    if not Path(folder).is_dir():
         raise UserError(
-            f"{results!r} is neither a results folder nor a .parquet trace; give one of these"
+            f"{folder!r} is neither a results folder nor a .parquet trace; give one of these"
         )
     if not layout.config.is_file():
         raise UserError(
             f"{str(layout.config)!r} does not exist; name a results folder of the workflow, or"
             " .parquet traces"
         )
-    stored = Stored.found(read_config(layout.config).model_copy(update={"results": results}))
-    if not stored.runs:
-        raise UserError(f"{results!r} holds no merged trace yet; run snakemake")
-    write_report(stored, out or layout.report)
+    results = Results.found(read_config(layout.config).model_copy(update={"results": folder}))
+    if not results.runs:
+        raise UserError(f"{folder!r} holds no merged trace yet; run snakemake")
+    write_report(results, out or layout.report)
     typer.echo(str((out or layout.report) / "index.html"))

@@ -115,8 +115,10 @@ def show(
         rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()
     else:
         rows = _chosen(trace, read_arrow(trace), ids or [])
-        if number is not None:
-            _check_rounds(rows, number)
+        for row in rows:
+            if number is not None and number > len(row["rounds"]):
+                count = len(row["rounds"])
+                raise UserError(f"example {row['id']!r} has no round {number}; it has {count}")
     if as_json:
         for row in rows:
             if number is not None and not listed:
@@ -131,25 +133,17 @@ def show(
 
 
 def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, Any]]:
-    places = {str(name): place for place, name in enumerate(table.column("id").to_pylist())}
-    if not places:
+    row_of = {str(name): row for row, name in enumerate(table.column("id").to_pylist())}
+    if not row_of:
         raise UserError(f"{str(trace)!r} holds no example; name another file")
     for name in ids:
-        if name not in places:
-            some = ", ".join(list(places)[:5])
+        if name not in row_of:
+            some = ", ".join(list(row_of)[:5])
             raise UserError(
-                f"no example {name!r} in {trace}; it holds {len(places)}, such as {some}"
-                f"{meant(name, places)}"
+                f"no example {name!r} in {trace}; it holds {len(row_of)}, such as {some}"
+                f"{meant(name, row_of)}"
             )
-    return list(table.take([places[name] for name in ids] or [0]).to_pylist())
-
-
-def _check_rounds(rows: list[dict[str, Any]], number: int) -> None:
-    for row in rows:
-        if number > len(row["rounds"]):
-            raise UserError(
-                f"example {row['id']!r} has no round {number}; it has {len(row['rounds'])}"
-            )
+    return list(table.take([row_of[name] for name in ids] or [0]).to_pylist())
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:

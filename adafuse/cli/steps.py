@@ -90,15 +90,15 @@ def experiment_step(
 ) -> None:
     """Turn stored results into the numbers and the figure of an experiment."""
     from adafuse.files import write_bytes
-    from adafuse.report.charts import stored
+    from adafuse.report.charts import rendered
     from adafuse.report.experiments import find_experiment
     from adafuse.report.figures import measured
     from adafuse.report.tables import Table, write_table
 
     points, figure = measured(find_experiment(_read(config), name))
     write_table(Table(points.columns, points.rows()), csv)
-    write_bytes(svg, stored(figure, "svg"))
-    write_bytes(png, stored(figure, "png"))
+    write_bytes(svg, rendered(figure, "svg"))
+    write_bytes(png, rendered(figure, "png"))
     logger.info("%d points", len(points))
 
 
@@ -120,20 +120,20 @@ def prefetch_step(config: ConfigFile) -> None:
 def examples_step(config: ConfigFile, benchmark: Benchmark, out: ReportFolder) -> None:
     """Write the trace explorer's data of a benchmark."""
     from adafuse.report.pages import write_examples
-    from adafuse.report.stored import Stored
+    from adafuse.report.results import Results
 
-    stored = Stored.main(_read(config))
-    write_examples(stored, benchmark, out)
-    logger.info("%d runs", len(stored.runs[benchmark]))
+    results = Results.main(_read(config))
+    write_examples(results, benchmark, out)
+    logger.info("%d runs", len(results.runs[benchmark]))
 
 
 @app.command("pages")
 def pages_step(config: ConfigFile, out: ReportFolder) -> None:
     """Write the report's pages; the examples beside them are there already."""
     from adafuse.report.pages import write_pages
-    from adafuse.report.stored import Stored
+    from adafuse.report.results import Results
 
-    write_pages(Stored.main(_read(config)), out)
+    write_pages(Results.main(_read(config)), out)
 
 
 @app.command("fetch")

@@ -114,7 +114,7 @@ def figure(chart: Chart, title: str, caption: str, legend: Iterable[str] = ()) -
     return styled
 
 
-def stored(chart: Chart, kind: str) -> bytes:
+def rendered(chart: Chart, kind: str) -> bytes:
     """Return a chart as the bytes of an "svg" or "png" file; the same chart, the same bytes."""
     import vl_convert
 
@@ -228,9 +228,9 @@ def _panel(
 ) -> alt.LayerChart | alt.FacetChart:
     benchmark, rows, names = marks["benchmark"][0], dots.rows, list(dots.layers)
     colours, shapes, heights = (list(looks) for looks in zip(*dots.layers.values(), strict=True))
-    places = dict(zip(names, heights, strict=True))
+    height_of = dict(zip(names, heights, strict=True))
     values = marks.drop("benchmark").with_columns(
-        height=pl.col("scored").replace_strict(places, return_dtype=pl.Int64)
+        height=pl.col("scored").replace_strict(height_of, return_dtype=pl.Int64)
     )
     axis = alt.Axis(title=dots.unit, tickCount=max(2, min(6, width // 40)))
     scale = alt.Scale(domain=_domain(marks, dots), nice=False, zero=False)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from adafuse.metrics.compare import Comparison
 from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table
 from adafuse.report.measures import cost, words_per_round
-from adafuse.report.stored import Stored
+from adafuse.report.results import Results
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.workflow.layout import ResultsLayout
 
@@ -25,17 +26,17 @@ Place = tuple[str, str, str]
 """Protocol, benchmark and run."""
 
 
-def read_contents(stored: Stored) -> dict[str, Any]:
+def read_contents(results: Results) -> dict[str, Any]:
     """Return what there is for templates/index.html.j2; tables that were not made are left out.
 
     `options` are those of each run in words; `significant` counts the tests that find a difference,
     and all tests; `figures` are titles by SVG file, whose numbers are in a CSV file beside it.
     """
-    config, layout = stored.config, stored.layout
-    pairs = [(benchmark, run) for benchmark, runs in stored.runs.items() for run in runs]
+    config, layout = results.config, results.layout
+    pairs = [(benchmark, run) for benchmark, runs in results.runs.items() for run in runs]
     traces = defaultdict(list)
     for benchmark, run in pairs:
-        traces[run].append(stored.trace(benchmark, run))
+        traces[run].append(results.trace(benchmark, run))
     experiments = config.experiments.items()
     figures = {layout.experiment(name, "svg"): section.title for name, section in experiments}
     compared = read_comparisons(_text(layout, "comparison.csv"))
@@ -51,14 +52,14 @@ def read_contents(stored: Stored) -> dict[str, Any]:
         "significant": (sum(test.significant for test in compared), len(compared)),
         "texts": _texts(layout),
         "costs": [
-            cost(stored.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
+            cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
             for pair in pairs
         ],
         "words": [
             share
             for benchmark, run in pairs
             if len(config.runs[run].models) > 1
-            for share in words_per_round(stored.trace(benchmark, run))
+            for share in words_per_round(results.trace(benchmark, run))
         ],
         "figures": {svg: title for svg, title in figures.items() if svg.is_file()},
         "origins": {run: origin(paths) for run, paths in traces.items()},
@@ -89,7 +90,7 @@ def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
         if rows := metadata.get("rows_from"):
             counts = ", ".join(f"{run} ({count})" for run, count in rows.items())
             found.append({"rows from": counts})
-        for name, value in (fact for each in found for fact in each.items()):
+        for name, value in chain.from_iterable(part.items() for part in found):
             facts[name][value] = None
     return {name: list(values) for name, values in facts.items()}
 

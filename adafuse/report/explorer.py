@@ -23,11 +23,6 @@ from adafuse.parquet import read_arrow, read_rows
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""
 
-_COLUMNS = (
-    *("id", "text", "stop_reason", "error", "traceback", "seconds", "tokens"),
-    *("prompt_tokens", "forwards", "rounds"),
-)
-_TAKEN_FROM = "taken_from"
 _FILE, _CALL = "manifest.js", "adafuse.manifest = "
 _LEVEL = 6
 
@@ -86,14 +81,12 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
 
 def _in_order(path: Path, ids: Sequence[str]) -> pa.Table:
     table = read_arrow(path)
-    further = [_TAKEN_FROM] * (_TAKEN_FROM in table.column_names)
-    table = table.select([*_COLUMNS, *further])
-    places = {name: place for place, name in enumerate(table["id"].to_pylist())}
-    if missing := [name for name in ids if name not in places]:
+    row_of = {name: row for row, name in enumerate(table["id"].to_pylist())}
+    if missing := [name for name in ids if name not in row_of]:
         raise UserError(
             f"trace {str(path)!r} has no row {missing[0]!r} of its benchmark; run snakemake again"
         )
-    return table.take([places[name] for name in ids])
+    return table.take([row_of[name] for name in ids])
 
 
 def _compact(row: dict[str, Any]) -> list[Any]:
@@ -105,7 +98,7 @@ def _compact(row: dict[str, Any]) -> list[Any]:
         number(row["seconds"]),
         row["error"],
         row["traceback"],
-        row.get(_TAKEN_FROM),
+        row.get("taken_from"),
     ]
 
 

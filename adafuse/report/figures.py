@@ -147,10 +147,10 @@ def draw_runtime(title: str, times: pl.DataFrame) -> alt.VConcatChart:
     for (name,), group in times.group_by("benchmark"):
         sizes = f"{min(group['n']):,}", f"{max(group['n']):,}"
         titles[str(name)] = [*_lines(str(name)), "n = " + " to ".join(dict.fromkeys(sizes))]
-        known = group.drop_nulls("mean_relative_to_members")
+        related = group.drop_nulls("mean_relative_to_members")
         factors[str(name)] = {
             row: f"{factor:.2f}\N{MULTIPLICATION SIGN}"
-            for row, factor in known.select("row", "mean_relative_to_members").iter_rows()
+            for row, factor in related.select("row", "mean_relative_to_members").iter_rows()
         }
     marks = pl.concat([median, mean])
     dots = Dots(marks, _TIMES, "seconds per example", titles, factors, zero=True)

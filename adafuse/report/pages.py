@@ -28,7 +28,7 @@ from adafuse.report.explorer import (
     write_benchmark,
     write_manifest,
 )
-from adafuse.report.stored import Stored, tau_of
+from adafuse.report.results import Results, tau_of
 from adafuse.version import __version__
 from adafuse.workflow.digest import reported_config
 from adafuse.workflow.provenance import source_commit
@@ -57,25 +57,25 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def write_report(stored: Stored, folder: Path) -> None:
+def write_report(results: Results, folder: Path) -> None:
     """Write the pages, and the explorer's data of all benchmarks."""
-    for benchmark in stored.runs:
-        write_examples(stored, benchmark, folder)
-    write_pages(stored, folder)
+    for benchmark in results.runs:
+        write_examples(results, benchmark, folder)
+    write_pages(results, folder)
 
 
-def write_examples(stored: Stored, benchmark: str, folder: Path) -> None:
+def write_examples(results: Results, benchmark: str, folder: Path) -> None:
     """Write the explorer's data of a benchmark into the report in a folder."""
-    questions, files = stored.questions(benchmark), stored.files(benchmark)
+    questions, files = results.questions(benchmark), results.files(benchmark)
     write_benchmark(folder / DATA, benchmark, questions, files)
 
 
-def write_pages(stored: Stored, folder: Path) -> None:
+def write_pages(results: Results, folder: Path) -> None:
     """Write index.html and explorer.html, and drop data that they do not show."""
-    contents = read_contents(stored)
-    for gone in {*read_benchmarks(folder / DATA)} - {*stored.runs}:
-        shutil.rmtree(folder / DATA / gone, ignore_errors=True)
-    write_manifest(folder / DATA, stored.manifest())
+    contents = read_contents(results)
+    for benchmark in {*read_benchmarks(folder / DATA)} - {*results.runs}:
+        shutil.rmtree(folder / DATA / benchmark, ignore_errors=True)
+    write_manifest(folder / DATA, results.manifest())
     write_explorer(folder, report=True)
     write_text(folder / "assets" / "vega.js", _vega())
     write_text(folder / "assets" / "charts.js", _charts(contents))
@@ -85,7 +85,7 @@ def write_pages(stored: Stored, folder: Path) -> None:
             write_bytes(folder / "figures" / path.name, path.read_bytes())
     values = {
         **contents,
-        "config": json.dumps(reported_config(stored.config), indent=2, ensure_ascii=False),
+        "config": json.dumps(reported_config(results.config), indent=2, ensure_ascii=False),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "commit": source_commit(),

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from adafuse.report import figures
-from adafuse.report.charts import FONT, WIDTH, Chart, balanced, broken, stored
+from adafuse.report.charts import FONT, WIDTH, Chart, balanced, broken, rendered
 from adafuse.report.experiments import MACRO_AVERAGE
 
 LONG = "adafuse_with_a_name_that_needs_more_than_one_line"
@@ -104,7 +104,7 @@ ALL = {
 
 def written(figure: Chart) -> str:
     """All text that is drawn, a line for each of its lines."""
-    return unescape("\n".join(re.findall(r">([^<>]+)</t", stored(figure, "svg").decode())))
+    return unescape("\n".join(re.findall(r">([^<>]+)</t", rendered(figure, "svg").decode())))
 
 
 def nodes(value: Any) -> Iterator[dict[str, Any]]:
@@ -151,7 +151,7 @@ BOXES = """[...document.querySelectorAll('text')].filter((text) => text.textCont
 
 @pytest.mark.parametrize("kind", ALL)
 def test_no_label_is_cut_off_or_lies_on_another(kind: str, browser: Browser) -> None:
-    svg = stored(ALL[kind](), "svg").decode()
+    svg = rendered(ALL[kind](), "svg").decode()
     page = browser.new_page(viewport={"width": 1000, "height": 1500})
     page.set_content(f"<body style='margin:0'>{svg}</body>")
     boxes = page.evaluate(BOXES)
@@ -170,7 +170,7 @@ def test_no_label_is_cut_off_or_lies_on_another(kind: str, browser: Browser) -> 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_the_same_points_give_the_same_svg_with_readable_text_as_text(kind: str) -> None:
-    first, second = stored(ALL[kind](), "svg"), stored(ALL[kind](), "svg")
+    first, second = rendered(ALL[kind](), "svg"), rendered(ALL[kind](), "svg")
     assert first == second
     sizes = {float(size) for size in re.findall(rb'font-size="([\d.]+)px"', first)}
     assert b"<text" in first and min(sizes) >= FONT > 8 * 96 / 72
@@ -178,9 +178,9 @@ def test_the_same_points_give_the_same_svg_with_readable_text_as_text(kind: str)
 
 def test_a_png_has_200_dots_per_inch() -> None:
     figure = draw_scores("Table 1", SCORES)
-    svg = stored(figure, "svg").decode()
+    svg = rendered(figure, "svg").decode()
     width = int(re.search(r'width="(\d+)"', svg)[1])
-    (pixels,) = struct.unpack(">I", stored(figure, "png")[16:20])  # of the header chunk
+    (pixels,) = struct.unpack(">I", rendered(figure, "png")[16:20])  # of the header chunk
     assert pixels == pytest.approx(width * 200 / 96, abs=2)
 
 
@@ -319,7 +319,7 @@ def test_charts_are_loaded_only_to_draw() -> None:
 
 def test_figures_grow_with_the_number_of_runs() -> None:
     def height(figure: Chart) -> int:
-        return int(re.search(rb'height="(\d+)"', stored(figure, "svg"))[1])
+        return int(re.search(rb'height="(\d+)"', rendered(figure, "svg"))[1])
 
     many = draw_scores("Table 1", [score(f"r{i}", "squad", "strict") for i in range(30)])
     assert height(many) > 3 * height(draw_scores("Table 1", SCORES[:1]))

@@ -26,7 +26,7 @@ from adafuse.report.explorer import (
 )
 from adafuse.report.main_table import build_table
 from adafuse.report.pages import write_explorer
-from adafuse.report.stored import Stored
+from adafuse.report.results import Results
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.pipeline.conftest import values as configuration
 from tests.support.browser import DESKTOP, Tab
@@ -106,7 +106,7 @@ def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[
     config = parse_config({**values, "results": str(folder / "results")})
     rows = [PreparedRow(f"q{n}", "?", "?", ("x",)) for n in range(2)]
     write_prepared(folder / "results/benchmarks/qa/rows.jsonl", rows)
-    (entry,) = Stored(config, {"qa": ("fused",)}).manifest().benchmarks
+    (entry,) = Results(config, {"qa": ("fused",)}).manifest().benchmarks
     trace = folder / "trace.parquet"
     written = [{"id": f"q{n}", **result_columns(FUSED[n])} for n in range(2)]
     write_table(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], written, {})

@@ -13,7 +13,7 @@ from adafuse.workflow.layout import ResultsLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Results:
     """Runs by benchmark that a report shows, and where their files are."""
 
     config: Config
@@ -25,12 +25,12 @@ class Stored:
         return ResultsLayout(self.config.results)
 
     @classmethod
-    def main(cls, config: Config) -> "Stored":
+    def main(cls, config: Config) -> "Results":
         """Return the runs and benchmarks of the main table, whether they are there or not."""
         return cls(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
 
     @classmethod
-    def found(cls, config: Config) -> "Stored":
+    def found(cls, config: Config) -> "Results":
         """Return everything of a configuration that is in its results folder."""
         layout = ResultsLayout(config.results)
         runs = {
@@ -38,7 +38,7 @@ class Stored:
             for name in config.benchmarks
             if layout.rows(name).is_file()
         }
-        return cls(config, {name: there for name, there in runs.items() if there})
+        return cls(config, {name: found for name, found in runs.items() if found})
 
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""
