@@ -141,7 +141,9 @@ def _printed(experiment: Experiment) -> dict[tuple[str, str, str], tuple[float, 
 
 
 def _refuse_different_rows(table: pl.DataFrame) -> None:
-    for (benchmark, protocol), group in table.group_by("benchmark", "protocol"):
+    for (benchmark, protocol), group in table.group_by(
+        "benchmark", "protocol", maintain_order=True
+    ):
         if len(counts := sorted(group["n"].unique())) > 1:
             raise UserError(
                 f"the {protocol} scores of {benchmark!r} cover {counts} rows and cannot stand in"
