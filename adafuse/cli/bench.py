@@ -66,15 +66,15 @@ def bench(
         tau = median_margin(models) if shape else 0.7
     methods = [name for name in METHODS if others and name not in _LEFT_OUT]
     suite = Suite(models, chains, (1, 8, 32), 1500, 256, {"tau": tau}, methods)
-    floors = [floor(each) for each in models if each.device.type == "cuda"]
+    floors = [floor(one) for one in models if one.device.type == "cuda"]
     with tqdm(desc="first runs, not timed", disable=None, unit="case") as bar:
         timings = measure(suite.cases(), repeats, bar)
     command = shlex.join(["adafuse", *sys.argv[1:]])
     found = record(models[0], command, timings, [*suite.ratios(timings), *floors])
-    told, text = json.dumps(found, indent=2) + "\n", to_markdown(found)
-    write_text(out / "bench.json", told)
-    write_text(out / "bench.md", text)
-    typer.echo(told if as_json else text, nl=False)
+    texts = {"json": json.dumps(found, indent=2) + "\n", "md": to_markdown(found)}
+    for suffix, text in texts.items():
+        write_text(out / f"bench.{suffix}", text)
+    typer.echo(texts["json" if as_json else "md"], nl=False)
 
 
 def _toy() -> list[str]:

@@ -7,9 +7,10 @@ import platform
 import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -32,16 +33,7 @@ ROWS = Path(adafuse.toy.__file__).parent / "benchmarks" / "toy_math.jsonl"
 
 
 def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
-    """Return a model of the shape of a configuration file, so that no download is needed.
-
-    Args:
-        config: a config.json or its folder.
-        spec: whose tokenizer it has, and its one device.
-        seed: of the weights.
-
-    Raises:
-        UserError: no such configuration, or fewer rows in it than the tokenizer has ids.
-    """
+    """Return random weights of the shape that a config.json says, with the tokenizer of `spec`."""
     if not Path(config).exists():
         raise UserError(f"{config!r} does not exist; give a config.json or its folder")
     shape, tokenizer = AutoConfig.from_pretrained(config), load_tokenizer(spec)
@@ -52,11 +44,12 @@ def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
     factory: Any = AutoModelForCausalLM
     with torch.device(place.device):
         network = factory.from_config(shape, dtype=place.dtype).eval()
+    ends = frozenset({tokenizer.eos_token_id})
     return LanguageModel(
         name=config,
         tokenizer=tokenizer,
-        end_ids=frozenset({tokenizer.eos_token_id}),
-        stop_ids=frozenset({tokenizer.eos_token_id}),
+        end_ids=ends,
+        stop_ids=ends,
         network=network,
         context=shape.get_text_config().max_position_embeddings,
     )
@@ -92,20 +85,6 @@ def openings(count: int, tokens: int) -> Workload:
     return Workload("openings", prompts, tokens, endless=True)
 
 
-def long_outputs(opened: Sequence[str], tokens: int) -> Workload:
-    """Return openings with what was written after them as prompts, `tokens` ids to write each.
-
-    After an answer models agree less than in it. These texts are past that, so that the first half
-    of what is written is like the second, and costs differ by length alone.
-    """
-    return Workload(f"{tokens}-token outputs", tuple(opened), tokens, endless=True)
-
-
-def without_end(models: Sequence[LanguageModel]) -> tuple[LanguageModel, ...]:
-    """Return the models as ones that go on after an end token, as `min_new_tokens` makes them."""
-    return tuple(replace(model, stop_ids=frozenset()) for model in models)
-
-
 def _filled(questions: Sequence[str], tokens: int, model: LanguageModel) -> str:
     text = "".join(f"Question: {question}\n" for question in questions)
     text *= -(-tokens // len(model.prompt_ids(text)))
@@ -129,86 +108,77 @@ class Outcome:
     agreement: float | None = None
 
 
-@dataclass
-class Fused:
-    """A method on one of our engines; `name` is unique among the cases."""
-
-    name: str
-    workload: Workload
-    batch_size: int
-    models: tuple[LanguageModel, ...]
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    engine: str = "tree"
-    results: list[Result] = field(default_factory=list, repr=False)
-
-    def run(self) -> Outcome:
-        """Decode, and keep the results of this pass."""
-        models = without_end(self.models) if self.workload.endless else self.models
-        self.results = Ensemble(models, (1.0,) * len(models)).generate(
-            self.workload.prompts,
-            method=self.method,
-            max_new_tokens=self.workload.max_new_tokens,
-            stop=self.workload.stop,
-            batch_size=self.batch_size,
-            engine=self.engine,
-            **self.options,
-        )
-        rounds = [taken for result in self.results for taken in result.rounds]
-        alone = sum(len(taken.candidates) == 1 for taken in rounds)
-        return Outcome(
-            tuple(map(sum, zip(*(result.tokens for result in self.results), strict=True))),
-            tuple(map(sum, zip(*(result.forwards for result in self.results), strict=True))),
-            alone / len(rounds) if rounds else None,
-        )
+def decode(
+    models: tuple[LanguageModel, ...], work: Workload, batch_size: int, **options: Any
+) -> list[Result]:
+    """Decode a workload; `options` are those of `Ensemble.generate`."""
+    if work.endless:  # they go on after an end token, as `min_new_tokens` makes them
+        models = tuple(replace(model, stop_ids=frozenset()) for model in models)
+    return Ensemble(models, (1.0,) * len(models)).generate(
+        work.prompts,
+        max_new_tokens=work.max_new_tokens,
+        stop=work.stop,
+        batch_size=batch_size,
+        **options,
+    )
 
 
-@dataclass
-class Generate:
-    """Transformers' own greedy `generate` of one model, for as many tokens as `lengths` says.
+def outcome(results: Sequence[Result]) -> Outcome:
+    """Summarise what was decoded."""
+    pools = [len(taken.candidates) for result in results for taken in result.rounds]
+    return Outcome(
+        tuple(map(sum, zip(*(result.tokens for result in results), strict=True))),
+        tuple(map(sum, zip(*(result.forwards for result in results), strict=True))),
+        pools.count(1) / len(pools) if pools else None,
+    )
+
+
+def generate(
+    model: LanguageModel, work: Workload, batch_size: int, lengths: Sequence[int]
+) -> Outcome:
+    """Let transformers' own greedy `generate` write as many tokens per prompt as `lengths` says.
 
     Batches are padded on the left, and each is as long as its longest text: that is what users of
     `generate` pay.
     """
+    forwards = 0
+    for start in range(0, len(work.prompts), batch_size):
+        part = slice(start, start + batch_size)
+        steps = max(lengths[part])
+        if steps:
+            _generate_batch(model, work.prompts[part], steps)
+        forwards += steps * len(work.prompts[part])
+    return Outcome((sum(lengths),), (forwards,))
+
+
+def _generate_batch(model: LanguageModel, prompts: Sequence[str], steps: int) -> None:
+    rows = [model.prompt_ids(prompt) for prompt in prompts]
+    width = max(map(len, rows))
+    ids = [[0] * (width - len(row)) + row for row in rows]
+    mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+    model.network.generate(  # type: ignore[operator]
+        input_ids=torch.tensor(ids, device=model.device),
+        attention_mask=torch.tensor(mask, device=model.device),
+        max_new_tokens=steps,
+        min_new_tokens=steps,
+        do_sample=False,
+        pad_token_id=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A workload, and what is timed; `name` is unique among the cases."""
 
     name: str
     workload: Workload
     batch_size: int
-    model: LanguageModel
-    lengths: Sequence[int]
-
-    def run(self) -> Outcome:
-        """Generate exactly the tokens that are asked for."""
-        forwards = 0
-        for start in range(0, len(self.workload.prompts), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            steps = max(self.lengths[part])
-            if steps:
-                self._batch(self.workload.prompts[part], steps)
-            forwards += steps * len(self.workload.prompts[part])
-        return Outcome((sum(self.lengths),), (forwards,))
-
-    def _batch(self, prompts: Sequence[str], steps: int) -> None:
-        rows = [self.model.prompt_ids(prompt) for prompt in prompts]
-        width = max(map(len, rows))
-        ids = torch.tensor([[0] * (width - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        self.model.network.generate(  # type: ignore[operator]
-            input_ids=ids.to(self.model.device),
-            attention_mask=mask.to(self.model.device),
-            max_new_tokens=steps,
-            min_new_tokens=steps,
-            do_sample=False,
-            pad_token_id=0,
-        )
-
-
-Case = Fused | Generate
+    run: Callable[[], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds of one case over all repeats: median and quartiles."""
+    """Median seconds of a case with quartiles, and the speed of its first model."""
 
     case: str
     workload: str
@@ -220,14 +190,6 @@ class Timing:
     outcome: Outcome
     tokens_per_second: float
 
-    @classmethod
-    def of(cls, case: Case, taken: list[float], done: Outcome) -> "Timing":
-        """Summarise the repeats of a case, which is fast by the ids of its first model."""
-        quartiles = quantiles(taken, method="inclusive") if len(taken) > 1 else taken * 3
-        low, middle, high = quartiles
-        about = case.name, case.workload.name, len(case.workload.prompts), case.batch_size
-        return cls(*about, middle, low, high, done, done.tokens[0] / middle)
-
 
 def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None) -> list[Timing]:
     """Run each case once unmeasured, then all of them in turn, `repeats` times."""
@@ -235,21 +197,26 @@ def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None)
     bar.reset(total=(repeats + 1) * len(cases))
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     outcomes: dict[str, Outcome] = {}
-    for turn in range(repeats + 1):
-        for case in cases:
-            bar.set_description(
-                f"{turn} of {repeats}: {case.name}" if turn else f"warming up {case.name}"
-            )
-            gc.collect()
-            start = time.perf_counter()
-            outcomes[case.name] = case.run()  # its last result was read from the device
-            taken = time.perf_counter() - start
-            if turn:
-                seconds[case.name].append(taken)
-            speed = outcomes[case.name].tokens[0] / taken
-            bar.set_postfix_str(f"{speed:.1f} tokens/s", refresh=False)
-            bar.update()
-    return [Timing.of(case, seconds[case.name], outcomes[case.name]) for case in cases]
+    for turn, case in product(range(repeats + 1), cases):
+        bar.set_description(
+            f"{turn} of {repeats}: {case.name}" if turn else f"warming up {case.name}"
+        )
+        gc.collect()
+        start = time.perf_counter()
+        outcomes[case.name] = case.run()  # its last result was read from the device
+        taken = time.perf_counter() - start
+        if turn:
+            seconds[case.name].append(taken)
+        speed = outcomes[case.name].tokens[0] / taken
+        bar.set_postfix_str(f"{speed:.1f} tokens/s", refresh=False)
+        bar.update()
+    return [_timing(case, seconds[case.name], outcomes[case.name]) for case in cases]
+
+
+def _timing(case: Case, taken: list[float], done: Outcome) -> Timing:
+    low, middle, high = quantiles(taken, method="inclusive") if len(taken) > 1 else taken * 3
+    about = case.name, case.workload.name, len(case.workload.prompts), case.batch_size
+    return Timing(*about, middle, low, high, done, done.tokens[0] / middle)
 
 
 WARM_UP = 8
@@ -329,71 +296,62 @@ class Suite:
         """Return all cases; those of `generate` write as many tokens as the fused ones wrote."""
         work = chains(self.prompts)
         found: list[Case] = []
-        for size in self.batch_sizes:
-            for branching in BRANCHINGS:
-                found += self._against_generate(work, size, branching)
-        others = [Fused(f"{name}, batch 8", work, 8, self.models, name) for name in self.others]
+        for size, branching in product(self.batch_sizes, BRANCHINGS):
+            label, options = (
+                f"B {branching}, batch {size}",
+                {**self.options, "branching": branching},
+            )
+            found.append(self._case(f"adafuse {label}", work, size, **options))
+            results = decode(self.models, work, size, **options)
+            for number, model in enumerate(self.models):
+                lengths = [result.tokens[number] for result in results]
+                run = partial(generate, model, work, size, lengths)
+                found.append(Case(f"generate {number + 1} for {label}", work, size, run))
+        others = [self._case(f"{name}, batch 8", work, 8, method=name) for name in self.others]
         return [*found, *self._long(), *others]
 
-    def _against_generate(self, work: Workload, size: int, branching: int) -> Iterator[Case]:
-        label = f"B {branching}, batch {size}"
-        fused = self._adafuse(f"adafuse {label}", work, size, branching)
-        fused.run()
-        yield fused
-        for number, model in enumerate(self.models):
-            lengths = [result.tokens[number] for result in fused.results]
-            yield Generate(f"generate {number + 1} for {label}", work, size, model, lengths)
-
     def _long(self) -> Iterator[Case]:
+        options = {**self.options, "branching": 1}
         work = long_prompts(2, self.long_prompt, self.models[0], CHAIN)
-        yield self._adafuse(f"adafuse, {work.name}", work, 1)
-        yield self._adafuse(f"reference, {work.name}", work, 1, engine="reference")
-        opened = self._adafuse("openings", openings(4, self.long_output), 4)
-        opened.run()
-        prompts = zip(opened.workload.prompts, opened.results, strict=True)
-        texts = [prompt + result.text for prompt, result in prompts]
+        yield self._case(f"adafuse, {work.name}", work, 1, **options)
+        yield self._case(f"reference, {work.name}", work, 1, **options, engine="reference")
+        # After an answer models agree less than in it. What is written after these texts is past
+        # that, so that its second half is like the first and costs differ by length alone.
+        opened = openings(4, self.long_output)
+        results = decode(self.models, opened, 4, **options)
+        prompts = zip(opened.prompts, results, strict=True)
+        texts = tuple(prompt + result.text for prompt, result in prompts)
         for tokens in (self.long_output // 2, self.long_output):
-            work = long_outputs(texts, tokens)
-            yield self._adafuse(f"adafuse, {work.name}", work, 1)
+            work = Workload(f"{tokens}-token outputs", texts, tokens, endless=True)
+            yield self._case(f"adafuse, {work.name}", work, 1, **options)
 
-    def _adafuse(
-        self, name: str, work: Workload, size: int, branching: int = 1, engine: str = "tree"
-    ) -> Fused:
-        options = {**self.options, "branching": branching}
-        return Fused(name, work, size, self.models, "adafuse", options, engine)
+    def _case(self, name: str, work: Workload, size: int, **options: Any) -> Case:
+        run = partial(decode, self.models, work, size, **options)
+        return Case(name, work, size, lambda: outcome(run()))
 
     def ratios(self, timings: Sequence[Timing]) -> list[Ratio]:
         """Return the ratios of cases that docs/performance.md promises."""
         seconds = {timing.case: timing.seconds for timing in timings}
-
-        def ratio(name: str, above: str, below: str, target: str) -> Ratio:
-            return Ratio(name, seconds[above] / seconds[below], target)
-
+        found = []
+        for size, (branching, bound) in product(self.batch_sizes, BRANCHINGS.items()):
+            label = f"B {branching}, batch {size}"
+            generate = sum(s for name, s in seconds.items() if name.endswith(f"for {label}"))
+            value = seconds[f"adafuse {label}"] / generate
+            found.append(Ratio(f"adafuse / generate of all, {label}", value, bound * (size == 1)))
         first, last = (f"adafuse B 1, batch {self.batch_sizes[end]}" for end in (0, -1))
         work = next(timing.outcome for timing in timings if timing.case == first)
         throughput = "at least 15" if self.models[0].device.type == "cuda" else "at least 6"
-        long = f"{self.long_prompt}-token prompts"
         half, whole = (f"{n}-token outputs" for n in (self.long_output // 2, self.long_output))
+        long = f"{self.long_prompt}-token prompts"
+        engines = seconds[f"reference, {long}"] / seconds[f"adafuse, {long}"]
+        length = seconds[f"adafuse, {whole}"] / seconds[f"adafuse, {half}"]
         return [
-            *self._against_alone(seconds),
-            ratio(f"throughput, {last} / {first}", first, last, throughput),
+            *found,
+            Ratio(f"throughput, {last} / {first}", seconds[first] / seconds[last], throughput),
             Ratio("forwards / token", sum(work.forwards) / work.tokens[0], "at most 1.6"),
-            ratio(
-                f"reference engine / tree engine, {long}",
-                f"reference, {long}",
-                f"adafuse, {long}",
-                "at least 10",
-            ),
-            ratio(f"{whole} / {half}", f"adafuse, {whole}", f"adafuse, {half}", "at most 2.2"),
+            Ratio(f"reference engine / tree engine, {long}", engines, "at least 10"),
+            Ratio(f"{whole} / {half}", length, "at most 2.2"),
         ]
-
-    def _against_alone(self, seconds: Mapping[str, float]) -> Iterator[Ratio]:
-        for size in self.batch_sizes:
-            for branching, bound in BRANCHINGS.items():
-                label = f"B {branching}, batch {size}"
-                alone = sum(s for name, s in seconds.items() if name.endswith(f"for {label}"))
-                value = seconds[f"adafuse {label}"] / alone
-                yield Ratio(f"adafuse / generate of all, {label}", value, bound * (size == 1))
 
 
 def median_margin(models: tuple[LanguageModel, ...]) -> float:
@@ -401,9 +359,8 @@ def median_margin(models: tuple[LanguageModel, ...]) -> float:
 
     Models with random weights are never confident by the threshold of trained ones.
     """
-    case = Fused("margins", chains(8), 8, models, "adafuse", {"tau": 2.0})
-    case.run()
-    rounds = [taken for result in case.results for taken in result.rounds]
+    results = decode(models, chains(8), 8, tau=2.0)
+    rounds = [taken for result in results for taken in result.rounds]
     return median(margin for taken in rounds for row in taken.margins for margin in row)
 
 

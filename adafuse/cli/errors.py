@@ -68,7 +68,7 @@ STATUSES = {
 """What exit statuses say."""
 EXTRAS = {
     "workflow": ("datasets", "polars", "sacrebleu", "snakemake", "word2number"),
-    "report": ("altair", "vl_convert", "word2number"),
+    "report": ("altair", "polars", "vl_convert", "word2number"),
     "lm-eval": ("lm_eval", "pytablewriter"),
     "quantized": ("bitsandbytes",),
     "bertscore": ("bert_score",),

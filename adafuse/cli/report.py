@@ -1,19 +1,15 @@
 """`adafuse report`: pages that show results, and a trace explorer."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from adafuse.errors import UserError
 
-if TYPE_CHECKING:
-    from adafuse.report.stored import Stored
-    from adafuse.workflow.layout import ResultsLayout
-
 
 def report(
-    shown: Annotated[
+    paths: Annotated[
         list[Path] | None,
         typer.Argument(
             metavar="RESULTS", help="A results folder, or traces of `adafuse generate`."
@@ -24,43 +20,36 @@ def report(
     ] = None,
 ) -> None:
     """Write pages that open anywhere: tables, charts, and a trace explorer."""
+    from adafuse.config.reading import read_config
     from adafuse.report.pages import check_folder, write_loose_report, write_report
+    from adafuse.report.results import Results
     from adafuse.workflow.layout import ResultsLayout
 
-    given = shown or [Path("results")]
-    if all(path.suffix == ".parquet" for path in given):
-        folder = out or given[0].parent / f"{given[0].stem}_report"
-        write_loose_report(given, folder)
-        typer.echo(str(folder / "explorer.html"))
+    paths = paths or [Path("results")]
+    if all(path.suffix == ".parquet" for path in paths):
+        out = out or paths[0].parent / f"{paths[0].stem}_report"
+        write_loose_report(paths, out)
+        typer.echo(str(out / "explorer.html"))
         return
-    if len(given) > 1:
+    if len(paths) > 1:
         raise UserError(
-            f"{len(given)} arguments of which not all are traces; give one results folder, or"
+            f"{len(paths)} arguments of which not all are traces; give one results folder, or"
             " .parquet files"
         )
-    layout = ResultsLayout(given[0])
+    folder, layout = str(paths[0]), ResultsLayout(paths[0])
     if out is not None:
         check_folder(out)
-    write_report(_stored(layout), out or layout.report)
-    typer.echo(str((out or layout.report) / "index.html"))
-
-
-def _stored(layout: "ResultsLayout") -> "Stored":
-    from adafuse.config.reading import read_config
-    from adafuse.report.stored import Stored
-
-    results = str(layout.results)
-    if not Path(results).is_dir():
+    if not Path(folder).is_dir():
         raise UserError(
-            f"{results!r} is neither a results folder nor a .parquet trace; give one of these"
+            f"{folder!r} is neither a results folder nor a .parquet trace; give one of these"
         )
     if not layout.config.is_file():
         raise UserError(
             f"{str(layout.config)!r} does not exist; name a results folder of the workflow, or"
             " .parquet traces"
         )
-    config = read_config(layout.config).model_copy(update={"results": results})
-    stored = Stored.found(config)
-    if not stored.runs:
-        raise UserError(f"{results!r} holds no merged trace yet; run snakemake")
-    return stored
+    results = Results.found(read_config(layout.config).model_copy(update={"results": folder}))
+    if not results.runs:
+        raise UserError(f"{folder!r} holds no merged trace yet; run snakemake")
+    write_report(results, out or layout.report)
+    typer.echo(str((out or layout.report) / "index.html"))

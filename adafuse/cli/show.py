@@ -12,7 +12,7 @@ from rich.text import Text
 from adafuse.cli.options import example_ids, option
 from adafuse.cli.output import json_line, one_line
 from adafuse.errors import UserError, meant
-from adafuse.records import Candidate, Result, Round
+from adafuse.records import Round
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ _CANDIDATE, _NUMBER = 34, 10
 """Columns of a terminal that a candidate with its proposers, and a number, need."""
 
 
-def print_list(rows: list[dict[str, Any]]) -> None:
+def _print_list(rows: list[dict[str, Any]]) -> None:
     """Print a line per example: id, why its text ends, and how the text begins."""
     console = Console(highlight=False)
     paged = console.is_terminal and len(rows) >= console.height
@@ -33,20 +33,19 @@ def print_list(rows: list[dict[str, Any]]) -> None:
             console.print(Text(line), soft_wrap=True)
 
 
-def print_example(
-    unique: str, result: Result, models: list[str], prompt: str | None, number: int | None
-) -> None:
-    """Print all rounds of an example, or only one, and what came out."""
-    console = Console(highlight=False)
-    console.print(Text(f"example {one_line(unique)}"), style="bold")
+def _print_example(row: dict[str, Any], models: list[str], number: int | None) -> None:
+    """Print all rounds of an example and what came out, or only one round."""
+    from adafuse.workflow.traces import result_from
+
+    console, result = Console(highlight=False), result_from(row)
+    console.print(Text(f"example {one_line(str(row['id']))}"), style="bold")
     for place, model in enumerate(models):
         console.print(Text(f"model {place}: {one_line(model)}"))
-    if prompt is not None:
+    if (prompt := row.get("prompt")) is not None:
         console.print(Text.assemble(("prompt: ", "bold"), one_line(prompt)))
     for place, taken in enumerate(result.rounds, 1):
         if number in (None, place):
-            console.print(_heading(place, taken))
-            _print_round(console, taken)
+            _print_round(console, place, taken)
     if number is not None:
         return
     console.print(Text.assemble(("text: ", "bold"), one_line(result.text)))
@@ -57,48 +56,29 @@ def print_example(
         console.print(Text(f"error: {one_line(result.error)}", style="red"))
 
 
-def _heading(number: int, taken: Round) -> Text:
-    margins = [" ".join(f"{value:.2f}" for value in values) for values in taken.margins]
-    words = "1 word" if taken.words == 1 else f"{taken.words} words"
-    read = f"; start-of-word margins {' | '.join(margins)}" if any(margins) else ""
-    return Text.assemble((f"\nround {number}", "bold"), f": {words}{read}")
-
-
-def _print_round(console: Console, taken: Round) -> None:
+def _print_round(console: Console, number: int, taken: Round) -> None:
     """Print the pool as a table, or where that has no room as lines."""
-    if console.width >= _CANDIDATE + _NUMBER * (len(taken.margins) + 1):
-        console.print(_table(taken))
-        return
+    words = "1 word" if taken.words == 1 else f"{taken.words} words"
+    margins = " | ".join(" ".join(f"{value:.2f}" for value in read) for read in taken.margins)
+    read = f"; start-of-word margins {margins}" if any(taken.margins) else ""
+    console.print(Text.assemble((f"\nround {number}", "bold"), f": {words}{read}"))
+    table = Table("", "candidate", "by")
+    for heading in (*(f"NLL {model}" for model in range(len(taken.margins))), "F"):
+        table.add_column(heading, justify="right")
+    wide = console.width >= _CANDIDATE + _NUMBER * (len(taken.margins) + 1)
     for index, candidate in enumerate(taken.candidates):
-        won = index == taken.selected
-        nll = " ".join(f"{value:.3f}" for value in candidate.nll)
-        text = f"{'=>' if won else '  '} {_written(candidate)}\n"
-        text += f"     by {_proposers(candidate)}, F {candidate.fused:.3f}, NLL {nll}"
-        console.print(Text(text, "bold green" if won else ""))
-
-
-def _table(taken: Round) -> Table:
-    table = Table()
-    for heading in ("", "candidate", "by"):
-        table.add_column(heading)
-    for model in range(len(taken.margins)):
-        table.add_column(f"NLL {model}", justify="right")
-    table.add_column("F", justify="right")
-    for index, candidate in enumerate(taken.candidates):
-        won = index == taken.selected
-        nll = [f"{value:.3f}" for value in candidate.nll] or [""] * len(taken.margins)
-        cells = ["=>" if won else "", _written(candidate), _proposers(candidate), *nll]
-        style = "bold green" if won else ""
-        table.add_row(*(Text(cell, style) for cell in (*cells, f"{candidate.fused:.3f}")))
-    return table
-
-
-def _written(candidate: Candidate) -> str:
-    return one_line(candidate.text) + ("<END>" if candidate.ends else "")
-
-
-def _proposers(candidate: Candidate) -> str:
-    return ",".join(map(str, candidate.proposers))
+        mark, style = ("=>", "bold green") if index == taken.selected else ("", "")
+        text = one_line(candidate.text) + "<END>" * candidate.ends
+        by, fused = ",".join(map(str, candidate.proposers)), f"{candidate.fused:.3f}"
+        nll = [f"{value:.3f}" for value in candidate.nll]
+        if wide:
+            cells = [mark, text, by, *(nll or [""] * len(taken.margins)), fused]
+            table.add_row(*(Text(cell, style) for cell in cells))
+        else:
+            costs = f"     by {by}, F {fused}, NLL {' '.join(nll)}"
+            console.print(Text(f"{mark:2} {text}\n{costs}", style))
+    if wide:
+        console.print(table)
 
 
 def show(
@@ -130,47 +110,40 @@ def show(
     what the smallest of wins.
     """
     from adafuse.parquet import read_arrow, read_metadata
-    from adafuse.workflow.traces import result_from
 
     if listed:
         rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()
     else:
         rows = _chosen(trace, read_arrow(trace), ids or [])
-        if number is not None:
-            _check_rounds(rows, number)
+        for row in rows:
+            if number is not None and number > len(row["rounds"]):
+                count = len(row["rounds"])
+                raise UserError(f"example {row['id']!r} has no round {number}; it has {count}")
     if as_json:
         for row in rows:
             if number is not None and not listed:
                 row |= {"round": number, "rounds": row["rounds"][number - 1 : number]}
             typer.echo(json_line(row))
     elif listed:
-        print_list(rows)
+        _print_list(rows)
     else:
         models = _models(read_metadata(trace))
         for row in rows:
-            print_example(str(row["id"]), result_from(row), models, row.get("prompt"), number)
+            _print_example(row, models, number)
 
 
 def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, Any]]:
-    places = {str(name): place for place, name in enumerate(table.column("id").to_pylist())}
-    if not places:
+    row_of = {str(name): row for row, name in enumerate(table.column("id").to_pylist())}
+    if not row_of:
         raise UserError(f"{str(trace)!r} holds no example; name another file")
     for name in ids:
-        if name not in places:
-            some = ", ".join(list(places)[:5])
+        if name not in row_of:
+            some = ", ".join(list(row_of)[:5])
             raise UserError(
-                f"no example {name!r} in {trace}; it holds {len(places)}, such as {some}"
-                f"{meant(name, places)}"
+                f"no example {name!r} in {trace}; it holds {len(row_of)}, such as {some}"
+                f"{meant(name, row_of)}"
             )
-    return list(table.take([places[name] for name in ids] or [0]).to_pylist())
-
-
-def _check_rounds(rows: list[dict[str, Any]], number: int) -> None:
-    for row in rows:
-        if number > len(row["rounds"]):
-            raise UserError(
-                f"example {row['id']!r} has no round {number}; it has {len(row['rounds'])}"
-            )
+    return list(table.take([row_of[name] for name in ids] or [0]).to_pylist())
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:

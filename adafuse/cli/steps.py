@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table as Grid
 
     from adafuse.config.config import Config
-    from adafuse.report.main_table import CellView, ScoreTable
+    from adafuse.report.main_table import Cell, ScoreTable
 
 logger = logging.getLogger(__name__)
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
@@ -90,15 +90,15 @@ def experiment_step(
 ) -> None:
     """Turn stored results into the numbers and the figure of an experiment."""
     from adafuse.files import write_bytes
-    from adafuse.report.charts import stored
-    from adafuse.report.experiments import find_experiment, points_table
+    from adafuse.report.charts import rendered
+    from adafuse.report.experiments import find_experiment
     from adafuse.report.figures import measured
-    from adafuse.report.tables import write_table
+    from adafuse.report.tables import Table, write_table
 
     points, figure = measured(find_experiment(_read(config), name))
-    write_table(points_table(points), csv)
-    write_bytes(svg, stored(figure, "svg"))
-    write_bytes(png, stored(figure, "png"))
+    write_table(Table(points.columns, points.rows()), csv)
+    write_bytes(svg, rendered(figure, "svg"))
+    write_bytes(png, rendered(figure, "png"))
     logger.info("%d points", len(points))
 
 
@@ -120,20 +120,20 @@ def prefetch_step(config: ConfigFile) -> None:
 def examples_step(config: ConfigFile, benchmark: Benchmark, out: ReportFolder) -> None:
     """Write the trace explorer's data of a benchmark."""
     from adafuse.report.pages import write_examples
-    from adafuse.report.stored import Stored
+    from adafuse.report.results import Results
 
-    stored = Stored.main(_read(config))
-    write_examples(stored, benchmark, out)
-    logger.info("%d runs", len(stored.runs[benchmark]))
+    results = Results.main(_read(config))
+    write_examples(results, benchmark, out)
+    logger.info("%d runs", len(results.runs[benchmark]))
 
 
 @app.command("pages")
 def pages_step(config: ConfigFile, out: ReportFolder) -> None:
     """Write the report's pages; the examples beside them are there already."""
     from adafuse.report.pages import write_pages
-    from adafuse.report.stored import Stored
+    from adafuse.report.results import Results
 
-    write_pages(Stored.main(_read(config)), out)
+    write_pages(Results.main(_read(config)), out)
 
 
 @app.command("fetch")
@@ -277,7 +277,7 @@ def table_step(
     if settings.published_numbers is not None:
         paper = read_published(Path(settings.published_numbers))
     write_table(score_table(table, tables_markdown(table, published, paper)), csv, markdown)
-    logger.info("%d runs on %d benchmarks", len(table.rows), len(table.benchmarks))
+    logger.info("%d runs on %d benchmarks", len(table.rows), len(table.columns))
 
 
 @app.command("audit")
@@ -311,16 +311,20 @@ def summary_step(
     from rich.console import Console
     from rich.markup import escape
 
+    from adafuse.errors import UserError
     from adafuse.report.main_table import stored_table
     from adafuse.workflow.layout import ResultsLayout
 
     settings = _read(config)
+    layout, table = ResultsLayout(settings.results), stored_table(settings)
+    if not any(column.n for column in table.columns):
+        folder = str(layout.scores / "strict")
+        raise UserError(f"{folder!r} holds no scores of this configuration; run snakemake")
     console = Console(width=None if sys.stdout.isatty() else 160)
-    table = stored_table(settings)
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")
     console.print(_grid(table))
-    for name, path in ResultsLayout(settings.results).outputs(settings.protocols).items():
+    for name, path in layout.outputs(settings.protocols).items():
         console.print(f"{name:<24}{escape(str(path))}", soft_wrap=True)
 
 
@@ -328,22 +332,18 @@ def _grid(table: "ScoreTable") -> "Grid":
     from rich.markup import escape
     from rich.table import Table as Grid
 
-    from adafuse.metrics.scorer import STRICT
-    from adafuse.report.main_table import table_view
-
-    view = table_view(table, STRICT, {}, {})
     grid = Grid("run", "models", title="Scores in percent, with 95 % intervals")
-    for name, _, n in view.headings:
-        grid.add_column(f"{escape(name)}\nn = {n}", justify="right")
+    for column in table.columns:
+        grid.add_column(f"{escape(column.name)}\nn = {column.n}", justify="right")
     grid.add_column("macro\naverage", justify="right")
-    for row in view.rows:
+    for row in table.rows:
         name = escape(row.run) + "\n(oracle)" * row.oracle
         grid.add_row(name, escape("\n".join(row.models)), *map(_cell, row.cells))
     return grid
 
 
-def _cell(cell: "CellView") -> str:
-    text = f"{cell.value}\n{cell.interval}" if cell.interval else cell.value
+def _cell(cell: "Cell") -> str:
+    text = f"{cell.text}\n{cell.interval}" if cell.interval else cell.text
     return f"[bold]{text}[/bold]" if cell.best else text
 
 

@@ -5,15 +5,13 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    import altair as alt
+import altair as alt
+import polars as pl
 
-    Panels = Sequence[alt.LayerChart | alt.FacetChart]
-
-Chart = Union["alt.LayerChart", "alt.VConcatChart", "alt.ConcatChart"]
-
+Panels = Sequence[alt.LayerChart | alt.FacetChart]
+Chart = alt.LayerChart | alt.VConcatChart | alt.ConcatChart
 Spec = dict[str, Any]
 
 WIDTH = 691
@@ -36,81 +34,59 @@ CROSS = (
 )
 """A diagonal cross as an SVG path."""
 
-_CHARACTER = 6.1
-"""Pixels that a character of `FONT` takes on average, a little generous."""
-
 LINE = 13
 """Pixels from one line of a label to the next."""
+
+_CHARACTER = 6.1
+"""Pixels that a character of `FONT` takes on average, a little generous."""
 
 _NARROWEST, _GAP, _PADDING, _MARGIN = 120, 14, 8, 12
 _TITLE, _CAPTION, LONGEST_LABEL = 84, 112, 24
 """Characters in a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One kind of mark: what the legend says, its look, and at which height of a row it stands."""
+class Layer(NamedTuple):
+    """The look of one kind of mark, and its place among the marks of a row."""
 
-    label: str
     colour: str
     shape: str
     height: int
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A value in a row with the ends of its interval; `hollow` ones have no filling.
-
-    `facts` are what a page shows of it besides, when it is pointed at.
-    """
-
-    row: str
-    layer: Layer
-    value: float
-    low: float | None
-    high: float | None
-    hollow: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A title of some lines, marks, and what stands at the right end of a row."""
-
-    title: tuple[str, ...]
-    marks: tuple[Mark, ...]
-    right: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Dots:
-    """A dot plot: a panel per benchmark, in which `rows` stand below each other.
+    """A dot plot: a panel per benchmark, in which rows stand below each other.
 
-    `zero` asks for a line at 0. No axis covers less than `span`, so that differences that mean
-    nothing do not look large.
+    `marks` has the columns benchmark, row, scored (a name in `layers`), value, low and high (ends
+    of an interval, or null) and hollow; any others are facts for a mark's tooltip. `titles` holds
+    the lines above a benchmark's panel, `right` the texts at the ends of its rows. `zero` draws a
+    line at 0. No axis covers less than `span`, so that small differences do not look large.
     """
 
+    marks: pl.DataFrame
+    layers: Mapping[str, Layer]
     unit: str
-    rows: tuple[str, ...]
-    layers: tuple[Layer, ...]
-    panels: tuple[Panel, ...]
+    titles: Mapping[str, Sequence[str]]
+    right: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     zero: bool = False
     span: float = 0.0
 
+    @property
+    def rows(self) -> list[str]:
+        """The rows of every panel."""
+        return self.marks["row"].unique(maintain_order=True).to_list()
 
-def figure(
-    chart: Chart, title: str, caption: str, legend: Sequence[str] = ()
-) -> "alt.VConcatChart":
-    """Return a chart as files hold it.
+    def panels(self, width: int, columns: int = 1) -> Panels:
+        """Draw the panels; only the first of each row of `columns` panels has labels."""
+        groups = self.marks.partition_by("benchmark", maintain_order=True)
+        return [
+            _panel(self, marks, width, named=number % columns == 0)
+            for number, marks in enumerate(groups)
+        ]
 
-    Args:
-        chart: panels of `WIDTH` together.
-        title: stands above.
-        caption: stands below.
-        legend: the labels of the chart's legend.
-    """
-    import altair as alt
 
+def figure(chart: Chart, title: str, caption: str, legend: Iterable[str] = ()) -> alt.VConcatChart:
+    """Return a chart of width `WIDTH` with the labels `legend` in its legend, as files hold it."""
     text: Any = {"anchor": "start", "fontSize": FONT, "frame": "bounds"}
     below = alt.TitleParams(
         textwrap.wrap(caption, _CAPTION), orient="bottom", color=GREY, fontWeight="normal",
@@ -121,20 +97,14 @@ def figure(
     columns = max(1, WIDTH // (text_width(legend) + 40))
     named = alt.vconcat(alt.vconcat(chart, title=below)).properties(title=above)
     sizes = {"labelFontSize": FONT, "titleFontSize": FONT, "titleFontWeight": "normal"}
+    axis = {"gridColor": FAINT, "domainColor": GREY, "tickColor": GREY, "titleColor": BLACK}
     styled: alt.VConcatChart = (
         named.configure(
             background="white",
             font="Liberation Sans, Arial, sans-serif",
             padding={"left": _MARGIN, "right": _MARGIN, "top": 5, "bottom": 5},
         )
-        .configure_axis(
-            **sizes,
-            gridColor=FAINT,
-            domainColor=GREY,
-            tickColor=GREY,
-            labelLimit=0,
-            titleColor=BLACK,
-        )
+        .configure_axis(**sizes, **axis, labelLimit=0)
         .configure_legend(
             **sizes, orient="top", labelLimit=0, columns=columns, columnPadding=16, title=None
         )
@@ -144,7 +114,7 @@ def figure(
     return styled
 
 
-def stored(chart: Chart, kind: str) -> bytes:
+def rendered(chart: Chart, kind: str) -> bytes:
     """Return a chart as the bytes of an "svg" or "png" file; the same chart, the same bytes."""
     import vl_convert
 
@@ -156,48 +126,31 @@ def stored(chart: Chart, kind: str) -> bytes:
     return svg.encode()
 
 
-def dot_plot(dots: Dots) -> "alt.ConcatChart":
-    """Draw the panels side by side, as many as fit; only the first of a row has labels."""
+def dot_plot(dots: Dots, title: str, caption: str) -> alt.VConcatChart:
+    """Draw the panels side by side, as many as fit."""
     left = text_width(broken(row, LONGEST_LABEL) for row in dots.rows)
-    right = text_width(text for panel in dots.panels for text in panel.right.values())
-    columns, width = fitted(len(dots.panels), left, right)
-    return beside(
-        [
-            _panel(panel, dots, width, named=number % columns == 0)
-            for number, panel in enumerate(dots.panels)
-        ],
-        columns,
-    )
+    right = text_width(text for texts in dots.right.values() for text in texts.values())
+    columns, width = fitted(dots.marks["benchmark"].n_unique(), left, right)
+    return figure(beside(dots.panels(width, columns), columns), title, caption, dots.layers)
 
 
-def page_dots(dots: Dots) -> Spec:
-    """Draw a dot plot for a page, which chooses the width of the panels and their columns."""
-    return page_chart([_panel(panel, dots, PAGE_PANEL, named=True) for panel in dots.panels])
+def page_chart(panels: Panels) -> Spec:
+    """Return panels as the Vega-Lite that assets/report.js takes; nothing without panels.
+
+    The page chooses the columns and the width of the panels.
+    """
+    return alt.concat(*panels, columns=2).to_dict() if panels else {}
 
 
-def page_chart(panels: "Panels") -> Spec:
-    """Return panels as the Vega-Lite that assets/report.js takes; nothing without panels."""
-    import altair as alt
-
-    if not panels:
-        return {}
-    return alt.concat(*panels, columns=2).to_dict()
-
-
-def beside(panels: "Panels", columns: int) -> "alt.ConcatChart":
+def beside(panels: Panels, columns: int) -> alt.ConcatChart:
     """Place panels side by side, so many to a row."""
-    import altair as alt
-
     return alt.concat(*panels, columns=columns, spacing=_GAP, align="each")
 
 
 def fitted(count: int, left: float, right: float = 0) -> tuple[int, int]:
     """Return how many of `count` panels stand side by side, and how wide each is.
 
-    Args:
-        count: how many there are.
-        left: pixels beside the first of a row.
-        right: pixels beside every one.
+    `left` pixels are taken beside the first panel of a row, `right` pixels beside every one.
     """
     room = WIDTH - left - 2 * _MARGIN
     columns = balanced(count, max(1, int(room / (_NARROWEST + right + _GAP))))
@@ -226,7 +179,7 @@ def _broken_line(line: str, width: int) -> str:
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > width:
             lines.append("")
         lines[-1] += part
-    return "\n".join(each.rstrip() for each in lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def counted(n: int) -> str:
@@ -234,20 +187,14 @@ def counted(n: int) -> str:
     return f"n = {n:,}"
 
 
-def by_row(rows: Sequence[str]) -> "alt.Y":
+def by_row(rows: Sequence[str]) -> alt.Y:
     """Return the axis of rows, which draws a line for each and no names."""
-    import altair as alt
-
     axis = alt.Axis(title=None, labels=False, ticks=False, domain=False, grid=True)
     return alt.Y("row:N", axis=axis, scale=alt.Scale(domain=list(rows)))
 
 
-def row_labels(
-    texts: Mapping[str, str], rows: Sequence[str], *, right: bool = False
-) -> "alt.Chart":
+def row_labels(texts: Mapping[str, str], rows: Sequence[str], *, right: bool = False) -> alt.Chart:
     """Write a text beside each row, to the left of the panel or to the right of it."""
-    import altair as alt
-
     values = [
         {"row": row, "text": text.split("\n"), "lines": text.count("\n")}
         for row, text in texts.items()
@@ -262,46 +209,44 @@ def row_labels(
     return written
 
 
-def tooltips(names: Mapping[str, Any]) -> "list[alt.Tooltip]":
-    """Return what is shown of a mark that is pointed at: all its fields of these names."""
-    import altair as alt
+def row_height(rows: Sequence[str], least: int) -> int:
+    """Return the pixels of a row that has room for the longest label, and at least `least`."""
+    lines = max(broken(row, LONGEST_LABEL).count("\n") + 1 for row in rows)
+    return max(least, LINE * lines + 4)
 
+
+def tooltips(values: pl.DataFrame) -> list[alt.Tooltip]:
+    """Return what is shown of a mark that is pointed at: all columns of its values."""
     return [
-        alt.Tooltip(f"{name}:Q", format=".4~f")
-        if isinstance(value, float)
-        else alt.Tooltip(f"{name}:N")
-        for name, value in names.items()
+        alt.Tooltip(f"{name}:Q", format=".4~f") if kind.is_float() else alt.Tooltip(f"{name}:N")
+        for name, kind in values.schema.items()
     ]
 
 
 def _panel(
-    panel: Panel, dots: Dots, width: int, *, named: bool
-) -> "alt.LayerChart | alt.FacetChart":
-    import altair as alt
-
-    heights = sorted({layer.height for layer in dots.layers})
-    labels = {row: broken(row, LONGEST_LABEL) for row in dots.rows}
-    lines = max(text.count("\n") + 1 for text in labels.values())
+    dots: Dots, marks: pl.DataFrame, width: int, *, named: bool
+) -> alt.LayerChart | alt.FacetChart:
+    benchmark, rows, names = marks["benchmark"][0], dots.rows, list(dots.layers)
+    colours, shapes, heights = (list(looks) for looks in zip(*dots.layers.values(), strict=True))
+    height_of = dict(zip(names, heights, strict=True))
+    values = marks.drop("benchmark").with_columns(
+        height=pl.col("scored").replace_strict(height_of, return_dtype=pl.Int64)
+    )
     axis = alt.Axis(title=dots.unit, tickCount=max(2, min(6, width // 40)))
-    scale = alt.Scale(domain=_domain(panel.marks, dots), nice=False, zero=False)
-    look = [(layer.label, layer.colour, layer.shape) for layer in dots.layers]
-    names, colours, shapes = (list(each) for each in zip(*look, strict=True))
-    values = [_values(mark) for mark in panel.marks]
-    base = alt.Chart(alt.InlineData(values)).encode(
-        y=by_row(dots.rows),
-        yOffset=alt.YOffset("height:O", scale=alt.Scale(domain=heights, paddingOuter=0.6)),
+    scale = alt.Scale(domain=_domain(marks, dots), nice=False, zero=False)
+    offset = alt.Scale(domain=sorted(set(heights)), paddingOuter=0.6)
+    base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
+        y=by_row(rows),
+        yOffset=alt.YOffset("height:O", scale=offset),
         color=alt.Color("scored:N", scale=alt.Scale(domain=names, range=colours)),
-        tooltip=tooltips({name: v for name, v in values[0].items() if name not in _DRAWN}),
+        tooltip=tooltips(values.drop("hollow", "height")),
     )
     points = base.encode(
         x=alt.X("value:Q", axis=axis, scale=scale),
         shape=alt.Shape("scored:N", scale=alt.Scale(domain=names, range=shapes)),
     )
-    layers: list[alt.Chart] = [
-        alt.Chart(alt.InlineData([{"x": 0}]))
-        .mark_rule(color=GREY)
-        .encode(x=alt.X("x:Q", scale=scale))
-    ] * dots.zero
+    zero = alt.Chart(alt.InlineData([{"x": 0}])).mark_rule(color=GREY)
+    layers: list[alt.Chart] = [zero.encode(x=alt.X("x:Q", scale=scale))] * dots.zero
     layers += [
         base.transform_filter("isValid(datum.low)")
         .mark_rule(strokeWidth=1.4)
@@ -309,32 +254,17 @@ def _panel(
         points.transform_filter("!datum.hollow").mark_point(filled=True, size=30, opacity=1),
         points.transform_filter("datum.hollow").mark_point(fill="white", size=26, opacity=1),
     ]
-    layers += [row_labels(labels, dots.rows)] * named
-    layers += [row_labels(panel.right, dots.rows, right=True)] * bool(panel.right)
-    title = alt.TitleParams(list(panel.title), anchor="start", frame="group")
-    height = len(dots.rows) * max(10 * len(heights) + 6, LINE * lines + 4)
+    if named:
+        layers.append(row_labels({row: broken(row, LONGEST_LABEL) for row in rows}, rows))
+    if right := dots.right.get(benchmark):
+        layers.append(row_labels(right, rows, right=True))
+    title = alt.TitleParams(list(dots.titles[benchmark]), anchor="start", frame="group")
+    height = len(rows) * row_height(rows, 10 * len(set(heights)) + 6)
     return alt.layer(*layers, title=title, width=width, height=height)
 
 
-_DRAWN = ("height", "hollow")
-"""Fields that say how a mark is drawn; no reader wants them."""
-
-
-def _values(mark: Mark) -> dict[str, Any]:
-    return {
-        "row": mark.row,
-        "scored": mark.layer.label,
-        "value": mark.value,
-        "low": mark.low,
-        "high": mark.high,
-        **mark.facts,
-        "height": mark.layer.height,
-        "hollow": mark.hollow,
-    }
-
-
-def _domain(marks: Sequence[Mark], dots: Dots) -> list[float]:
-    ends = [end for mark in marks for end in (mark.value, mark.low, mark.high) if end is not None]
+def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:
+    ends = [end for name in ("value", "low", "high") for end in marks[name].drop_nulls()]
     low, high = min(ends + [0.0] * dots.zero), max(ends + [0.0] * dots.zero)
     lacking = max(0.0, dots.span - (high - low)) / 2
     pad = 0.04 * (high - low) or 1.0

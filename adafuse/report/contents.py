@@ -1,164 +1,104 @@
 """Everything that the report's page shows, read from a results folder."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from adafuse.config.runs import RunConfig
 from adafuse.metrics.compare import Comparison
-from adafuse.metrics.score import read_score
 from adafuse.parquet import read_metadata
-from adafuse.report.main_table import Cell, ScoreTable, main_table
-from adafuse.report.measures import Cost, WordShare, cost, words_per_round
-from adafuse.report.stored import Stored
+from adafuse.report.main_table import stored_table
+from adafuse.report.measures import cost, words_per_round
+from adafuse.report.results import Results
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.workflow.layout import ResultsLayout
 
 BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 
-LEGEND = (
+_LEGEND = (
     f"{BETTER_THAN_MEMBERS} better than each of its models on its own; {BETTER_THAN_BASELINE}"
     " better than the best run of another method; both by a paired test with p (Holm) below 0.05"
     " and an interval of the difference without 0 (see the paired comparisons)."
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """How a run was made, over all its shards; several values where shards differ."""
-
-    run: str
-    facts: Mapping[str, Sequence[str]]
+Place = tuple[str, str, str]
+"""Protocol, benchmark and run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """An experiment's figure and numbers."""
-
-    name: str
-    title: str
-    svg: Path
-    csv: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """Tables by protocol, marks of their cells, texts in Markdown, and what each run cost.
+def read_contents(results: Results) -> dict[str, Any]:
+    """Return what there is for templates/index.html.j2; tables that were not made are left out.
 
     `options` are those of each run in words; `significant` counts the tests that find a difference,
-    and all tests.
+    and all tests; `figures` are titles by SVG file, whose numbers are in a CSV file beside it.
     """
-
-    note: str | None
-    tables: Mapping[str, ScoreTable]
-    marks: Mapping[Cell, str]
-    options: Mapping[str, str]
-    significant: tuple[int, int]
-    texts: Mapping[str, str]
-    costs: Sequence[Cost]
-    words: Sequence[WordShare]
-    figures: Sequence[Figure]
-    origins: Sequence[Origin]
-
-
-def read_contents(stored: Stored) -> Contents:
-    """Read what there is; tables that were not made are left out.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
-    config = stored.config
-    layout = ResultsLayout(config.results)
-    comparison = layout.table("comparison.csv")
-    pairs = [(benchmark, run) for benchmark, runs in stored.runs.items() for run in runs]
-    compared = (
-        read_comparisons(comparison.read_text(encoding="utf-8")) if comparison.is_file() else []
-    )
-    return Contents(
-        note=config.note,
-        tables={protocol: _table(stored, protocol) for protocol in config.protocols},
-        marks=marks(compared),
-        texts=_texts(layout),
-        options={name: _options(run) for name, run in config.runs.items()},
-        significant=(sum(each.significant for each in compared), len(compared)),
-        costs=[
-            cost(stored.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
+    config, layout = results.config, results.layout
+    pairs = [(benchmark, run) for benchmark, runs in results.runs.items() for run in runs]
+    traces = defaultdict(list)
+    for benchmark, run in pairs:
+        traces[run].append(results.trace(benchmark, run))
+    experiments = config.experiments.items()
+    figures = {layout.experiment(name, "svg"): section.title for name, section in experiments}
+    compared = read_comparisons(_text(layout, "comparison.csv"))
+    return {
+        "note": config.note,
+        "legend": _LEGEND,
+        "tables": {protocol: stored_table(config, protocol) for protocol in config.protocols},
+        "marks": marks(compared),
+        "options": {
+            name: ", ".join(f"{option} {value}" for option, value in run.options.items())
+            for name, run in config.runs.items()
+        },
+        "significant": (sum(test.significant for test in compared), len(compared)),
+        "texts": _texts(layout),
+        "costs": [
+            cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
             for pair in pairs
         ],
-        words=[share for pair in pairs for share in _words(stored, *pair)],
-        figures=_figures(stored),
-        origins=[_origin(stored, run) for run in dict.fromkeys(run for _, run in pairs)],
-    )
+        "words": [
+            share
+            for benchmark, run in pairs
+            if len(config.runs[run].models) > 1
+            for share in words_per_round(results.trace(benchmark, run))
+        ],
+        "figures": {svg: title for svg, title in figures.items() if svg.is_file()},
+        "origins": {run: origin(paths) for run, paths in traces.items()},
+    }
 
 
-def _table(stored: Stored, protocol: str) -> ScoreTable:
-    config = stored.config
-    paths = [
-        ResultsLayout(config.results).score(protocol, benchmark, run)
-        for benchmark in config.main_benchmarks
-        for run in config.main_runs
-    ]
-    scores = [read_score(path) for path in paths if path.is_file()]
-    return main_table(config, scores, protocol)
+def _texts(layout: ResultsLayout) -> dict[str, str]:
+    found = {name: _text(layout, f"{name}.md") for name in ("comparison", "audit", "datasets")}
+    _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
+    found["published"] = title + numbers
+    return {name: text for name, text in found.items() if text}
 
 
-def _texts(layout: ResultsLayout) -> Mapping[str, str]:
-    names = ("comparison", "audit", "datasets")
-    texts = {name: layout.table(f"{name}.md") for name in names}
-    found = {n: p.read_text(encoding="utf-8") for n, p in texts.items() if p.is_file()}
-    main = layout.table("main.md")
-    _, title, numbers = (main.read_text(encoding="utf-8") if main.is_file() else "").partition(
-        PAPER_TITLE
-    )
-    return found | ({"published": title + numbers} if title else {})
+def _text(layout: ResultsLayout, file: str) -> str:
+    path = layout.table(file)
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _words(stored: Stored, benchmark: str, run: str) -> list[WordShare]:
-    if len(stored.config.runs[run].models) < 2:
-        return []
-    return words_per_round(stored.trace(benchmark, run))
-
-
-def _options(run: RunConfig) -> str:
-    return ", ".join(f"{name} {value}" for name, value in run.options.items())
-
-
-def _figures(stored: Stored) -> list[Figure]:
-    layout = ResultsLayout(stored.config.results)
-    return [
-        Figure(name, section.title, svg, svg.with_suffix(".csv"))
-        for name, section in stored.config.experiments.items()
-        if (svg := layout.experiment(name, "svg")).is_file()
-    ]
-
-
-def _origin(stored: Stored, run: str) -> Origin:
-    traces = [stored.trace(name, run) for name, runs in stored.runs.items() if run in runs]
-    return origin(traces, run)
-
-
-def origin(traces: Iterable[Path], run: str) -> Origin:
+def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
     """Put together what the metadata of a run's traces say of models, settings and versions.
 
-    Raises:
-        UserError: a trace cannot be read.
+    A fact has several values where shards differ.
     """
-    facts: dict[str, dict[str, None]] = {}
+    facts: dict[str, dict[str, None]] = defaultdict(dict)
     for trace in traces:
         metadata = read_metadata(trace)
-        for found in map(_shard_facts, metadata.get("shards", [])):
-            for name, value in found.items():
-                facts.setdefault(name, {})[value] = None
-        if "rows_from" in metadata:
-            facts.setdefault("rows from", {})[_counts(metadata["rows_from"])] = None
-    return Origin(run, {name: list(values) for name, values in facts.items()})
+        found = [_shard_facts(shard) for shard in metadata.get("shards", [])]
+        if rows := metadata.get("rows_from"):
+            counts = ", ".join(f"{run} ({count})" for run, count in rows.items())
+            found.append({"rows from": counts})
+        for name, value in chain.from_iterable(part.items() for part in found):
+            facts[name][value] = None
+    return {name: list(values) for name, values in facts.items()}
 
 
 def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
-    job, versions, place = shard["job"], shard["versions"], shard.get("place", {})
+    job, git, place = shard["job"], shard["git"], shard.get("place", {})
     weights = job["weights"] or [1] * len(job["models"])
+    versions = {name: version for name, version in shard["versions"].items() if version}
     return {
         "models": "; ".join(map(_model, job["models"])),
         "weights": ", ".join(f"{weight:g}" for weight in weights),
@@ -166,11 +106,11 @@ def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
         "options": ", ".join(f"{name} = {value}" for name, value in job["options"].items()),
         "number type": job["dtype"],
         "devices": ", ".join(job["devices"]),
-        "quantization": ", ".join(str(each or "none") for each in job["quantization"]),
+        "quantization": ", ".join(str(bits or "none") for bits in job["quantization"]),
         "engine": f"{job['engine']}, batch size {job['batch_size']}",
         "limits": f"{job['max_new_tokens']} new tokens, stop strings {job['stop']!r}",
-        "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value),
-        "commit": _commit(shard["git"]),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "commit": f"{git['commit'] or 'unknown'}{' with changes' if git['dirty'] else ''}",
         "host": str(place.get("host", "unknown")),
         "GPU": ", ".join(place.get("gpus") or ()) or "none",
         "date": shard["finished"][:10],
@@ -182,29 +122,16 @@ def _model(model: Mapping[str, str | None]) -> str:
     return f"{model['path']} ({exact or 'not pinned'})"
 
 
-def _commit(git: Mapping[str, Any]) -> str:
-    return f"{git['commit'] or 'unknown'}{' with changes' if git['dirty'] else ''}"
-
-
-def _counts(rows: Mapping[str, int]) -> str:
-    return ", ".join(f"{run} ({count})" for run, count in rows.items())
-
-
-def marks(comparisons: Iterable[Comparison]) -> Mapping[Cell, str]:
+def marks(comparisons: Iterable[Comparison]) -> dict[Place, str]:
     """Return the marks of each cell that has some."""
-    groups: dict[Cell, list[Comparison]] = defaultdict(list)
-    for each in comparisons:
-        groups[each.protocol, each.benchmark, each.run].append(each)
-    found = {cell: _marks(group) for cell, group in groups.items()}
-    return {cell: marked for cell, marked in found.items() if marked}
-
-
-def _marks(group: list[Comparison]) -> str:
-    members = [each for each in group if each.role == "member"]
-    baselines = [each for each in group if each.role == "best baseline"]
-    marked = BETTER_THAN_MEMBERS * (bool(members) and all(map(_better, members)))
-    return marked + BETTER_THAN_BASELINE * (bool(baselines) and all(map(_better, baselines)))
-
-
-def _better(comparison: Comparison) -> bool:
-    return comparison.significant and comparison.difference > 0
+    better: dict[Place, dict[str, bool]] = defaultdict(dict)
+    for test in comparisons:
+        roles = better[test.protocol, test.benchmark, test.run]
+        wins = test.significant and test.difference > 0
+        roles[test.role] = roles.get(test.role, True) and wins
+    signs = {"member": BETTER_THAN_MEMBERS, "best baseline": BETTER_THAN_BASELINE}
+    found = {
+        place: "".join(sign for role, sign in signs.items() if roles.get(role))
+        for place, roles in better.items()
+    }
+    return {place: text for place, text in found.items() if text}

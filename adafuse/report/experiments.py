@@ -1,199 +1,75 @@
-"""An experiment of the configuration: what it reads, and the records of what it measured."""
+"""The experiments of a configuration: what each reads, and the table of what it measures."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
+
+import polars as pl
 
 from adafuse.config.config import Config
 from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import check_published
-from adafuse.config.runs import RunConfig
+from adafuse.config.sweep_axis import sweep_positions
 from adafuse.errors import UserError, known
-from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
+from adafuse.metrics.compare import compare_all
+from adafuse.metrics.published import read_published
+from adafuse.metrics.score import read_score, read_scored
 from adafuse.metrics.selection import SELECTIONS, is_oracle
-from adafuse.report.tables import Table
+from adafuse.models.spec import DeviceName
+from adafuse.parquet import read_metadata
+from adafuse.report.measures import cost, words_per_round
 from adafuse.workflow.layout import ResultsLayout
 
 MACRO_AVERAGE = "macro average"
-"""Stands for a benchmark where a point is the mean of a run's scores on all of them."""
+"""Stands for a benchmark where a value is the mean of a run's scores on all of them."""
 
+RUN = ("run", "method", "models", "selection")
+"""What every table says of a run.
 
-@dataclass(frozen=True, slots=True)
-class RunName:
-    """A run as figures name it; `selection` says by what it chose between other runs.
-
-    `selection` is "oracle" (by the answers of the very rows it is scored on), "development" (by
-    other rows) or empty.
-    """
-
-    run: str
-    method: str
-    models: str
-    selection: str
-
-    @property
-    def label(self) -> str:
-        """The name, and what a reader must know of the selection."""
-        return f"{self.run} ({self.selection})" if self.selection else self.run
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePoint(RunName):
-    """A score in percent with its 95 % interval; a macro average has neither interval nor n.
-
-    `paper` is the value that the paper prints in row `paper_row` of its Table 1, in percent.
-    """
-
-    benchmark: str
-    protocol: str
-    metric: str
-    n: int | None
-    value: float
-    low: float | None
-    high: float | None
-    paper: float | None
-    paper_row: str
-
-
-@dataclass(frozen=True, slots=True)
-class SweepPoint(RunName):
-    """A score in percent with its 95 % interval at `x`, the run's value of `option`."""
-
-    benchmark: str
-    protocol: str
-    series: str
-    option: str
-    x: float
-    metric: str
-    n: int
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class RuntimePoint(RunName):
-    """Seconds per example over the `n` examples that did not end in an error.
-
-    `mean_relative_to_members` is the mean divided by the sum of the means of the single
-    models. `devices` has one entry per model; `timed` says that nothing else ran on the machine.
-    """
-
-    benchmark: str
-    n: int
-    failed: int
-    seconds_median: float
-    seconds_quartile_1: float
-    seconds_quartile_3: float
-    seconds_mean: float
-    seconds_mean_low_bootstrap95: float
-    seconds_mean_high_bootstrap95: float
-    mean_relative_to_members: float | None
-    batch_size: int
-    dtype: str
-    devices: str
-    engine: str
-    torch: str
-    timed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WordsPoint(RunName):
-    """The share of a run's rounds that committed `words` words, in percent.
-
-    See `adafuse.report.measures.WordShare`.
-    """
-
-    benchmark: str
-    words: int
-    rounds: int
-    n: int
-    share: float
-    low: float
-    high: float
-    wordless: int
-
-
-@dataclass(frozen=True, slots=True)
-class DifferencePoint(RunName):
-    """Run minus `against` in points with its 95 % interval, and the p-values of the paired test.
-
-    See `adafuse.metrics.compare.Comparison`; `p_holm` is adjusted for all pairs of the
-    benchmark under the protocol.
-    """
-
-    benchmark: str
-    protocol: str
-    metric: str
-    n: int
-    against: str
-    against_label: str
-    difference: float
-    difference_low: float
-    difference_high: float
-    test: str
-    p: float
-    p_holm: float
-    significant: bool
+`selection` tells by what a run chose between other runs: "oracle" (by the answers of the very rows
+it is scored on), "development" (by other rows), or nothing.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment by name in a configuration whose results lie on the disk."""
+    """An experiment of a configuration whose results are stored."""
 
     config: Config
     name: str
     section: ExperimentConfig
 
     @property
-    def cells(self) -> Iterator[tuple[str, str, str]]:
+    def cells(self) -> list[tuple[str, str, str]]:
         """Protocol, benchmark and run of every score, in the order of the configuration."""
-        for protocol in self.config.protocols:
-            for benchmark in self.section.benchmarks:
-                for run in self.section.runs:
-                    yield protocol, benchmark, run
+        return list(product(self.config.protocols, self.section.benchmarks, self.section.runs))
 
-    def run(self, name: str) -> RunConfig:
-        """Return the configuration of a run."""
-        return self.config.runs[name]
+    @property
+    def decoded(self) -> list[tuple[str, str]]:
+        """Benchmark and run of every trace."""
+        return list(product(self.section.benchmarks, self.section.runs))
 
-    def names(self, run: str) -> RunName:
-        """Return how figures name a run."""
-        spec = self.run(run)
-        chosen_by = "oracle" if is_oracle(spec.method) else "development"
-        selection = chosen_by if spec.method in SELECTIONS else ""
-        return RunName(run, spec.method, "+".join(spec.models), selection)
+    def describe(self, run: str) -> dict[str, str]:
+        """Return the columns `RUN`."""
+        method, models = self.config.runs[run].method, self.config.runs[run].models
+        selection = "development" if method in SELECTIONS else ""
+        if is_oracle(method):
+            selection = "oracle"
+        return dict(zip(RUN, (run, method, "+".join(models), selection), strict=True))
 
-    def score(self, protocol: str, benchmark: str, run: str) -> Score:
-        """Read a score.
-
-        Raises:
-            UserError: it is missing or malformed.
-        """
-        return read_score(self._score_file(protocol, benchmark, run))
-
-    def scored(self, protocol: str, benchmark: str, run: str) -> ScoredRun:
-        """Read a score with the outcomes beside it.
-
-        Raises:
-            UserError: one of them is missing or malformed.
-        """
-        path = self._score_file(protocol, benchmark, run)
-        self._require(path.with_suffix(".outcomes.parquet"))
-        return read_scored(path)
+    @property
+    def layout(self) -> ResultsLayout:
+        """Where the results are."""
+        return ResultsLayout(self.config.results)
 
     def trace(self, benchmark: str, run: str) -> Path:
-        """Return where the merged trace lies.
+        """Return the path of a merged trace; see `require`."""
+        return self.require(self.layout.trace(benchmark, run))
 
-        Raises:
-            UserError: it is missing.
-        """
-        return self._require(ResultsLayout(self.config.results).trace(benchmark, run))
-
-    def _score_file(self, protocol: str, benchmark: str, run: str) -> Path:
-        return self._require(ResultsLayout(self.config.results).score(protocol, benchmark, run))
-
-    def _require(self, path: Path) -> Path:
+    def require(self, path: Path) -> Path:
+        """Return the path of a file, which must exist."""
         if not path.is_file():
             raise UserError(
                 f"experiment {self.name!r} needs {str(path)!r}, which is not there; run snakemake"
@@ -203,25 +79,213 @@ class Experiment:
 
 
 def find_experiment(config: Config, name: str) -> Experiment:
-    """Return an experiment of a configuration.
-
-    Raises:
-        UserError: there is none of that name, or it does not fit the rest of the configuration.
-    """
+    """Return an experiment of a configuration."""
     if name not in config.experiments:
         raise UserError(known("experiment", name, list(config.experiments)))
     check_published(config)
     return Experiment(config, name, config.experiments[name])
 
 
-def points_table(points: Sequence[RunName]) -> Table:
-    """Return a row per point; a column that a point does not have is empty."""
-    names = list(dict.fromkeys(name for point in points for name in _columns(point)))
-    return Table(names, [[getattr(point, name, None) for name in names] for point in points])
+def scores(experiment: Experiment) -> pl.DataFrame:
+    """Return every score in percent with its 95 % interval; then, of several, the averages.
+
+    `paper` is the value that the paper prints in row `paper_row` of its Table 1, in percent.
+    """
+    printed = _printed(experiment)
+    rows = []
+    for cell in experiment.cells:
+        value, name = printed.get(cell, (None, ""))
+        rows.append(_score(experiment, *cell) | {"paper": value, "paper_row": name})
+    table = pl.DataFrame(rows, schema_overrides={"paper": pl.Float64}, infer_schema_length=None)
+    _refuse_different_rows(table)
+    if len(experiment.section.benchmarks) == 1:
+        return table
+    whole = pl.col("paper").is_not_null().all()
+    averages = table.group_by("protocol", *RUN, maintain_order=True).agg(
+        benchmark=pl.lit(MACRO_AVERAGE),
+        metric=pl.lit("mean of the scores"),
+        value=pl.col("value").mean(),
+        paper=pl.when(whole).then(pl.col("paper").mean()),
+        paper_row=pl.when(whole).then(pl.col("paper_row").first()),
+    )
+    return pl.concat([table, averages], how="diagonal")
 
 
-def _columns(point: RunName) -> list[str]:
-    """Benchmark and protocol come first; what only figures need is left out."""
-    names = [field.name for field in fields(point) if field.name != "against_label"]
-    first = [name for name in ("benchmark", "protocol") if name in names]
-    return first + [name for name in names if name not in first]
+def _score(experiment: Experiment, protocol: str, benchmark: str, run: str) -> dict[str, Any]:
+    score = read_score(experiment.require(experiment.layout.score(protocol, benchmark, run)))
+    return {
+        "benchmark": benchmark,
+        "protocol": protocol,
+        **experiment.describe(run),
+        "metric": score.primary,
+        "n": score.n,
+        **asdict(score.main),
+    }
+
+
+def _printed(experiment: Experiment) -> dict[tuple[str, str, str], tuple[float, str]]:
+    """Return the paper's value and row for each cell that it can be compared with."""
+    rows, file = experiment.section.published, experiment.config.published_numbers
+    if not rows or file is None:
+        return {}
+    published = read_published(Path(file))
+    values = {
+        row.name: dict(zip(published.main.benchmarks, row.values, strict=True))
+        for row in published.main.rows
+    }
+    return {
+        (published.protocol, benchmark, run): (value, name)
+        for run, name in rows.items()
+        for benchmark, value in values[name].items()
+    }
+
+
+def _refuse_different_rows(table: pl.DataFrame) -> None:
+    for (benchmark, protocol), group in table.group_by(
+        "benchmark", "protocol", maintain_order=True
+    ):
+        if len(counts := sorted(group["n"].unique())) > 1:
+            raise UserError(
+                f"the {protocol} scores of {benchmark!r} cover {counts} rows and cannot stand in"
+                " one panel; run the workflow again"
+            )
+
+
+def sweep(experiment: Experiment) -> pl.DataFrame:
+    """Return every score with its series and its position `x`, the run's value of `option`."""
+    runs = {name: experiment.config.runs[name] for name in experiment.section.runs}
+    found = sweep_positions(f"experiments.{experiment.name}", experiment.section.options, runs)
+    rows = [_score(experiment, *cell) | asdict(found[cell[2]]) for cell in experiment.cells]
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    _refuse_different_rows(table)
+    first = ("benchmark", "protocol", *RUN, "series", "option", "x")
+    return table.select(*first, pl.exclude(first))
+
+
+def paired(experiment: Experiment) -> pl.DataFrame:
+    """Return the scores, and every pair of runs on each benchmark under each protocol.
+
+    The difference is run minus `against` in points, with its 95 % interval; `p_holm` is adjusted
+    for all pairs of the benchmark under the protocol. See `adafuse.metrics.compare.Comparison`.
+    """
+    table = scores(experiment)
+    layout = experiment.layout
+    for cell in experiment.cells:
+        experiment.require(layout.outcomes(*cell))
+    compared = compare_all([read_scored(layout.score(*cell)) for cell in experiment.cells])
+    tests = pl.DataFrame(compared).select(
+        *("benchmark", "protocol", "run", "metric", "n", "against", "difference"),
+        pl.col("low", "high").name.prefix("difference_"),
+        *("test", "p", "p_holm"),
+        significant=pl.Series([test.significant for test in compared]),
+    )
+    tests = tests.join(table.select(RUN).unique(), on="run", maintain_order="left")
+    return pl.concat([table, tests], how="diagonal")
+
+
+def words(experiment: Experiment) -> pl.DataFrame:
+    """Return the shares of each run's rounds by the number of words they committed, in percent.
+
+    See `adafuse.report.measures.WordShare`.
+    """
+    rows = []
+    for benchmark, run in experiment.decoded:
+        trace = experiment.trace(benchmark, run)
+        shares = words_per_round(trace)
+        if not shares:
+            raise UserError(
+                f"no round of trace {str(trace)!r} committed a word; leave run {run!r} out of"
+                f" experiments.{experiment.name}"
+            )
+        names = {"benchmark": benchmark, **experiment.describe(run)}
+        rows += [names | asdict(share) for share in shares]
+    return pl.DataFrame(rows)
+
+
+def runtime(experiment: Experiment) -> pl.DataFrame:
+    """Return seconds per example over the `n` examples that did not end in an error.
+
+    `mean_relative_to_members` is the mean divided by the sum of the means of the single models.
+    `devices` has one entry per model; `timed` says that nothing else ran on the machine.
+    """
+    traces = {cell: experiment.trace(*cell) for cell in experiment.decoded}
+    conditions = {trace: _conditions(trace) for trace in traces.values()}
+    _refuse_mixture([(trace, one) for trace, all_of in conditions.items() for one in all_of])
+    rows: list[dict[str, Any]] = []
+    for (benchmark, run), trace in traces.items():
+        names = {"benchmark": benchmark, **experiment.describe(run)}
+        timed = {"timed": experiment.config.benchmarks[benchmark].timed}
+        rows.append(names | _seconds(trace, benchmark, run) | conditions[trace][0] | timed)
+    _relate_to_members(experiment, rows)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _seconds(trace: Path, benchmark: str, run: str) -> dict[str, Any]:
+    found = cost(trace, benchmark, run)
+    if found.seconds is None:
+        raise UserError(
+            f"trace {str(trace)!r} has no example that was decoded to its end; see its column error"
+        )
+    lower, median, upper = found.quartiles
+    return {
+        "n": found.n - found.errors,
+        "failed": found.errors,
+        "seconds_median": median,
+        "seconds_quartile_1": lower,
+        "seconds_quartile_3": upper,
+        "seconds_mean": found.seconds.value,
+        "seconds_mean_low_bootstrap95": found.seconds.low,
+        "seconds_mean_high_bootstrap95": found.seconds.high,
+        "mean_relative_to_members": None,
+    }
+
+
+def _relate_to_members(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> None:
+    """Relate each ensemble's mean to the sum of its models' means, where all are known."""
+    single: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row["method"] == "single":
+            single.setdefault((row["benchmark"], row["models"]), row["seconds_mean"])
+    for row in rows:
+        members = [(row["benchmark"], name) for name in experiment.config.runs[row["run"]].models]
+        if len(members) > 1 and single.keys() >= set(members):
+            total = sum(single[member] for member in members)
+            row["mean_relative_to_members"] = row["seconds_mean"] / total
+
+
+def _conditions(trace: Path) -> list[dict[str, Any]]:
+    """Return how each shard of a trace was decoded."""
+    try:
+        return [
+            {
+                "batch_size": shard["job"]["batch_size"],
+                "dtype": shard["job"]["dtype"],
+                "devices": " ".join(shard["job"]["devices"]),
+                "engine": shard["job"]["engine"],
+                "torch": str(shard["versions"]["torch"]),
+            }
+            for shard in read_metadata(trace)["shards"]
+        ]
+    except KeyError as error:
+        raise UserError(
+            f"trace {str(trace)!r} does not say how it was decoded (no {error}); only runs that"
+            " decode have a runtime"
+        ) from None
+
+
+def _refuse_mixture(shards: Sequence[tuple[Path, dict[str, Any]]]) -> None:
+    """Refuse times of different conditions; which of several GPUs it was makes no difference."""
+    (first, one), *others = ((trace, _kinds(conditions)) for trace, conditions in shards)
+    for trace, other in others:
+        for name, value in one.items():
+            if other[name] != value:
+                raise UserError(
+                    f"the times of {str(first)!r} ({name} {value}) and {str(trace)!r} ({name}"
+                    f" {other[name]}) cannot be compared; decode both alike"
+                )
+
+
+def _kinds(conditions: dict[str, Any]) -> dict[str, Any]:
+    kinds = sorted({DeviceName.parse(device).kind for device in conditions["devices"].split()})
+    named = {"device": "+".join(kinds), "batch size": conditions["batch_size"]}
+    return {name: conditions[name] for name in ("dtype", "engine", "torch")} | named

@@ -8,7 +8,7 @@ import gzip
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,9 +23,6 @@ from adafuse.parquet import read_arrow, read_rows
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""
 
-_COLUMNS = ("id", "text", "stop_reason", "error", "traceback", "seconds", "tokens")
-_NESTED = ("prompt_tokens", "forwards", "rounds")
-_TAKEN_FROM = "taken_from"
 _FILE, _CALL = "manifest.js", "adafuse.manifest = "
 _LEVEL = 6
 
@@ -54,16 +51,13 @@ def write_benchmark(
     """Write all data of a benchmark to FOLDER/BENCHMARK; examples are in the questions' order.
 
     What was there before is replaced when all is written.
-
-    Raises:
-        UserError: a trace or outcomes cannot be read, or a trace lacks a question.
     """
-    ids = [each.id for each in questions]
+    ids = [question.id for question in questions]
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder, prefix=".writing-") as made:
         writing = Path(made)
         write_packed(writing, f"{benchmark}/index", ids)
-        texts = [[each.text, each.answers] for each in questions]
+        texts = [[question.text, question.answers] for question in questions]
         write_pieces(writing, f"{benchmark}/questions", texts, QUESTIONS)
         for run in runs:
             _write_run(writing, f"{benchmark}/runs/{run.run}", ids, run)
@@ -73,43 +67,31 @@ def write_benchmark(
 
 def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> None:
     trace = _in_order(files.trace, ids)
-    index = {
-        "stops": trace["stop_reason"].to_pylist(),
-        "values": {name: _values(path, ids) for name, path in files.outcomes.items()},
-    }
-    write_packed(folder, f"{key}/index", index)
+    values = {}
+    for protocol, path in files.outcomes.items():
+        scored = {row["id"]: row["value"] for row in read_rows(path, ["id", "value"])}
+        values[protocol] = [number(scored.get(name), 1) for name in ids]
+    stops = trace["stop_reason"].to_pylist()
+    write_packed(folder, f"{key}/index", {"stops": stops, "values": values})
     write_pieces(folder, f"{key}/texts", trace["text"].to_pylist(), TEXTS)
-    for number_of, rows in enumerate(_slices(trace.drop_columns(["text"]))):
-        write_packed(folder, f"{key}/rounds-{number_of}", [compact_row(row) for row in rows])
+    for first in range(0, len(trace), ROUNDS):
+        rows = trace.slice(first, ROUNDS).drop_columns(["text"]).to_pylist()
+        write_packed(folder, f"{key}/rounds-{first // ROUNDS}", [_compact(row) for row in rows])
 
 
 def _in_order(path: Path, ids: Sequence[str]) -> pa.Table:
     table = read_arrow(path)
-    columns = [*_COLUMNS, *_NESTED]
-    table = table.select(columns + [_TAKEN_FROM] * (_TAKEN_FROM in table.column_names))
-    places = {name: place for place, name in enumerate(table["id"].to_pylist())}
-    if missing := [name for name in ids if name not in places]:
+    row_of = {name: row for row, name in enumerate(table["id"].to_pylist())}
+    if missing := [name for name in ids if name not in row_of]:
         raise UserError(
             f"trace {str(path)!r} has no row {missing[0]!r} of its benchmark; run snakemake again"
         )
-    return table.take([places[name] for name in ids])
+    return table.take([row_of[name] for name in ids])
 
 
-def _slices(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
-    for first in range(0, len(table), ROUNDS):
-        yield table.slice(first, ROUNDS).to_pylist()
-
-
-def _values(path: Path, ids: Sequence[str]) -> list[float | str | None]:
-    """Return each example's value; None for those that are not scored."""
-    found = {row["id"]: row["value"] for row in read_rows(path, ["id", "value"])}
-    return [number(found.get(name), 1) for name in ids]
-
-
-def compact_row(row: dict[str, Any]) -> list[Any]:
-    """Return everything but the text, which is in another file because it is searched."""
+def _compact(row: dict[str, Any]) -> list[Any]:
     return [
-        [_round(each) for each in row["rounds"]],
+        [_round(taken) for taken in row["rounds"]],
         row["tokens"],
         row["prompt_tokens"],
         row["forwards"],
@@ -121,7 +103,7 @@ def compact_row(row: dict[str, Any]) -> list[Any]:
 
 
 def _round(row: dict[str, Any]) -> list[Any]:
-    candidates = [_candidate(each) for each in row["candidates"]]
+    candidates = [_candidate(candidate) for candidate in row["candidates"]]
     margins = [[number(value, 6) for value in values] for values in row["margins"]]
     return [candidates, row["selected"], row["words"], margins]
 
@@ -142,10 +124,7 @@ class RunEntry:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkEntry:
-    """A benchmark of `n` examples, the runs on it, and how an example's value is shown.
-
-    `label` names the metric. A `binary` value is right (1) or wrong (0).
-    """
+    """A benchmark of `n` examples, the runs on it, and the metric of an example's value."""
 
     name: str
     n: int
@@ -157,10 +136,7 @@ class BenchmarkEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All benchmarks, and all runs that rows may come from; models give the order of colours.
-
-    `note` is what a reader must know before anything else.
-    """
+    """All benchmarks, and all runs that rows may come from; models give the order of colours."""
 
     benchmarks: Sequence[BenchmarkEntry]
     runs: Mapping[str, RunEntry]
@@ -183,19 +159,16 @@ def read_benchmarks(folder: Path) -> list[str]:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it where explorer.html looks for it."""
+    """Write a manifest to where explorer.html looks for it."""
     sizes = {"questions": QUESTIONS, "texts": TEXTS, "rounds": ROUNDS}
     value = json.dumps({**asdict(manifest), "sizes": sizes})
     write_text(folder / _FILE, f"{_CALL}{value};\n")
 
 
 def write_packed(folder: Path, key: str, value: object) -> None:
-    """Write `value` to KEY.js in a folder, for `adafuse.load(KEY)` of assets/chunks.js.
+    """Write a value to KEY.js in a folder, for `adafuse.load(KEY)` of assets/chunks.js.
 
-    Args:
-        folder: the page's folder for data.
-        key: a path without its suffix; parts are safe file names.
-        value: JSON-ready, without infinities (see `number`).
+    It is JSON-ready, without infinities (see `number`).
     """
     plain = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     packed = base64.b64encode(gzip.compress(plain, _LEVEL, mtime=0)).decode()

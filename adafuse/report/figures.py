@@ -1,23 +1,25 @@
-"""The figures of the experiments, one function for each kind."""
+"""The figures of the experiments and the charts of the report's page."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import altair as alt
+import polars as pl
 
 from adafuse.metrics.registry import metric_named
 from adafuse.models.spec import DeviceName
+from adafuse.report import experiments
 from adafuse.report.charts import (
     BLACK,
     BLUE,
     COLOURS,
     CROSS,
-    LINE,
     LONGEST_LABEL,
     PAGE_PANEL,
     VERMILLION,
     Dots,
     Layer,
-    Mark,
-    Panel,
     Spec,
     balanced,
     beside,
@@ -28,28 +30,14 @@ from adafuse.report.charts import (
     figure,
     fitted,
     page_chart,
-    page_dots,
+    row_height,
     row_labels,
     text_width,
     tooltips,
 )
-from adafuse.report.experiments import (
-    MACRO_AVERAGE,
-    DifferencePoint,
-    Experiment,
-    RunName,
-    RuntimePoint,
-    ScorePoint,
-    SweepPoint,
-    WordsPoint,
-)
-from adafuse.report.main_table import ScoreTable, column_metric
+from adafuse.report.experiments import MACRO_AVERAGE, Experiment
+from adafuse.report.main_table import ScoreTable
 from adafuse.report.measures import Cost, WordShare
-from adafuse.report.points import difference_points, score_points, sweep_points, words_points
-from adafuse.report.runtime import runtime_points
-
-if TYPE_CHECKING:
-    import altair as alt
 
 PROTOCOL_COLOURS = {"strict": BLUE, "published": VERMILLION}
 
@@ -85,8 +73,8 @@ _RELATIVE = (
 _BATCHED = "Examples that are decoded together share their time."
 _UNTIMED = "Other jobs may have run on the machine at the same time."
 
-_MEDIAN = Layer("median, bar: quartiles", BLUE, "circle", 0)
-_MEAN = Layer("mean, bar: 95 % interval (bootstrap)", VERMILLION, "diamond", 1)
+_MEDIAN, _MEAN = "median, bar: quartiles", "mean, bar: 95 % interval (bootstrap)"
+_TIMES = {_MEDIAN: Layer(BLUE, "circle", 0), _MEAN: Layer(VERMILLION, "diamond", 1)}
 
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "triangle-right")
 _DASHES = ([1, 0], [5, 3], [7, 3, 2, 3], [2, 2])
@@ -99,229 +87,195 @@ _FITS = 26
 """Pixels in which a number of two digits can be read."""
 
 
-def measured(experiment: Experiment) -> "tuple[Sequence[RunName], alt.VConcatChart]":
-    """Measure and draw an experiment.
+_LABEL = (
+    pl.when(pl.col("selection") == "")
+    .then(pl.col("run"))
+    .otherwise(pl.format("{} ({})", "run", "selection"))
+)
+"""The name of a run, and what a reader must know of its selection."""
 
-    Raises:
-        UserError: a result file is missing, or the runs do not fit the kind of experiment.
-    """
-    title = experiment.section.title
-    match experiment.section.kind:
-        case "scores":
-            scores = score_points(experiment)
-            return scores, draw_scores(title, scores)
-        case "sweep":
-            sweep = sweep_points(experiment)
-            return sweep, draw_sweep(title, sweep)
-        case "runtime":
-            times = runtime_points(experiment)
-            return times, draw_runtime(title, times)
-        case "words_per_round":
-            words = words_points(experiment)
-            return words, draw_words(title, words)
-        case "paired":
-            differences = difference_points(experiment)
-            return [*score_points(experiment), *differences], draw_paired(title, differences)
+_SCORED_BY = pl.format("{} scoring", "protocol")
 
 
-def draw_scores(title: str, points: Sequence[ScorePoint]) -> "alt.VConcatChart":
+def measured(experiment: Experiment) -> tuple[pl.DataFrame, alt.VConcatChart]:
+    """Measure and draw an experiment."""
+    measure, draw = _KINDS[experiment.section.kind]
+    table = measure(experiment)
+    return table, draw(experiment.section.title, table)
+
+
+def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
     """Draw every score with its interval; oracles hollow, the paper's values as crosses."""
-    layers = protocol_layers([point.protocol for point in points])
-    if paper := next((point for point in points if point.paper is not None), None):
-        layers[_PAPER] = Layer(_PAPER, BLACK, CROSS, layers[paper.protocol].height)
-
-    def marks(point: ScorePoint) -> list[Mark]:
-        hollow = point.selection == "oracle"
-        ends = (point.low, point.high)
-        own = Mark(point.label, layers[point.protocol], point.value, *ends, hollow)
-        if point.paper is None:
-            return [own]
-        return [own, Mark(point.label, layers[_PAPER], point.paper, None, None)]
-
-    said = {"", *(point.selection for point in points)}
-    said |= {"paper"} if paper else set()
-    said |= {"average"} if any(point.benchmark == MACRO_AVERAGE for point in points) else set()
-    caption = " ".join(text for name, text in _SCORES.items() if name in said)
-    panels = _panels(points, panel_title, marks)
-    rows = tuple(dict.fromkeys(point.label for point in points))
-    dots = Dots("score in percent", rows, tuple(layers.values()), panels, span=10.0)
-    return _dots_figure(dots, title, caption)
+    scores = scores.with_columns(row=_LABEL)
+    layers = protocol_layers(scores["protocol"])
+    oracle = pl.col("selection") == "oracle"
+    marks = _marks(scores, _SCORED_BY, "value", "low", "high", hollow=oracle)
+    parts = {"", *scores["selection"]}
+    parts |= {"average"} if MACRO_AVERAGE in scores["benchmark"] else set()
+    paper = scores.drop_nulls("paper")
+    if len(paper):
+        parts |= {"paper"}
+        layers[_PAPER] = Layer(BLACK, CROSS, layers[f"{paper['protocol'][0]} scoring"].height)
+        crosses = _marks(paper, pl.lit(_PAPER), "paper", None, None)
+        marks = pl.concat([marks, crosses], how="vertical_relaxed")
+    caption = " ".join(text for part, text in _SCORES.items() if part in parts)
+    titles = _titles(scores)
+    return dot_plot(Dots(marks, layers, "score in percent", titles, span=10.0), title, caption)
 
 
-def draw_paired(title: str, points: Sequence[DifferencePoint]) -> "alt.VConcatChart":
+def draw_paired(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     """Draw every difference with its interval; significant ones are filled."""
-    layers = protocol_layers([point.protocol for point in points])
-
-    def pair(point: DifferencePoint) -> str:
-        return f"{point.label}\n\N{MINUS SIGN} {point.against_label}"
-
-    def marks(point: DifferencePoint) -> list[Mark]:
-        ends = (point.difference_low, point.difference_high)
-        hollow = not point.significant
-        return [Mark(pair(point), layers[point.protocol], point.difference, *ends, hollow)]
-
-    rows = tuple(dict.fromkeys(map(pair, points)))
-    panels = _panels(points, panel_title, marks)
-    dots = Dots("difference in points", rows, tuple(layers.values()), panels, zero=True)
-    return _dots_figure(dots, title, _PAIRED)
+    labels = dict(table.select("run", label=_LABEL).iter_rows())
+    against = pl.col("against").replace(labels)
+    row = pl.format("{}\n\N{MINUS SIGN} {}", _LABEL, against)
+    tests = table.drop_nulls("against").with_columns(row=row)
+    names = ("difference", "difference_low", "difference_high")
+    marks = _marks(tests, _SCORED_BY, *names, hollow=~pl.col("significant"))
+    layers = protocol_layers(tests["protocol"])
+    dots = Dots(marks, layers, "difference in points", _titles(tests), zero=True)
+    return dot_plot(dots, title, _PAIRED)
 
 
-def draw_runtime(title: str, points: Sequence[RuntimePoint]) -> "alt.VConcatChart":
+def draw_runtime(title: str, times: pl.DataFrame) -> alt.VConcatChart:
     """Draw median with quartiles and mean with interval of every run."""
+    times = times.with_columns(row=_LABEL)
+    quartiles = ("seconds_quartile_1", "seconds_quartile_3")
+    ends = ("seconds_mean_low_bootstrap95", "seconds_mean_high_bootstrap95")
+    median = _marks(times, pl.lit(_MEDIAN), "seconds_median", *quartiles)
+    mean = _marks(times, pl.lit(_MEAN), "seconds_mean", *ends)
+    titles, factors = {}, {}
+    for (name,), group in times.group_by("benchmark"):
+        sizes = f"{min(group['n']):,}", f"{max(group['n']):,}"
+        titles[str(name)] = [*_lines(str(name)), "n = " + " to ".join(dict.fromkeys(sizes))]
+        related = group.drop_nulls("mean_relative_to_members")
+        factors[str(name)] = {
+            row: f"{factor:.2f}\N{MULTIPLICATION SIGN}"
+            for row, factor in related.select("row", "mean_relative_to_members").iter_rows()
+        }
+    marks = pl.concat([median, mean])
+    dots = Dots(marks, _TIMES, "seconds per example", titles, factors, zero=True)
+    return dot_plot(dots, title, _conditions(times))
 
-    def marks(point: RuntimePoint) -> list[Mark]:
-        quartiles = (point.seconds_quartile_1, point.seconds_quartile_3)
-        ends = (point.seconds_mean_low_bootstrap95, point.seconds_mean_high_bootstrap95)
-        return [
-            Mark(point.label, _MEDIAN, point.seconds_median, *quartiles),
-            Mark(point.label, _MEAN, point.seconds_mean, *ends),
-        ]
 
-    panels = _panels(points, _timed_title, marks, _factor)
-    rows = tuple(dict.fromkeys(point.label for point in points))
-    dots = Dots("seconds per example", rows, (_MEDIAN, _MEAN), panels, zero=True)
-    return _dots_figure(dots, title, _conditions(points))
+def _marks(
+    table: pl.DataFrame,
+    scored: pl.Expr,
+    value: str,
+    low: str | None,
+    high: str | None,
+    hollow: pl.Expr | bool = False,
+) -> pl.DataFrame:
+    return table.select(
+        "benchmark", "row", scored=scored, value=value, low=low, high=high, hollow=hollow
+    )
+
+
+def _conditions(times: pl.DataFrame) -> str:
+    first = times.row(0, named=True)
+    device = DeviceName.parse(first["devices"].split()[0]).kind
+    parts = {
+        f"Batch size {first['batch_size']}, {first['dtype']}, device {device}.": True,
+        _RELATIVE: times["mean_relative_to_members"].count() > 0,
+        _BATCHED: first["batch_size"] > 1,
+        _UNTIMED: not times["timed"].all(),
+    }
+    return " ".join(text for text, applies in parts.items() if applies)
 
 
 def page_scores(tables: Mapping[str, ScoreTable]) -> Spec:
     """Draw each run's score on each benchmark with its interval, for the report's page."""
-    layers = protocol_layers(list(tables))
-    panels: dict[str, list[Mark]] = {}
-    for protocol, table in tables.items():
-        for column, name in enumerate(table.benchmarks):
-            title = f"{name} ({metric_named(column_metric(table, column)).label})"
-            panels.setdefault(title, []).extend(
-                Mark(
-                    row.run, layers[protocol], cell.main.value, cell.main.low, cell.main.high,
-                    facts={"models": "+".join(row.models), "n": cell.n},
-                )
-                for row in table.rows
-                if (cell := row.cells[column]) is not None
-            )  # fmt: skip
-    return _page_dots("percent, with 95 % intervals", tuple(layers.values()), panels)
+    marks = [
+        {
+            "benchmark": f"{column.name} ({column.metric.label})",
+            "row": row.run,
+            "scored": f"{protocol} scoring",
+            **asdict(cell.score.main),
+            "models": "+".join(row.models),
+            "n": cell.score.n,
+        }
+        for protocol, table in tables.items()
+        for number, column in enumerate(table.columns)
+        for row in table.rows
+        if (cell := row.cells[number]).score is not None
+    ]
+    return _page_dots(marks, protocol_layers(tables), "percent, with 95 % intervals")
 
 
 def page_seconds(costs: Sequence[Cost]) -> Spec:
     """Draw the seconds per example of those that decoded some, for the report's page."""
-    layer = Layer("mean", BLUE, "circle", 0)
-    panels: dict[str, list[Mark]] = {}
-    for cost in costs:
-        if (mean := cost.seconds) is not None:
-            facts = {"n": cost.n - cost.errors}
-            mark = Mark(cost.run, layer, mean.value, mean.low, mean.high, facts=facts)
-            panels.setdefault(cost.benchmark, []).append(mark)
-    return _page_dots("seconds per example, with 95 % intervals", (layer,), panels)
+    marks = [
+        {"benchmark": cost.benchmark, "row": cost.run, "scored": "mean"}
+        | asdict(cost.seconds)
+        | {"n": cost.n - cost.errors}
+        for cost in costs
+        if cost.seconds is not None
+    ]
+    layers = {"mean": Layer(BLUE, "circle", 0)}
+    return _page_dots(marks, layers, "seconds per example, with 95 % intervals")
 
 
-def _page_dots(unit: str, layers: tuple[Layer, ...], panels: Mapping[str, list[Mark]]) -> Spec:
-    rows = tuple(dict.fromkeys(mark.row for marks in panels.values() for mark in marks))
-    found = tuple(Panel((name,), tuple(marks)) for name, marks in panels.items() if marks)
-    return page_dots(Dots(unit, rows, layers, found))
+def _page_dots(marks: Sequence[Mapping[str, Any]], layers: Mapping[str, Layer], unit: str) -> Spec:
+    if not marks:
+        return {}
+    table = pl.DataFrame(marks).with_columns(hollow=False)
+    dots = Dots(table, layers, unit, {name: [name] for name in table["benchmark"].unique()})
+    return page_chart(dots.panels(PAGE_PANEL))
 
 
-def protocol_layers(protocols: Sequence[str]) -> dict[str, Layer]:
+def protocol_layers(protocols: Iterable[str]) -> dict[str, Layer]:
     """Return a layer for each protocol, in the order of their first occurrence."""
     return {
-        name: Layer(f"{name} scoring", PROTOCOL_COLOURS[name], _SHAPES[number], number)
+        f"{name} scoring": Layer(PROTOCOL_COLOURS[name], _SHAPES[number], number)
         for number, name in enumerate(dict.fromkeys(protocols))
     }
 
 
-def panel_title(points: Sequence[ScorePoint | DifferencePoint]) -> tuple[str, ...]:
-    """Return benchmark, metric and number of rows of a panel's points, which share all but n."""
-    name, metric = points[0].benchmark, metric_named(points[0].metric).label
-    sizes = {point.protocol: point.n for point in points if point.n is not None}
+def _titles(table: pl.DataFrame) -> dict[str, list[str]]:
+    return {group["benchmark"][0]: _title(group) for group in table.partition_by("benchmark")}
+
+
+def _title(group: pl.DataFrame) -> list[str]:
+    """Return benchmark, metric and number of rows."""
+    name, metric = group["benchmark"][0], metric_named(group["metric"][0]).label
+    sizes = dict(group.drop_nulls("n").select("protocol", "n").iter_rows())
     if not sizes:
-        return (name,)
+        return [name]
     if len(set(sizes.values())) == 1:
-        return (*_lines(name), f"{metric}, {counted(next(iter(sizes.values())))}")
-    each = [f"{counted(n)} ({protocol})" for protocol, n in sizes.items()]
-    return (*_lines(f"{name}, {metric}"), *each)
+        return [*_lines(name), f"{metric}, {counted(next(iter(sizes.values())))}"]
+    counts = [f"{counted(n)} ({protocol})" for protocol, n in sizes.items()]
+    return [*_lines(f"{name}, {metric}"), *counts]
 
 
 def _lines(name: str) -> list[str]:
     return broken(name, 20).split("\n")
 
 
-def _panels(
-    points: Sequence[Any],
-    title: Callable[[Any], tuple[str, ...]],
-    marks: Callable[[Any], list[Mark]],
-    right: Callable[[Any], str] = lambda point: "",
-) -> tuple[Panel, ...]:
-    """Return a panel for each benchmark; `right` says what stands beside a point's row."""
-    groups: dict[str, list[Any]] = {}
-    for point in points:
-        groups.setdefault(point.benchmark, []).append(point)
-    return tuple(
-        Panel(
-            title(group),
-            tuple(mark for point in group for mark in marks(point)),
-            {point.label: text for point in group if (text := right(point))},
-        )
-        for group in groups.values()
-    )
-
-
-def _dots_figure(dots: Dots, title: str, caption: str) -> "alt.VConcatChart":
-    return figure(dot_plot(dots), title, caption, [layer.label for layer in dots.layers])
-
-
-def _factor(point: RuntimePoint) -> str:
-    factor = point.mean_relative_to_members
-    return "" if factor is None else f"{factor:.2f}\N{MULTIPLICATION SIGN}"
-
-
-def _timed_title(points: Sequence[RuntimePoint]) -> tuple[str, ...]:
-    fewest, most = min(point.n for point in points), max(point.n for point in points)
-    size = counted(most) if fewest == most else f"n = {fewest:,} to {most:,}"
-    return (*_lines(points[0].benchmark), size)
-
-
-def _conditions(points: Sequence[RuntimePoint]) -> str:
-    first = points[0]
-    device = DeviceName.parse(first.devices.split()[0]).kind
-    parts = {
-        f"Batch size {first.batch_size}, {first.dtype}, device {device}.": True,
-        _RELATIVE: any(map(_factor, points)),
-        _BATCHED: first.batch_size > 1,
-        _UNTIMED: not all(point.timed for point in points),
-    }
-    return " ".join(text for text, applies in parts.items() if applies)
-
-
-def draw_sweep(title: str, points: Sequence[SweepPoint]) -> "alt.VConcatChart":
+def draw_sweep(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     """Draw every series with its intervals; a legend names them if there are several."""
-    import altair as alt
-
-    cells: dict[str, dict[str, list[SweepPoint]]] = {}
-    for point in points:
-        cells.setdefault(point.protocol, {}).setdefault(point.benchmark, []).append(point)
-    series = [broken(name, _LONGEST_SERIES) for name in dict.fromkeys(p.series for p in points)]
-    columns = balanced(max(map(len, cells.values())), _SWEEP_COLUMNS)
-    width = int(fitted(columns, 0)[1]) - 50
-    # Each protocol begins a row of its own.
-    rows = [
-        beside([_sweep_panel(chosen, series, width) for chosen in row.values()], columns)
-        for row in cells.values()
-    ]
-    named = series if len(series) > 1 else []
-    return figure(alt.vconcat(*rows), title, _SWEEP, named)
+    labels = {name: broken(name, _LONGEST_SERIES) for name in table["series"].unique()}
+    table = table.with_columns(pl.col("series").replace_strict(labels))
+    series = table["series"].unique(maintain_order=True).to_list()
+    protocols = table.partition_by("protocol", maintain_order=True)
+    most = max(group["benchmark"].n_unique() for group in protocols)
+    columns = balanced(most, _SWEEP_COLUMNS)
+    width = fitted(columns, 0)[1] - 50
+    rows = []
+    for group in protocols:  # each begins a row of its own
+        parts = group.partition_by("benchmark", maintain_order=True)
+        rows.append(beside([_sweep_panel(points, series, width) for points in parts], columns))
+    return figure(alt.vconcat(*rows), title, _SWEEP, series if len(series) > 1 else ())
 
 
 def _sweep_panel(
-    points: Sequence[SweepPoint], series: Sequence[str], width: int
-) -> "alt.LayerChart | alt.FacetChart":
-    import altair as alt
-
-    first, labels = points[0], [broken(point.series, _LONGEST_SERIES) for point in points]
+    points: pl.DataFrame, series: Sequence[str], width: int
+) -> alt.LayerChart | alt.FacetChart:
     # Later series are drawn over earlier ones, which are larger: both are seen where they agree.
-    values = [
-        {"series": label, "x": p.x, "value": p.value, "low": p.low, "high": p.high, "n": p.n,
-         "lonely": labels.count(label) == 1,
-         "size": 30 + 35 * min(3, len(series) - 1 - series.index(label))}
-        for p, label in zip(points, labels, strict=True)
-    ]  # fmt: skip
+    sizes = {name: 30 + 35 * min(3, after) for after, name in enumerate(reversed(series))}
+    facts = points.select("series", "x", "value", "low", "high", "n")
+    values = facts.with_columns(
+        lonely=pl.len().over("series") == 1,
+        size=pl.col("series").replace_strict(sizes, return_dtype=pl.Int64),
+    )
     split = "split(datum.label, '\\n')"
     legend = (
         alt.Legend(symbolOpacity=1, labelExpr=split, symbolDash=[1, 0]) if len(series) > 1 else None
@@ -331,14 +285,12 @@ def _sweep_panel(
         chosen = [values[number % len(values)] for number in range(len(series))]
         return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}
 
-    base = alt.Chart(alt.InlineData(values)).encode(
+    base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
         x=alt.X("x:Q", axis=_value_axis(points), scale=alt.Scale(zero=False, padding=8)),
         color=alt.Color("series:N", **look(COLOURS)),
-        tooltip=tooltips(
-            {name: v for name, v in values[0].items() if name not in ("lonely", "size")}
-        ),
+        tooltip=tooltips(facts),
     )
-    low, high = min(point.low for point in points), max(point.high for point in points)
+    low, high = min(points["low"]), max(points["high"])
     room = 0.04 * (high - low) or 1.0
     scale = alt.Scale(domain=[low - room, high + room], nice=False, zero=False)
     y = alt.Y("value:Q", scale=scale, axis=alt.Axis(tickCount=5))
@@ -356,114 +308,91 @@ def _sweep_panel(
             size=alt.Size("size:Q", scale=None),
         ),
     )
-    head = broken(f"{first.benchmark}, {metric_named(first.metric).label}", 34).split("\n")
-    below = f"{first.protocol} scoring, {counted(first.n)}"
+    first = points.row(0, named=True)
+    head = broken(f"{first['benchmark']}, {metric_named(first['metric']).label}", 34).split("\n")
+    below = f"{first['protocol']} scoring, {counted(first['n'])}"
     title = alt.TitleParams([*head, below], anchor="start", frame="group")
     return alt.layer(*layers, title=title, width=width, height=_SWEEP_HEIGHT)
 
 
-def _value_axis(points: Sequence[SweepPoint]) -> "alt.Axis":
+def _value_axis(points: pl.DataFrame) -> alt.Axis:
     """Name the option, or whose is which; few whole numbers get a tick each."""
-    import altair as alt
-
-    owners = dict.fromkeys((point.option, point.method) for point in points)
-    options = list(dict.fromkeys(option for option, _ in owners))
-    title = [f"{option} ({method})" for option, method in owners] if len(options) > 1 else options
-    distinct = sorted({point.x for point in points})
-    whole = all(isinstance(value, int) for value in distinct)
+    owners = points.select("option", "method").unique(maintain_order=True)
+    title = owners["option"].unique(maintain_order=True).to_list()
+    if len(title) > 1:
+        title = [f"{option} ({method})" for option, method in owners.iter_rows()]
+    distinct = points["x"].unique().sort().to_list()
     ticks: dict[str, Any] = {"tickCount": 6}
-    if whole:
+    if points["x"].dtype.is_integer():
         ticks = {"values": distinct} if len(distinct) <= _FEW else {"tickMinStep": 1}
     return alt.Axis(title=title, labelOverlap=True, **ticks)
 
 
-def draw_words(title: str, points: Sequence[WordsPoint]) -> "alt.VConcatChart":
+def draw_words(title: str, shares: pl.DataFrame) -> alt.VConcatChart:
     """Draw the shares of every run as parts of one bar, with n at its end."""
-    rows = tuple(dict.fromkeys(point.label for point in points))
-    groups: dict[str, list[WordsPoint]] = {}
-    for point in points:
-        groups.setdefault(point.benchmark, []).append(point)
+    shares = shares.with_columns(row=_LABEL)
+    rows = shares["row"].unique(maintain_order=True).to_list()
+    groups = shares.partition_by("benchmark", maintain_order=True)
     left = text_width(broken(row, LONGEST_LABEL) for row in rows)
-    columns, width = fitted(len(groups), left, text_width(counted(p.n) for p in points))
-    most = max(point.words for point in points)
+    columns, width = fitted(len(groups), left, text_width(map(counted, shares["n"])))
+    most = max(shares["words"])
     panels = [
-        _words_panel([(p.label, p) for p in group], rows, width, most, named=number % columns == 0)
-        for number, group in enumerate(groups.values())
+        _words_panel(group, rows, width, most, named=number % columns == 0)
+        for number, group in enumerate(groups)
     ]
     return figure(beside(panels, columns), title, _WORDS, [f"{most} words"])
 
 
 def page_words(shares: Sequence[WordShare]) -> Spec:
     """Draw the shares of rounds by how many words they committed, for the report's page."""
-    groups: dict[str, list[tuple[str, WordShare]]] = {}
-    for share in shares:
-        groups.setdefault(share.benchmark, []).append((share.run, share))
-    most = max((share.words for share in shares), default=0)
-    return page_chart(
-        [
-            _words_panel(group, list(dict(group)), PAGE_PANEL, most, named=True)
-            for group in groups.values()
-        ]
-    )
+    if not shares:
+        return {}
+    table = pl.DataFrame(shares).rename({"run": "row"})
+    panels = []
+    for group in table.partition_by("benchmark", maintain_order=True):
+        rows = group["row"].unique(maintain_order=True).to_list()
+        panels.append(_words_panel(group, rows, PAGE_PANEL, max(table["words"]), named=True))
+    return page_chart(panels)
 
 
 def _words_panel(
-    shares: Sequence[tuple[str, WordShare | WordsPoint]],
-    rows: Sequence[str],
-    width: int,
-    most: int,
-    *,
-    named: bool,
-) -> "alt.LayerChart | alt.FacetChart":
-    import altair as alt
-
-    values = [
-        {"row": label, "words": _words(p.words), "share": p.share, "low": p.low, "high": p.high,
-         "rounds": p.rounds, "n": p.n, "number": p.words, "fits": p.share * width / 100 >= _FITS}
-        for label, p in shares
-    ]  # fmt: skip
-    facts = {name: value for name, value in values[0].items() if name not in ("number", "fits")}
+    shares: pl.DataFrame, rows: Sequence[str], width: int, most: int, *, named: bool
+) -> alt.LayerChart | alt.FacetChart:
+    names = {number: f"{number} word{'s' * (number > 1)}" for number in range(1, most + 1)}
+    facts = shares.select(
+        "row", pl.col("words").replace_strict(names), "share", "low", "high", "rounds", "n"
+    )
+    fits = pl.col("share") * width / 100 >= _FITS
+    values = facts.with_columns(number=shares["words"], fits=fits)
+    middle = pl.col("share").cum_sum().over("row") - pl.col("share") / 2
+    inside = values.sort("number", maintain_order=True).with_columns(middle=middle).filter("fits")
     share = alt.X(
         "share:Q", stack="zero", scale=alt.Scale(domain=[0, 100]),
         axis=alt.Axis(title="share of rounds in percent", tickCount=max(2, min(5, width // 40))),
     )  # fmt: skip
     # Light to dark: lightness tells the shades apart without colour.
-    names, shades = [_words(number) for number in range(1, most + 1)], _shades(most)
-    colours = alt.Scale(domain=names, range=shades)
-    base = alt.Chart(alt.InlineData(values)).encode(y=by_row(rows), order=alt.Order("number:O"))
+    colours = alt.Scale(domain=list(names.values()), range=_shades(most))
+    base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
+        y=by_row(rows), order=alt.Order("number:O")
+    )
     bars = base.mark_bar(height=_WORD_ROW - 6).encode(
         x=share, color=alt.Color("words:N", scale=colours), tooltip=tooltips(facts)
     )
     ink = alt.condition(f"datum.number > {most / 2}", alt.value("white"), alt.value(BLACK))
-    inside = (
-        alt.Chart(alt.InlineData(_middles(values)))
-        .mark_text(fontSize=11)
-        .encode(
+    numbers = alt.Chart(alt.InlineData(inside.to_dicts())).mark_text(fontSize=11)
+    layers = [
+        bars,
+        numbers.encode(
             y=by_row(rows), x=alt.X("middle:Q"), text=alt.Text("share:Q", format=".0f"), color=ink
-        )
-    )
-    labels = {row: broken(row, LONGEST_LABEL) for row in rows}
-    height = max(_WORD_ROW, LINE * max(text.count("\n") + 1 for text in labels.values()) + 4)
-    layers = [bars, inside, *([row_labels(labels, rows)] * named)]
-    layers.append(row_labels({label: counted(p.n) for label, p in shares}, rows, right=True))
-    title = alt.TitleParams(_lines(shares[0][1].benchmark), anchor="start", frame="group")
-    return alt.layer(*layers, title=title, width=width, height=height * len(rows))
-
-
-def _middles(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return where the number of each part that has room for one stands."""
-    ends: dict[str, float] = {}
-    found = []
-    for value in sorted(values, key=lambda each: each["number"]):
-        start = ends.get(value["row"], 0.0)
-        ends[value["row"]] = start + value["share"]
-        if value["fits"]:
-            found.append({**value, "middle": start + value["share"] / 2})
-    return found
-
-
-def _words(count: int) -> str:
-    return f"{count} word{'s' * (count > 1)}"
+        ),
+    ]
+    if named:
+        layers.append(row_labels({row: broken(row, LONGEST_LABEL) for row in rows}, rows))
+    sizes = {row: counted(n) for row, n in shares.select("row", "n").iter_rows()}
+    layers.append(row_labels(sizes, rows, right=True))
+    title = alt.TitleParams(_lines(shares["benchmark"][0]), anchor="start", frame="group")
+    height = row_height(rows, _WORD_ROW) * len(rows)
+    return alt.layer(*layers, title=title, width=width, height=height)
 
 
 def _shades(count: int) -> list[str]:
@@ -473,4 +402,14 @@ def _shades(count: int) -> list[str]:
     mixed = [
         [round(a + (b - a) * part) for a, b in zip(light, dark, strict=True)] for part in parts
     ]
-    return ["#" + "".join(f"{value:02x}" for value in each) for each in mixed]
+    return ["#" + "".join(f"{value:02x}" for value in colour) for colour in mixed]
+
+
+_KINDS = {
+    "scores": (experiments.scores, draw_scores),
+    "sweep": (experiments.sweep, draw_sweep),
+    "runtime": (experiments.runtime, draw_runtime),
+    "words_per_round": (experiments.words, draw_words),
+    "paired": (experiments.paired, draw_paired),
+}
+"""How each kind of experiment is measured and drawn."""

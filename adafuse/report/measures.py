@@ -9,6 +9,7 @@ from adafuse.metrics.intervals import Estimate, bootstrap, wilson
 from adafuse.parquet import read_arrow, read_rows
 
 _ALWAYS = (1, 2, 3)
+_COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,50 +33,33 @@ class WordShare:
 
 
 def words_per_round(trace: Path) -> list[WordShare]:
-    """Count the rounds of a merged trace; empty if none committed a word.
+    """Count the rounds of a merged trace; empty if none committed a word."""
+    import pyarrow.compute as pc
 
-    Raises:
-        UserError: not a trace of adafuse, or one of several runs or benchmarks.
-    """
-    names, words = _rounds(trace)
+    table = read_arrow(trace, ["benchmark", "run", "rounds"])
+    names = {(row["benchmark"], row["run"]) for row in table.drop_columns("rounds").to_pylist()}
     if len(names) > 1:
         raise UserError(f"{str(trace)!r} mixes {sorted(names)}; give the trace of one run")
-    counts = Counter(words)
-    return [share for benchmark, run in names for share in word_shares(benchmark, run, counts)]
+    words = pc.struct_field(pc.list_flatten(table["rounds"]), "words")
+    counts = Counter(words.to_pylist())
+    return [share for name in names for share in word_shares(*name, counts)]
 
 
 def word_shares(benchmark: str, run: str, counts: Counter[int]) -> list[WordShare]:
-    """Return the share of each number of words; 1, 2 and 3 always have one.
+    """Return the share of each number of words, 1, 2 and 3 always among them.
 
-    Args:
-        benchmark: name.
-        run: name.
-        counts: rounds by the number of words that they committed.
+    `counts` has the rounds by the number of words that they committed.
     """
-    wordless = counts[0]
-    n = counts.total() - wordless
+    n = counts.total() - counts[0]
     if not n:
         return []
     shares = []
     for words in sorted({*_ALWAYS, *counts} - {0}):
         rounds = counts[words]
-        low, high = (100 * end for end in wilson(rounds, n))
-        share = 100 * rounds / n
-        shares.append(WordShare(benchmark, run, words, rounds, n, share, low, high, wordless))
+        low, high = wilson(rounds, n)
+        percent = 100 * rounds / n, 100 * low, 100 * high
+        shares.append(WordShare(benchmark, run, words, rounds, n, *percent, counts[0]))
     return shares
-
-
-def _rounds(trace: Path) -> tuple[set[tuple[str, str]], list[int]]:
-    """Return (benchmark, run) of the rows, and the words of each round of all rows."""
-    import pyarrow.compute as pc
-
-    table = read_arrow(trace, ["benchmark", "run", "rounds"])
-    names = zip(table["benchmark"].to_pylist(), table["run"].to_pylist(), strict=True)
-    rounds = pc.list_flatten(table["rounds"])
-    return set(names), pc.struct_field(rounds, "words").to_pylist()
-
-
-_COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +75,21 @@ class Cost:
     run: str
     n: int
     errors: int
-    seconds: Estimate | None
-    tokens: float | None
-    forwards: float | None
+    seconds: Estimate | None = None
+    quartiles: tuple[float, ...] = ()
+    tokens: float | None = None
+    forwards: float | None = None
     timed: bool = False
 
 
 def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
-    """Summarise what decoding a merged trace cost.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Summarise what decoding a merged trace cost."""
     import numpy as np
 
     rows = read_rows(trace, _COLUMNS)
     good = [row for row in rows if row["stop_reason"] != "error"]
     if not good:
-        return Cost(benchmark, run, len(rows), len(rows), None, None, None, timed)
+        return Cost(benchmark, run, len(rows), len(rows), timed=timed)
     seconds = np.array([row["seconds"] for row in good])
     low, high = bootstrap(len(good), lambda chosen: float(seconds[chosen].mean()))
     return Cost(
@@ -117,6 +98,7 @@ def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
         n=len(rows),
         errors=len(rows) - len(good),
         seconds=Estimate(float(seconds.mean()), low, high),
+        quartiles=tuple(np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()),
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
         forwards=float(np.mean([sum(row["forwards"]) for row in good])),
         timed=timed,

@@ -14,9 +14,9 @@ from pydantic import TypeAdapter
 from adafuse.benchmarks.description import Described
 from adafuse.config.config import Config
 from adafuse.files import write_text
-from adafuse.metrics.audit import RULES, Accepted, Audit, audit
+from adafuse.metrics.audit import RULES, Audit, audit
 from adafuse.metrics.compare import Comparison
-from adafuse.metrics.published import Published, PublishedRow
+from adafuse.metrics.published import Published
 from adafuse.metrics.score import read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.report.measures import WordShare
@@ -84,8 +84,8 @@ def write_table(table: Table, csv_file: Path, markdown_file: Path | None = None)
 def to_csv(table: Table) -> str:
     """Return the CSV of a table; what is missing is empty.
 
-    Floats have four decimals, seconds six, p-values four digits, and the values of a swept option
-    (`x`) all digits.
+    Floats have four decimals, seconds six, numbers of characters one; p-values have four digits.
+    The values of a swept option (`x`) and the paper's numbers of characters have all their digits.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -102,10 +102,12 @@ def _cell(column: str, value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, float):
         return str(value)
-    if column == "x":
+    if column == "x" or column.startswith("paper_"):
         return repr(value)
     if column in ("p", "p_holm"):
         return f"{value:.4g}"
+    if column.endswith("_chars"):
+        return f"{value:.1f}"
     return f"{value:.6f}" if column.startswith("seconds") else f"{value:.4f}"
 
 
@@ -125,11 +127,9 @@ def comparison_table(
 ) -> Table:
     """Return a row per comparison; the Markdown has a table per benchmark and protocol.
 
-    Args:
-        comparisons: those of one benchmark and protocol next to each other.
-        no_single: by ensemble the models that no run of method single decodes with.
+    `no_single` has by ensemble the models that no run of method single decodes with.
     """
-    groups = groupby(comparisons, key=lambda each: (each.benchmark, each.protocol))
+    groups = groupby(comparisons, key=lambda test: (test.benchmark, test.protocol))
     parts = [_comparison_section(list(group)) for _, group in groups]
     parts = parts or ["No run has more than one model, so nothing is compared.\n"]
     parts += [
@@ -139,7 +139,7 @@ def comparison_table(
     ]
     columns = [field.name for field in fields(Comparison)]
     text = "\n".join(["# Paired comparisons\n", _COMPARISON, *parts])
-    return Table(columns, [astuple(each) for each in comparisons], text)
+    return Table(columns, list(map(astuple, comparisons)), text)
 
 
 def read_comparisons(text: str) -> list[Comparison]:
@@ -156,23 +156,23 @@ def _comparison_section(group: Sequence[Comparison]) -> str:
     return "\n".join([heading, markdown_table(_COMPARED, map(_comparison_row, group), text=3)])
 
 
-def _comparison_row(each: Comparison) -> list[str]:
-    mark = r" \*" if each.significant else ""
+def _comparison_row(test: Comparison) -> list[str]:
+    mark = r" \*" if test.significant else ""
     return [
-        escape(each.run),
-        escape(each.against),
-        each.role,
-        f"{each.value:.1f}",
-        f"{each.other:.1f}",
-        f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]{mark}",
-        *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (each.p, each.p_holm)),
-        *("" if count is None else str(count) for count in (each.wins, each.losses)),
+        escape(test.run),
+        escape(test.against),
+        test.role,
+        f"{test.value:.1f}",
+        f"{test.other:.1f}",
+        f"{test.difference:+.1f} [{test.low:+.1f}, {test.high:+.1f}]{mark}",
+        *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (test.p, test.p_holm)),
+        *("" if count is None else str(count) for count in (test.wins, test.losses)),
     ]
 
 
 def words_table(shares: Sequence[WordShare]) -> Table:
     """Return a row per benchmark, run and number of words."""
-    return Table([field.name for field in fields(WordShare)], [astuple(each) for each in shares])
+    return Table([field.name for field in fields(WordShare)], list(map(astuple, shares)))
 
 
 def datasets_table(lines: Sequence[Described]) -> Table:
@@ -185,19 +185,15 @@ def datasets_table(lines: Sequence[Described]) -> Table:
 
 def _dataset_row(line: Described) -> dict[str, Any]:
     ours, paper = line.ours, line.paper
-
-    def plain(value: float | None) -> str | None:
-        return None if value is None else str(value)
-
     return {
         "benchmark": line.benchmark,
         "rows": ours.rows,
         "paper_rows": paper.rows,
-        "question_chars": f"{ours.question_chars:.1f}",
-        "paper_question_chars": plain(paper.question_chars),
-        "answer_chars": f"{ours.answer_chars:.1f}",
-        "paper_answer_chars": plain(paper.answer_chars),
-        "first_answer_chars": f"{ours.first_answer_chars:.1f}",
+        "question_chars": ours.question_chars,
+        "paper_question_chars": paper.question_chars,
+        "answer_chars": ours.answer_chars,
+        "paper_answer_chars": paper.answer_chars,
+        "first_answer_chars": ours.first_answer_chars,
         "shots_among_rows": ours.shots,
         "repeated_questions": ours.repeated,
         "repeated_up_to_case": ours.repeated_up_to_case,
@@ -224,11 +220,7 @@ def _dataset_cells(line: Described) -> list[str]:
 
 
 def stored_audits(config: Config) -> list[Audit]:
-    """Compare both protocols for every benchmark and run, in the order of the configuration.
-
-    Raises:
-        UserError: an outcomes file is missing or of another form.
-    """
+    """Compare both protocols for every benchmark and run, in the order of the configuration."""
     layout = ResultsLayout(config.results)
     return [
         audit(
@@ -245,53 +237,52 @@ def stored_audits(config: Config) -> list[Audit]:
 
 def audit_table(audits: Sequence[Audit]) -> Table:
     """Return counts per benchmark and run, a column per rule; the Markdown has examples too."""
-    rows = [_audit_row(each) for each in audits]
+    rows = [_audit_row(found) for found in audits]
     head = [*(name.replace("_", " ") for name in _AUDIT_COLUMNS), *RULES]
-    shown = [["" if cell is None else escape(str(cell)) for cell in row] for row in rows]
-    parts = ["# What only the published scorer accepts\n", markdown_table(head, shown, text=2)]
+    cells = [["" if cell is None else escape(str(cell)) for cell in row] for row in rows]
+    parts = ["# What only the published scorer accepts\n", markdown_table(head, cells, text=2)]
     text = "\n".join([*parts, f"{_AUDIT}\n", *filter(None, map(_audit_examples, audits))])
     return Table([*_AUDIT_COLUMNS, *(f"rule_{rule}" for rule in RULES)], rows, text)
 
 
-def _audit_row(each: Audit) -> list[Any]:
-    counts = [each.n, each.strict, each.published, len(each.accepted), each.only_strict]
-    return [each.benchmark, each.run, *counts, *(each.rules[rule] for rule in RULES)]
+def _audit_row(found: Audit) -> list[Any]:
+    counts = [found.n, found.strict, found.published, len(found.accepted), found.only_strict]
+    return [found.benchmark, found.run, *counts, *(found.rules[rule] for rule in RULES)]
 
 
-def _audit_examples(each: Audit) -> str:
-    def some(rule: str) -> list[Accepted]:
-        return [one for one in each.accepted if one.rule == rule and one.text.strip()][:_EXAMPLES]
-
-    rows = [
-        (one.rule, escape(one.id), escape(one.text[-80:]), escape(one.answers[0][-80:]))
-        for rule in RULES
-        for one in some(rule)
-    ]
+def _audit_examples(found: Audit) -> str:
+    rows = []
+    for rule in RULES:
+        answers = [one for one in found.accepted if one.rule == rule and one.text.strip()]
+        rows += [
+            (rule, escape(answer.id), escape(answer.text[-80:]), escape(answer.answers[0][-80:]))
+            for answer in answers[:_EXAMPLES]
+        ]
     if not rows:
         return ""
     table = markdown_table(("rule", "id", "prediction", "gold"), rows, text=4)
-    return f"## {escape(each.run)} on {escape(each.benchmark)}\n\n{table}"
+    return f"## {escape(found.run)} on {escape(found.benchmark)}\n\n{table}"
 
 
 def published_section(published: Published, benchmarks: Sequence[str], protocol: str) -> str:
     """Return Table 1 of the paper for those of `benchmarks` that it has; empty if it has none.
 
     The paper's numbers never share a column with ours: this is a table of its own, and it says
-    under which protocol ours can be compared with them.
-
-    Args:
-        published: the paper's numbers.
-        benchmarks: the columns of our table, in their order.
-        protocol: how the scores of our table above the section were scored.
+    whether they can be compared with the table above it, whose scores are of `protocol`.
     """
-    shown = [name for name in benchmarks if name in published.main.benchmarks]
-    if not shown:
+    paper = published.main
+    names = [name for name in benchmarks if name in paper.benchmarks]
+    if not names:
         return ""
-    whole = set(shown) == set(published.main.benchmarks)
-    averages = ["average as printed", "average of the cells"] if whole else []
-    columns = [published.main.benchmarks.index(name) for name in shown]
-    rows = [_published_row(row, columns, whole) for row in published.main.rows]
-    table = markdown_table(["row", *map(escape, shown), *averages], rows)
+    whole = set(names) == set(paper.benchmarks)
+    rows = []
+    for row in paper.rows:
+        cells = [f"{row.values[paper.benchmarks.index(name)]:.2f}" for name in names]
+        mark = r" \*" if row.flagged else ""
+        averages = [f"{average:.2f}{mark}" for average in (row.printed_average, row.average)]
+        rows.append([escape(row.name), *cells, *averages * whole])
+    averages = ["average as printed", "average of the cells"] * whole
+    table = markdown_table(["row", *map(escape, names), *averages], rows)
     note = f"\n\\* {escape(published.note)}\n" if whole else ""
     return f"{PAPER_TITLE}\n\n{_preamble(published, protocol)}\n\n{table}{note}"
 
@@ -306,10 +297,3 @@ def _preamble(published: Published, protocol: str) -> str:
         f" {escape(published.protocol)}, {verdict}: compare these numbers only with runs scored"
         f" under {escape(published.protocol)}."
     )
-
-
-def _published_row(row: PublishedRow, columns: Sequence[int], whole: bool) -> list[str]:
-    cells = [escape(row.name), *(f"{row.values[column]:.2f}" for column in columns)]
-    mark = r" \*" if row.flagged else ""
-    averages = (row.printed_average, row.average) if whole else ()
-    return cells + [f"{average:.2f}{mark}" for average in averages]

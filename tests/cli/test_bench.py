@@ -7,21 +7,20 @@ import pytest
 
 from adafuse.cli import bench_suite as measuring
 from adafuse.cli.bench_suite import (
-    Fused,
-    Generate,
     Outcome,
     Suite,
     chains,
+    decode,
     floor,
-    long_outputs,
+    generate,
     long_prompts,
     measure,
     median_margin,
     openings,
+    outcome,
     random_model,
     record,
     to_markdown,
-    without_end,
 )
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
@@ -54,17 +53,16 @@ def test_repeats_take_turns_and_the_first_pass_does_not_count(monkeypatch):
 
 
 def test_generate_writes_as_many_tokens_as_it_is_told(pair):
-    work = chains(3)
-    case = Generate("g", work, 2, pair.models[0], [4, 6, 5])
-    assert case.run() == Outcome((15,), (6 * 2 + 5,))
+    found = generate(pair.models[0], chains(3), 2, [4, 6, 5])
+    assert found == Outcome((15,), (6 * 2 + 5,))
 
 
 def test_a_fused_case_tells_tokens_forwards_and_agreement(pair):
-    case = Fused("f", chains(2), 2, pair.models[:1] * 2, "adafuse")
-    outcome = case.run()
-    assert outcome.tokens == tuple(sum(r.tokens[k] for r in case.results) for k in range(2))
-    assert outcome.agreement == 1.0
-    assert 0 < outcome.forwards[1] < outcome.forwards[0]
+    results = decode(pair.models[:1] * 2, chains(2), 2)
+    found = outcome(results)
+    assert found.tokens == tuple(sum(r.tokens[k] for r in results) for k in range(2))
+    assert found.agreement == 1.0
+    assert 0 < found.forwards[1] < found.forwards[0]
 
 
 def test_long_workloads_are_as_long_as_they_say(pair):
@@ -73,10 +71,8 @@ def test_long_workloads_are_as_long_as_they_say(pair):
     lengths = [len(model.prompt_ids(prompt)) for prompt in work.prompts]
     assert all(abs(length - 400) < 20 for length in lengths)
     assert len({prompt[:20] for prompt in work.prompts}) == 3
-    opened = openings(2, 9).prompts
-    result = Fused("f", long_outputs(opened, 40), 1, pair.models, "adafuse").run()
-    assert 80 <= max(result.tokens) <= 100
-    assert all(not model.stop_ids for model in without_end(pair.models))
+    lengths = [max(result.tokens) for result in decode(pair.models, openings(2, 40), 1)]
+    assert all(40 <= length <= 50 for length in lengths), "no end token ends them"
 
 
 @pytest.mark.soak
@@ -108,9 +104,8 @@ def test_the_floor_of_a_step_is_reading_the_weights_once(pair, monkeypatch):
 
 def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):
     tau = median_margin(pair.models)
-    case = Fused("f", chains(8), 8, pair.models, "adafuse", {"tau": tau})
-    case.run()
-    words = {taken.words for result in case.results for taken in result.rounds}
+    results = decode(pair.models, chains(8), 8, tau=tau)
+    words = {taken.words for result in results for taken in result.rounds}
     assert words >= {1, 2, 3}
 
 

@@ -11,7 +11,6 @@ from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import Score
 from adafuse.report.main_table import (
     ScoreTable,
-    best_rows,
     build_table,
     score_table,
     tables_markdown,
@@ -66,9 +65,10 @@ def test_a_missing_cell_is_blank_and_so_is_its_average() -> None:
 
 
 def test_the_best_of_a_column_goes_by_what_is_printed() -> None:
-    assert best_rows(table(*FULL), 0) == {1}
-    assert best_rows(table(*FULL), 1) == {0, 1}  # 30.0 and 29.96
-    assert best_rows(table(), 0) == set()
+    one, both = table(*FULL).rows
+    assert [cell.best for cell in one.cells] == [False, True, False]
+    assert [cell.best for cell in both.cells] == [True, True, True], "30.0 and 29.96"
+    assert not any(cell.best for row in table().rows for cell in row.cells)
 
 
 def test_the_markdown_shows_intervals_n_once_bold_bests_and_the_note_first() -> None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from adafuse.metrics.score import Score, write_outcomes, write_score
 from adafuse.metrics.scorer import Outcome
 from adafuse.parquet import write_table
 from adafuse.records import Result, Round
+from adafuse.report import experiments
 from adafuse.report.experiments import Experiment, find_experiment
 from adafuse.report.explorer import (
     BenchmarkEntry,
@@ -81,6 +83,14 @@ class World:
     ) -> Experiment:
         section = {"title": "A figure", "kind": kind, "benchmarks": benchmarks, "runs": runs} | more
         return find_experiment(self.config(benchmarks, section), "figure")
+
+    def points(
+        self, kind: str, benchmarks: Sequence[str], runs: Sequence[str], **more: Any
+    ) -> list[SimpleNamespace]:
+        """The rows of what an experiment measures."""
+        measure = getattr(experiments, {"words_per_round": "words"}.get(kind, kind))
+        table = measure(self.experiment(kind, benchmarks, runs, **more))
+        return [SimpleNamespace(**row) for row in table.iter_rows(named=True)]
 
     def store_config(self, experiment: Experiment) -> Path:
         path = self.root / "config.json"

@@ -21,7 +21,7 @@ from adafuse.metrics.score import score_trace, write_outcomes, write_score
 from adafuse.parquet import write_table
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
-from adafuse.report.stored import Stored
+from adafuse.report.results import Results
 from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
@@ -86,7 +86,7 @@ def test_the_page_shows_every_run_and_takes_nothing_for_markup(
     tables = Path(config.results, "tables")
     tables.mkdir()
     (tables / "audit.md").write_text(f"accepted: {EVIL}\n\n| a |\n| --- |\n| <b>x</b> |\n")
-    write_report(Stored.found(config), tmp_path / "report")
+    write_report(Results.found(config), tmp_path / "report")
     page = Words(tmp_path / "report/index.html")
     assert NOTE in page.text
     assert page.tags.count("script") == 4, "only those of the page itself"
@@ -102,7 +102,7 @@ def test_what_is_not_there_is_left_out(config: Config, tmp_path: Path) -> None:
     for benchmark in config.benchmarks:
         for run in others:
             Path(config.results, "traces", benchmark, f"{run}.parquet").unlink()
-    stored = Stored.found(config)
+    stored = Results.found(config)
     assert set(map(tuple, stored.runs.values())) == {(first,)}
     write_report(stored, tmp_path / "report")
     page = Words(tmp_path / "report/index.html")
@@ -118,7 +118,7 @@ def test_what_an_earlier_report_showed_is_removed_and_nothing_else(
     write_manifest(folder / "data", Manifest([BenchmarkEntry("old", 1, ())], {}, [], []))
     for name in ("old", "mine"):
         (folder / "data" / name).mkdir()
-    write_report(Stored.found(config), folder)
+    write_report(Results.found(config), folder)
     assert {path.name for path in folder.glob("data/*/")} == {*config.benchmarks, "mine"}
 
 
@@ -137,12 +137,12 @@ def test_a_folder_that_is_no_report_s_is_refused(config: Config, tmp_path: Path,
 
 def test_a_benchmark_that_is_not_scored_yet_has_no_n(config: Config, tmp_path: Path) -> None:
     shutil.rmtree(Path(config.results, "scores"))
-    write_report(Stored.found(config), tmp_path / "report")
+    write_report(Results.found(config), tmp_path / "report")
     assert "None" not in Words(tmp_path / "report/index.html").text.split("Configuration and")[0]
 
 
 def test_examples_that_cannot_be_written_leave_the_old_ones(config: Config, tmp_path: Path) -> None:
-    stored, name = Stored.found(config), next(iter(config.benchmarks))
+    stored, name = Results.found(config), next(iter(config.benchmarks))
     write_examples(stored, name, tmp_path)
     before = sorted((tmp_path / "data").rglob("*.js"))
     stored.trace(name, next(iter(config.runs))).write_bytes(b"torn")
@@ -157,7 +157,7 @@ def test_the_papers_numbers_stand_apart(config: Config, tmp_path: Path) -> None:
     tables = Path(config.results, "tables")
     tables.mkdir()
     (tables / "main.md").write_text("| ours |\n| --- |\n| 99.99 |\n\n" + section)
-    write_report(Stored.found(config), tmp_path / "report")
+    write_report(Results.found(config), tmp_path / "report")
     text = Words(tmp_path / "report/index.html").text
     assert text.index("Strict scoring") < text.index("not measured here") < text.index("32.05")
     assert "99.99" not in text
@@ -173,7 +173,7 @@ def test_significant_differences_are_marked(config: Config, tmp_path: Path) -> N
     (tables / "comparison.csv").write_text(
         to_csv(comparison_table([better, replace(better, against="third")], {}))
     )
-    write_report(Stored.found(config), tmp_path / "report")
+    write_report(Results.found(config), tmp_path / "report")
     assert (tmp_path / "report/index.html").read_text().count("<sup>*</sup>") == 1
 
 

@@ -40,8 +40,8 @@ def test_scores_of_both_protocols_are_drawn_with_their_intervals() -> None:
 
 
 def test_seconds_leave_out_runs_without_a_decoded_example() -> None:
-    good = Cost("qa", "a", 10, 1, Estimate(0.5, 0.4, 0.6), 20.0, 25.0)
-    spec = page_seconds([good, Cost("qa", "b", 1, 1, None, None, None)])
+    good = Cost("qa", "a", 10, 1, Estimate(0.5, 0.4, 0.6))
+    spec = page_seconds([good, Cost("qa", "b", 1, 1)])
     assert [row["n"] for row in values(spec, "n")] == [9]
     assert "seconds per example" in drawn(spec)
 

@@ -45,6 +45,7 @@ def test_errors_are_counted_and_in_no_mean(tmp_path: Path) -> None:
     assert (found.n, found.errors) == (3, 1)
     assert found.seconds is not None
     assert found.seconds.value == 2.0
+    assert found.quartiles == (1.5, 2.0, 2.5)
     assert 1.0 <= found.seconds.low <= 2.0 <= found.seconds.high <= 3.0
     assert (found.tokens, found.forwards) == (17.0, 23.0)
 
@@ -56,7 +57,7 @@ def test_a_run_of_errors_has_no_means(tmp_path: Path) -> None:
 
 def test_the_origin_names_models_versions_and_commit(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [1], {"shards": [shard(), shard()]})
-    facts = origin([path], "run").facts
+    facts = origin([path])
     assert facts["models"] == ["org/a (abc); b (content 123)"]
     assert facts["weights"] == ["1, 1"]
     assert facts["quantization"] == ["none, int8"]
@@ -68,14 +69,14 @@ def test_the_origin_names_models_versions_and_commit(tmp_path: Path) -> None:
 
 def test_shards_that_differ_are_both_told(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [1], {"shards": [shard(), shard(dtype="bfloat16")]})
-    assert origin([path], "run").facts["number type"] == ["float32", "bfloat16"]
+    assert origin([path])["number type"] == ["float32", "bfloat16"]
 
 
 def test_a_selection_tells_which_runs_its_rows_are_from(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [1], {"method": "best_of", "rows_from": {"a": 3, "b": 1}})
-    assert origin([path], "run").facts == {"rows from": ["a (3), b (1)"]}
+    assert origin([path]) == {"rows from": ["a (3), b (1)"]}
 
 
 @pytest.mark.parametrize("metadata", [{}, {"shards": []}])
 def test_a_trace_that_tells_nothing_has_no_origin(tmp_path: Path, metadata: dict[str, Any]) -> None:
-    assert origin([write(tmp_path / "t.parquet", [1], metadata)], "run").facts == {}
+    assert origin([write(tmp_path / "t.parquet", [1], metadata)]) == {}

@@ -24,9 +24,9 @@ from adafuse.report.explorer import (
     write_benchmark,
     write_manifest,
 )
-from adafuse.report.main_table import best_rows, build_table, table_view
+from adafuse.report.main_table import build_table
 from adafuse.report.pages import write_explorer
-from adafuse.report.stored import Stored
+from adafuse.report.results import Results
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.support.browser import DESKTOP, Tab
 from tests.support.configuration import values as configuration
@@ -94,8 +94,8 @@ def test_the_table_names_the_metric_and_its_best_is_the_lowest() -> None:
 
     runs = {"near": ("single", ["m"]), "far": ("single", ["l"])}
     table = build_table(["qa"], runs, [score("near", 2.0), score("far", 9.0)], None)
-    assert best_rows(table, 0) == {0}
-    assert table_view(table, "strict", {}, {}).headings == (("qa", "edit distance", 4),)
+    assert [row.cells[0].best for row in table.rows] == [True, False]
+    assert (table.columns[0].metric.label, table.columns[0].n) == ("edit distance", 4)
 
 
 def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[float]) -> None:
@@ -106,7 +106,7 @@ def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[
     config = parse_config({**values, "results": str(folder / "results")})
     rows = [PreparedRow(f"q{n}", "?", "?", ("x",)) for n in range(2)]
     write_prepared(folder / "results/benchmarks/qa/rows.jsonl", rows)
-    (entry,) = Stored(config, {"qa": ("fused",)}).manifest().benchmarks
+    (entry,) = Results(config, {"qa": ("fused",)}).manifest().benchmarks
     trace = folder / "trace.parquet"
     written = [{"id": f"q{n}", **result_columns(FUSED[n])} for n in range(2)]
     write_table(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], written, {})

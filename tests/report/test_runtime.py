@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.report.runtime import runtime_points
 
 
 def test_the_numbers_are_those_of_the_stored_seconds(world) -> None:
     seconds = [0.1, 0.2, 0.4, 0.8, 2.0]
     world.trace("nq", "m", seconds)
-    (point,) = runtime_points(world.experiment("runtime", ["nq"], ["m"]))
+    (point,) = world.points("runtime", ["nq"], ["m"])
     assert (point.n, point.seconds_median, point.seconds_mean) == (5, 0.4, pytest.approx(0.7))
     assert (point.seconds_quartile_1, point.seconds_quartile_3) == (0.2, 0.8)
     low, high = point.seconds_mean_low_bootstrap95, point.seconds_mean_high_bootstrap95
@@ -25,7 +24,7 @@ def test_the_numbers_are_those_of_the_stored_seconds(world) -> None:
 
 def test_examples_that_ended_in_an_error_are_counted_but_not_timed(world) -> None:
     world.trace("nq", "m", [1.0, 3.0], failed=2)
-    (point,) = runtime_points(world.experiment("runtime", ["nq"], ["m"]))
+    (point,) = world.points("runtime", ["nq"], ["m"])
     assert (point.n, point.failed, point.seconds_mean) == (2, 2, 2.0)
 
 
@@ -33,9 +32,9 @@ def test_an_ensemble_is_set_in_relation_to_its_models_alone(world) -> None:
     world.trace("nq", "m", [1.0])
     world.trace("nq", "l", [3.0])
     world.trace("nq", "both", [6.0], shards=[{"devices": ["cpu", "cpu"]}])
-    points = runtime_points(world.experiment("runtime", ["nq"], ["both", "m", "l"]))
+    points = world.points("runtime", ["nq"], ["both", "m", "l"])
     assert [p.mean_relative_to_members for p in points] == [1.5, None, None]
-    alone = runtime_points(world.experiment("runtime", ["nq"], ["both", "m"]))
+    alone = world.points("runtime", ["nq"], ["both", "m"])
     assert [p.mean_relative_to_members for p in alone] == [None, None]
 
 
@@ -43,7 +42,7 @@ def test_two_gpus_of_one_machine_may_share_a_figure(world) -> None:
     world.trace("nq", "m", shards=[{"devices": ["cuda:0"]}])
     world.trace("nq", "l", shards=[{"devices": ["balanced"]}])
     world.trace("nq", "both", shards=[{"devices": ["cuda:0", "cuda:0+cuda:1"]}])
-    points = runtime_points(world.experiment("runtime", ["nq"], ["m", "l", "both"]))
+    points = world.points("runtime", ["nq"], ["m", "l", "both"])
     assert [p.devices for p in points] == ["cuda:0", "balanced", "cuda:0 cuda:0+cuda:1"]
 
 
@@ -65,13 +64,13 @@ def test_times_of_other_conditions_are_refused(world, shards, sentence) -> None:
     world.trace("nq", "m")
     world.trace("nq", "both", shards=shards)
     with pytest.raises(UserError, match=sentence):
-        runtime_points(world.experiment("runtime", ["nq"], ["m", "both"]))
+        world.points("runtime", ["nq"], ["m", "both"])
 
 
 def test_a_run_that_decoded_nothing_has_no_runtime(world) -> None:
     world.trace("nq", "m", seconds=[], failed=1)
     with pytest.raises(UserError, match="no example that was decoded to its end"):
-        runtime_points(world.experiment("runtime", ["nq"], ["m"]))
+        world.points("runtime", ["nq"], ["m"])
 
 
 def test_a_trace_that_does_not_say_how_it_was_decoded_is_refused(world) -> None:
@@ -80,4 +79,4 @@ def test_a_trace_that_does_not_say_how_it_was_decoded_is_refused(world) -> None:
     path = world.trace("nq", "m")
     write_arrow(path, read_arrow(path), {"chosen": "by scores"})
     with pytest.raises(UserError, match=r"does not say how it was decoded \(no 'shards'\)"):
-        runtime_points(world.experiment("runtime", ["nq"], ["m"]))
+        world.points("runtime", ["nq"], ["m"])

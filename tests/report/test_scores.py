@@ -5,7 +5,6 @@ import pytest
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import wilson
 from adafuse.report.experiments import MACRO_AVERAGE
-from adafuse.report.points import score_points
 
 PAPER = {"both": "AdaFuse fixed pair"}
 
@@ -20,7 +19,7 @@ def store_all(world, *, protocols=("strict",), benchmarks=("natural_questions", 
 
 def test_every_run_has_its_stored_score_on_every_benchmark(world) -> None:
     store_all(world)
-    points = score_points(world.experiment("scores", ["squad"], ["both", "m"]))
+    points = world.points("scores", ["squad"], ["both", "m"])
     assert [(p.run, p.value, p.n, p.metric) for p in points] == [
         ("both", 75.0, 4, "exact_match"),
         ("m", 50.0, 4, "exact_match"),
@@ -30,7 +29,7 @@ def test_every_run_has_its_stored_score_on_every_benchmark(world) -> None:
 
 def test_the_macro_average_is_the_mean_of_the_runs_scores_and_has_no_interval(world) -> None:
     store_all(world, protocols=("strict", "published"))
-    found = score_points(world.experiment("scores", ["natural_questions", "squad"], ["m", "both"]))
+    found = world.points("scores", ["natural_questions", "squad"], ["m", "both"])
     averages = [p for p in found if p.benchmark == MACRO_AVERAGE]
     assert [(p.protocol, p.run, p.value) for p in averages] == [
         ("strict", "m", 50.0),
@@ -43,10 +42,8 @@ def test_the_macro_average_is_the_mean_of_the_runs_scores_and_has_no_interval(wo
 
 def test_the_papers_values_stand_only_beside_scores_of_its_protocol(world) -> None:
     store_all(world, protocols=("strict", "published"))
-    experiment = world.experiment(
-        "scores", ["natural_questions", "squad"], ["m", "both"], published=PAPER
-    )
-    found = [p for p in score_points(experiment) if p.paper is not None]
+    points = world.points("scores", ["natural_questions", "squad"], ["m", "both"], published=PAPER)
+    found = [p for p in points if p.paper is not None]
     assert [(p.protocol, p.run, p.benchmark) for p in found] == [
         ("published", "both", "natural_questions"),
         ("published", "both", "squad"),
@@ -57,20 +54,20 @@ def test_the_papers_values_stand_only_beside_scores_of_its_protocol(world) -> No
 
 def test_a_benchmark_that_the_paper_lacks_has_no_value_of_it_and_no_average(world) -> None:
     store_all(world, protocols=("strict", "published"), benchmarks=("squad", "mine"))
-    experiment = world.experiment("scores", ["squad", "mine"], ["both"], published=PAPER)
-    found = [(p.benchmark, p.paper_row) for p in score_points(experiment) if p.paper]
+    points = world.points("scores", ["squad", "mine"], ["both"], published=PAPER)
+    found = [(p.benchmark, p.paper_row) for p in points if p.paper]
     assert found == [("squad", "AdaFuse fixed pair")]
 
 
 def test_selections_say_by_what_they_chose(world) -> None:
     for run in ("m", "oracle", "top2"):
         world.score("squad", run, "10")
-    points = score_points(world.experiment("scores", ["squad"], ["m", "oracle", "top2"]))
-    assert [p.label for p in points] == ["m", "oracle (oracle)", "top2 (development)"]
+    points = world.points("scores", ["squad"], ["m", "oracle", "top2"])
+    assert [p.selection for p in points] == ["", "oracle", "development"]
 
 
 def test_scores_of_different_rows_do_not_share_a_panel(world) -> None:
     world.score("squad", "m", "1100")
     world.score("squad", "both", "110")
     with pytest.raises(UserError, match=r"strict scores of 'squad' cover \[3, 4\] rows"):
-        score_points(world.experiment("scores", ["squad"], ["m", "both"]))
+        world.points("scores", ["squad"], ["m", "both"])

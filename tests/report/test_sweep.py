@@ -1,7 +1,5 @@
 """Series of runs over an option."""
 
-from adafuse.report.points import sweep_points
-
 
 def run(tau: float, method: str = "adafuse", models: tuple[str, ...] = ("m", "l"), **options):
     return {"method": method, "models": list(models), "options": {"tau": tau} | options}
@@ -10,9 +8,7 @@ def run(tau: float, method: str = "adafuse", models: tuple[str, ...] = ("m", "l"
 def test_a_run_stands_at_its_value_or_at_the_default(world) -> None:
     for name, right in (("both", "10"), ("both_b3", "11")):
         world.score("squad", name, right)
-    points = sweep_points(
-        world.experiment("sweep", ["squad"], ["both", "both_b3"], options=["branching"])
-    )
+    points = world.points("sweep", ["squad"], ["both", "both_b3"], options=["branching"])
     assert [(p.series, p.option, p.x, p.value) for p in points] == [
         ("adafuse", "branching", 1, 50.0),
         ("adafuse", "branching", 3, 100.0),
@@ -23,7 +19,7 @@ def test_methods_with_options_of_other_names_are_series_of_one_sweep(world) -> N
     for name in ("both", "both_b3", "beams"):
         world.score("squad", name, "10")
     runs, options = ["both", "both_b3", "beams"], ["branching", "width"]
-    points = sweep_points(world.experiment("sweep", ["squad"], runs, options=options))
+    points = world.points("sweep", ["squad"], runs, options=options)
     assert [(p.series, p.option, p.x) for p in points] == [
         ("adafuse", "branching", 1),
         ("adafuse", "branching", 3),
@@ -40,7 +36,7 @@ def test_a_series_is_named_by_what_tells_it_from_the_others(world) -> None:
     }
     for name in "abcd":
         world.score("squad", name, "10")
-    points = sweep_points(world.experiment("sweep", ["squad"], list("abcd"), options=["tau"]))
+    points = world.points("sweep", ["squad"], list("abcd"), options=["tau"])
     assert [p.series for p in points] == [
         "m+l, branching 1", "m+l, branching 3", "l+m, branching 1", "m+l, branching 1",
     ]  # fmt: skip

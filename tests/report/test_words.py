@@ -4,13 +4,12 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import wilson
-from adafuse.report.points import words_points
 
 
 def test_shares_of_each_run_and_benchmark_add_up(world) -> None:
     world.trace("nq", "both", words=(1, 3, 3, 0))
     world.trace("squad", "both", words=(2,))
-    points = words_points(world.experiment("words_per_round", ["nq", "squad"], ["both"]))
+    points = world.points("words_per_round", ["nq", "squad"], ["both"])
     assert [(p.benchmark, p.words, p.rounds, p.n, p.wordless) for p in points] == [
         ("nq", 1, 1, 3, 1),
         ("nq", 2, 0, 3, 1),
@@ -26,4 +25,4 @@ def test_shares_of_each_run_and_benchmark_add_up(world) -> None:
 def test_a_run_without_words_is_named(world) -> None:
     world.trace("nq", "both", words=(0,))
     with pytest.raises(UserError, match=r"leave run 'both' out of experiments.figure"):
-        words_points(world.experiment("words_per_round", ["nq"], ["both"]))
+        world.points("words_per_round", ["nq"], ["both"])

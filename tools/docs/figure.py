@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import adafuse.toy
 from adafuse.records import Candidate, Result, Round
-from adafuse.report.charts import BLACK, BLUE, FAINT, FONT, GREY, VERMILLION, figure, stored
+from adafuse.report.charts import BLACK, BLUE, FAINT, FONT, GREY, VERMILLION, figure, rendered
 
 if TYPE_CHECKING:
     import altair as alt
@@ -51,7 +51,7 @@ def draw(result: Result) -> bytes:
         rounds.append(alt.hconcat(_words(taken, heading), _scores(taken, high), spacing=10))
         before += taken.candidates[taken.selected or 0].text
     chart = figure(alt.vconcat(*rounds, spacing=10), _TITLE, _CAPTION, _NAMES)
-    return stored(chart, "svg")
+    return rendered(chart, "svg")
 
 
 def _lines(taken: Round, width: int, *layers: Any) -> "alt.LayerChart | alt.FacetChart":

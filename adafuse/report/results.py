@@ -7,25 +7,30 @@ from pathlib import Path
 from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.config import Config
 from adafuse.methods import METHODS, resolve
-from adafuse.metrics.registry import scorer_named
+from adafuse.metrics.registry import SCORERS
 from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
 from adafuse.workflow.layout import ResultsLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Results:
     """Runs by benchmark that a report shows, and where their files are."""
 
     config: Config
     runs: Mapping[str, Sequence[str]]
 
+    @property
+    def layout(self) -> ResultsLayout:
+        """The paths of the results folder."""
+        return ResultsLayout(self.config.results)
+
     @classmethod
-    def main(cls, config: Config) -> "Stored":
+    def main(cls, config: Config) -> "Results":
         """Return the runs and benchmarks of the main table, whether they are there or not."""
         return cls(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
 
     @classmethod
-    def found(cls, config: Config) -> "Stored":
+    def found(cls, config: Config) -> "Results":
         """Return everything of a configuration that is in its results folder."""
         layout = ResultsLayout(config.results)
         runs = {
@@ -33,20 +38,28 @@ class Stored:
             for name in config.benchmarks
             if layout.rows(name).is_file()
         }
-        return cls(config, {name: there for name, there in runs.items() if there})
+        return cls(config, {name: found for name, found in runs.items() if found})
 
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""
-        rows = read_prepared(ResultsLayout(self.config.results).rows(benchmark))
+        rows = read_prepared(self.layout.rows(benchmark))
         return [Question(row.id, row.question or row.prompt, row.answers) for row in rows]
 
     def files(self, benchmark: str) -> list[RunFiles]:
         """Return the trace of each run on a benchmark, and its outcomes where it was scored."""
-        return [self._run_files(benchmark, run) for run in self.runs[benchmark]]
+        files = []
+        for run in self.runs[benchmark]:
+            outcomes: dict[str, Path] = {
+                protocol: path
+                for protocol in self.config.protocols
+                if (path := self.layout.outcomes(protocol, benchmark, run)).is_file()
+            }
+            files.append(RunFiles(run, self.trace(benchmark, run), outcomes))
+        return files
 
     def trace(self, benchmark: str, run: str) -> Path:
         """Return where a run's merged trace is."""
-        return ResultsLayout(self.config.results).trace(benchmark, run)
+        return self.layout.trace(benchmark, run)
 
     def manifest(self) -> Manifest:
         """Return what the explorer's menus show."""
@@ -58,20 +71,15 @@ class Stored:
         models, note = list(self.config.models), self.config.note
         return Manifest(benchmarks, entries, models, self.config.protocols, note)
 
-    def _run_files(self, benchmark: str, run: str) -> RunFiles:
-        layout = ResultsLayout(self.config.results)
-        outcomes: dict[str, Path] = {
-            protocol: path
-            for protocol in self.config.protocols
-            if (path := layout.outcomes(protocol, benchmark, run)).is_file()
-        }
-        return RunFiles(run, self.trace(benchmark, run), outcomes)
-
     def _entry(self, benchmark: str, runs: Sequence[str]) -> BenchmarkEntry:
-        scorer = scorer_named(self.config.benchmarks[benchmark].scorer, f"benchmark {benchmark!r}")
-        metric, n = scorer.primary, len(self.questions(benchmark))
+        metric = SCORERS[self.config.benchmarks[benchmark].scorer].primary
         return BenchmarkEntry(
-            benchmark, n, tuple(runs), metric.label, metric.binary, metric.higher_is_better
+            name=benchmark,
+            n=len(self.questions(benchmark)),
+            runs=tuple(runs),
+            label=metric.label,
+            binary=metric.binary,
+            higher_is_better=metric.higher_is_better,
         )
 
 
