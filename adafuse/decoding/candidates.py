@@ -1,7 +1,7 @@
 """The candidates of a round: what the models propose, read and scored by all of them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -49,9 +49,9 @@ class Candidate:
 
     def score(self, sequences: Iterable[TokenSequence]) -> None:
         """Take NLL_k(s) (eq. 4) from the tree of each model; it is infinite where T is 0."""
-        logprobs = [self._logprobs(self.nodes[sequence]) for sequence in sequences]
-        self.tokens = tuple(map(len, logprobs))
-        self.nll = tuple(-math.fsum(each) / len(each) if each else math.inf for each in logprobs)
+        by_model = [self._logprobs(self.nodes[sequence]) for sequence in sequences]
+        self.tokens = tuple(map(len, by_model))
+        self.nll = tuple(-math.fsum(row) / len(row) if row else math.inf for row in by_model)
 
     def record(self) -> records.Candidate:
         """Return what the trace keeps."""
@@ -63,9 +63,9 @@ class Candidate:
         if self.ends:
             assert node.next is not None
             logprobs.append(node.next.log_end)
-        known = [value for value in logprobs if value is not None]
-        assert len(known) == len(logprobs), "a candidate was scored before it was read"
-        return known
+        read = [value for value in logprobs if value is not None]
+        assert len(read) == len(logprobs), "a candidate was scored before it was read"
+        return read
 
 
 class Pool:
@@ -84,8 +84,8 @@ class Pool:
         """Have a model read the candidates so far before it writes its own (agreement first).
 
         Scoring needs that forward anyway; the model spends forwards of its own only from the first
-        disagreement on. A text that its tokenizer or context has no room for is left out: whether
-        that is an error is known when the model turns out not to write the text itself.
+        disagreement on. A text that it cannot read is an error only if it does not write it itself,
+        which `score` finds out.
         """
         nodes = [sequence.root]
         for candidate in self.candidates:
@@ -106,10 +106,6 @@ class Pool:
                 candidate.nodes.update(own.nodes)
         self.candidates = list(pooled.values())
 
-    def keep(self, wanted: Callable[[Candidate], bool]) -> None:
-        """Drop all candidates but those that are wanted."""
-        self.candidates = list(filter(wanted, self.candidates))
-
     def has_room_for(self, candidate: Candidate) -> bool:
         """Whether every model that has yet to read the candidate has a context for it."""
         return all(
@@ -120,17 +116,17 @@ class Pool:
         )
 
     def score(self) -> Program[None]:
-        """Have every model read the candidates that it has no node for, and score all (eq. 4).
+        """Have every model read the candidates that others wrote, and score all (eq. 4).
 
-        All of it is one request. Where a model is asked anyway, ends of its own candidates that
-        were never run go along: if one of them is committed, the next round's first distribution is
-        there already. A pool of one candidate that every model wrote needs no forward.
+        All of it is one request. A model that is asked anyway also runs the last nodes of its own
+        candidates: if one of them is committed, the next round's first distribution is there
+        already. A pool of one candidate that every model wrote needs no forward.
         """
         request: list[Node] = []
         for sequence in self._sequences:
-            foreign = [each for each in self.candidates if sequence not in each.nodes]
+            foreign = [s for s in self.candidates if sequence not in s.nodes]
             if foreign:
-                own = (c.nodes[sequence] for c in self.candidates if sequence in c.nodes)
+                own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
                 request.extend((sequence.root, *own))
             for candidate in foreign:
                 chain = sequence.root.chain(sequence.model.encode_span(candidate.text))
@@ -141,7 +137,7 @@ class Pool:
             candidate.score(self._sequences)
 
     def record(self, selected: Candidate | None) -> records.Round:
-        """Return the round as the trace keeps it; `selected` is the winner, if there is one."""
+        """Return what the trace keeps of the round, whose winner is `selected`."""
         return records.Round(
             tuple(candidate.record() for candidate in self.candidates),
             None if selected is None else self.candidates.index(selected),

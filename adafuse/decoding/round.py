@@ -16,9 +16,9 @@ from adafuse.records import Answer, Prompt, Round, StopReason
 class Example:
     """Y as `text`, each model's ids as a sequence, and the rounds so far.
 
-    `reason` is None while decoding goes on; `weights` are w_k, one per sequence. `question` is the
-    prompt without few-shot examples, `answers` what each model wrote on its own, where that is
-    known already. `committed` are the candidates that Y consists of, without their nodes.
+    `weights` are w_k, `question` is the prompt without few-shot examples, `answers` are what each
+    model wrote on its own, if given, `committed` the candidates that Y consists of, without their
+    nodes. `reason` is None while decoding goes on.
     """
 
     weights: Sequence[float]
@@ -47,9 +47,6 @@ class Example:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round.
 
         Ties go to the earlier candidate; one without a finite NLL under every model is out.
-
-        Raises:
-            ExampleError: all are.
         """
         finite = [candidate for candidate in pool.candidates if candidate.finite]
         scores = fuse(finite, self.weights) if finite else []
@@ -62,7 +59,7 @@ class Example:
         return best
 
     def commit(self, candidate: Candidate) -> None:
-        """Append a span to Y (eq. 7), and its ids to every model's prefix."""
+        """Append a span to Y (eq. 7), and its ids to those of every model."""
         self.text += candidate.text
         for sequence in self.sequences:
             sequence.engine.commit(candidate.nodes[sequence])
@@ -72,9 +69,7 @@ class Example:
     def check_stop(self, *, ended: bool, tokens: int | None = None) -> None:
         """Find out whether decoding stops here, and cut Y at a stop string.
 
-        Args:
-            ended: END was chosen.
-            tokens: the most generated ids that some model holds, if not all are committed.
+        `tokens` is the most generated ids that some model holds, if not all are committed.
         """
         if tokens is None:
             tokens = max(sequence.generated for sequence in self.sequences)
@@ -97,7 +92,7 @@ class Example:
 
 
 Proposal = tuple[Iterable[Candidate], tuple[float, ...]]
-"""What one model proposes in a round, and the start-of-word margins that it read for that."""
+"""What one model proposes in a round, and the start-of-word margins that it read for it."""
 
 Propose = Callable[[TokenSequence], Program[Proposal]]
 

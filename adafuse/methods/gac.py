@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -16,19 +17,82 @@ from adafuse.decoding.token_round import (
     PendingText,
     distributions,
     fuse_tokens,
+    keys_by_position,
 )
-from adafuse.decoding.token_round import entry_of as entry
-from adafuse.engine.node import Program
+from adafuse.engine.node import NextToken, Program
 from adafuse.options import MethodOptions, ModelNumber, doc
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:
     import torch
 
-    from adafuse.engine.node import NextToken
-    from adafuse.methods.joint_vocabulary import JointVocabulary
     from adafuse.models.language_model import LanguageModel
     from adafuse.models.placement import Place
+
+
+@dataclass(frozen=True)
+class JointVocabulary:
+    """`entries[column]` is a key; `columns[k]` the column of each id of model k in `kept[k]`.
+
+    Columns are in order of the first model that has the key, then of its id, which is how ties
+    are broken. Ids without a key are not kept.
+    """
+
+    entries: tuple[bytes, ...]
+    kept: tuple["torch.Tensor", ...]
+    columns: tuple["torch.Tensor", ...]
+
+    @classmethod
+    def of(cls, keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
+        """Unite vocabularies; the index of each lies on the device of its model."""
+        import torch
+
+        column_of: dict[bytes, int] = {}
+        kept, columns = [], []
+        for vocabulary, device in zip(keys, devices, strict=True):
+            pairs = [(index, key) for index, key in enumerate(vocabulary.of) if key is not None]
+            numbers = [column_of.setdefault(key, len(column_of)) for _, key in pairs]
+            kept.append(torch.tensor([index for index, _ in pairs], device=device))
+            columns.append(torch.tensor(numbers, device=device))
+        return cls(tuple(column_of), tuple(kept), tuple(columns))
+
+    def probabilities(self, number: int, logprobs: "torch.Tensor") -> "torch.Tensor":
+        """Return p of model `number` per column, shape [columns], from its log-probabilities.
+
+        Ids of the same key are added up; what ids without a key had goes to the others.
+        """
+        kept, columns = (index[number].to(logprobs.device) for index in (self.kept, self.columns))
+        p = logprobs.index_select(0, kept).softmax(0)
+        return p.new_zeros(len(self.entries)).index_add(0, columns, p)
+
+    def likeliest(
+        self, logprobs: Mapping[int, "torch.Tensor"], weights: Sequence[float], count: int
+    ) -> list[Entry]:
+        """Return the `count` entries of largest weighted mean probability, largest first.
+
+        Args:
+            logprobs: of the models that were asked, by number: shape [vocabulary of that model].
+            weights: w_k of all models.
+            count: how many entries.
+        """
+        import torch
+
+        from adafuse.engine.tree import largest
+
+        by_model = [self.probabilities(number, vector) for number, vector in logprobs.items()]
+        rows = torch.stack([row.to(by_model[0].device) for row in by_model])
+        shares = rows.new_tensor([weights[number] for number in logprobs])
+        fused = (shares[:, None] / shares.sum() * rows).sum(dim=0)
+        columns = largest(fused[None], min(count, len(fused)))[0][0]
+        table = torch.cat([fused[None], rows])[:, columns].T.tolist()
+        favourites = rows.argmax(dim=1).tolist()
+        entries = []
+        for column, (merged, *row) in zip(columns.tolist(), table, strict=True):
+            p = dict(zip(logprobs, row, strict=True))
+            proposers = [k for k, best in zip(p, favourites, strict=True) if best == column]
+            own = [p.get(number, math.nan) for number in range(len(weights))]
+            entries.append(Entry.of(self.entries[column], proposers, own, merged))
+        return entries
 
 
 class GacOptions(MethodOptions):
@@ -52,64 +116,35 @@ class Gac(Method[GacOptions]):
     Options = GacOptions
 
     def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Unite the vocabularies, once more for the first position where templates are used."""
+        """Unite the vocabularies."""
+        self._keys = keys_by_position(models)
         devices = [model.device for model in models]
-        self._joint = _unite(
-            [TokenKeys.read(model.token_bytes, model.stop_ids) for model in models], devices
-        )
-        self._first_keys = None
-        if any(model.chat for model in models):
-            self._first_keys = [
-                TokenKeys.read(model.token_bytes, model.stop_ids, begins=True) for model in models
-            ]
-            self._first_joint = _unite(self._first_keys, devices)
+        self._joint = {
+            first: JointVocabulary.of(keys, devices) for first, keys in self._keys.items()
+        }
 
     def decode(self, example: Example) -> Program[None]:
         """Decode one token of the joint vocabulary a round."""
+        return fuse_tokens(example, partial(self._choose, example.weights))
 
-        def choose(texts: Sequence[PendingText]) -> Program[Choice]:
-            return self._choose(texts, example.weights)
+    def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
+        nexts = yield from self._distributions(texts)
+        vectors = {number: after.logprobs for number, after in nexts.items()}
+        shares = weights if len(nexts) == len(texts) else [1.0] * len(texts)
+        first = True in self._keys and not any(pending.generated for pending in texts)
+        entries = self._joint[first].likeliest(vectors, shares, TRACED)
+        if first:
+            keys = [self._keys[first][number] for number in nexts]
+            surface = written(entries[0].surface, keys, list(vectors.values()))
+            entries[0] = replace(entries[0], surface=surface)
+        margins = ((nexts[k].margin,) if k in nexts else () for k in range(len(texts)))
+        return entries, tuple(margins)
 
-        return fuse_tokens(example, choose)
-
-    def _choose(self, texts: Sequence[PendingText], weights: Sequence[float]) -> Program[Choice]:
-        known = yield from self._asked(texts)
-        shares = weights if len(known) == len(weights) else [1.0] * len(weights)
-        if self._first_keys is None or any(pending.generated for pending in texts):
-            return _choice(self._joint, known, shares)
-        choice = _choice(self._first_joint, known, shares)
-        return replace(choice, entries=[self._spelt(choice.entries[0], known), *choice.entries[1:]])
-
-    def _asked(self, texts: Sequence[PendingText]) -> Program[dict[int, "NextToken"]]:
-        """Return the distribution of the gate alone where it is sure enough, else of all models."""
+    def _distributions(self, texts: Sequence[PendingText]) -> Program[dict[int, NextToken]]:
+        """Return the distribution of the gate if it is sure enough, else those of all models."""
         if self.options.threshold is not None:
             gate = self.options.gate
-            (after,) = yield from distributions([texts[gate]])
+            after = yield from texts[gate].next_token()
             if math.exp(after.top_logprobs[0]) > self.options.threshold:
                 return {gate: after}
         return dict(enumerate((yield from distributions(texts))))
-
-    def _spelt(self, chosen: Entry, known: Mapping[int, "NextToken"]) -> Entry:
-        assert self._first_keys is not None
-        keys = [self._first_keys[number] for number in known]
-        vectors = [after.logprobs for after in known.values()]
-        return replace(chosen, surface=written(chosen.surface, keys, vectors))
-
-
-def _choice(
-    joint: "JointVocabulary", known: Mapping[int, "NextToken"], weights: Sequence[float]
-) -> Choice:
-    """Return the likeliest entries under the models that are known."""
-    models = range(len(weights))
-    best = joint.likeliest({k: after.logprobs for k, after in known.items()}, weights, TRACED)
-    found = [
-        entry(each.key, each.favourite_of, [each.p.get(k, math.nan) for k in models], each.fused)
-        for each in best
-    ]
-    return Choice(found, tuple((known[k].margin,) if k in known else () for k in models))
-
-
-def _unite(keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
-    from adafuse.methods.joint_vocabulary import JointVocabulary  # loads torch, as the models have
-
-    return JointVocabulary.of(keys, devices)

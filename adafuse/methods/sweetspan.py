@@ -29,7 +29,7 @@ class SweetSpanOptions(MethodOptions):
 class SweetSpan(Method[SweetSpanOptions]):
     """Every model proposes a span, all score it by perplexity, the lowest mean is committed.
 
-    Spans are greedy, and unfaithful scores are left out. After arXiv 2409.18583. The paper has no
+    Spans are greedy, and unfaithful scores are left out. The paper (arXiv 2409.18583) has no
     published code: the length of four words, the filter and that END is scored like a token are our
     reading. With two models the filter leaves the more optimistic one.
     """

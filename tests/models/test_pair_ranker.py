@@ -14,10 +14,10 @@ from adafuse.methods.llm_blender.pair_ranker import (
     PREFIXES,
     PairNetwork,
     PairRanker,
+    RankRequest,
     collate,
     load_pair_ranker,
 )
-from adafuse.methods.llm_blender.requests import RankRequest
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")

@@ -8,10 +8,9 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import adafuse.toy
-from adafuse.methods.llm_blender.gen_fuser import FuserLimits, fuser_prompt, load_gen_fuser
-from adafuse.methods.llm_blender.method import LlmBlenderOptions
+from adafuse.methods.llm_blender.gen_fuser import FuseRequest, fuser_prompt, load_gen_fuser
+from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.methods.llm_blender.pair_ranker import load_pair_ranker
-from adafuse.methods.llm_blender.requests import FuseRequest
 from adafuse.models.placement import Place
 from tools.toy import gen_fuser, pair_ranker
 from tools.toy.gen_fuser import nonsense, pieces, shuffled
@@ -73,12 +72,9 @@ def test_the_ranker_prefers_right_answers() -> None:
 
 
 def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
-    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, PLACE, FuserLimits())
-    rng, instruction = random.Random(2), LlmBlenderOptions().instruction
-    asked = [
-        FuseRequest(fuser, instruction, contest.prompt, shuffled(contest, rng))
-        for contest in held_out(40)
-    ]
+    fuser = load_gen_fuser(LlmBlenderOptions(fuser=str(MODELS / "gen_fuser")), PLACE)
+    rng = random.Random(2)
+    asked = [FuseRequest(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(40)]
     fuser.evaluate(asked)
     assert all(request.ended for request in asked)
     assert sum(request.text == request.candidates[0] for request in asked) > 35

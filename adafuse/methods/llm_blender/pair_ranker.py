@@ -7,22 +7,18 @@ from itertools import permutations
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoConfig, DebertaV2Config, DebertaV2Model, PreTrainedTokenizerBase
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrainedModel
 
+from adafuse.engine.node import Evaluator, Program
 from adafuse.errors import UserError
-from adafuse.methods.llm_blender.requests import RankRequest
 from adafuse.models.hub import check_path, from_hub
 from adafuse.models.language_model import load_tokenizer
 from adafuse.models.spec import ModelEntry
 
 
 class PairNetwork(DebertaV2PreTrainedModel):  # type: ignore[no-untyped-call]
-    """DeBERTa-v2 with a head that scores each candidate of a pair beside the source.
-
-    `config` has n_tasks and drop_out besides DeBERTa's own fields.
-    """
+    """DeBERTa-v2 with a head that scores each candidate of a pair beside the source."""
 
     def __init__(self, config: DebertaV2Config) -> None:
         super().__init__(config)
@@ -38,22 +34,12 @@ class PairNetwork(DebertaV2PreTrainedModel):  # type: ignore[no-untyped-call]
         self.post_init()  # type: ignore[no-untyped-call]
 
     def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """Return the encoder's last hidden states, shape [pairs, tokens, hidden].
-
-        Args:
-            ids: shape [pairs, tokens].
-            mask: 1 for a token, 0 for padding; shape [pairs, tokens].
-        """
+        """Return the last hidden states [pairs, tokens, hidden] of ids [pairs, tokens]."""
         encoded: torch.Tensor = self.pretrained_model(ids, attention_mask=mask).last_hidden_state
         return encoded
 
     def scores(self, states: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return s_left and s_right of each task, shape [pairs, 2, tasks].
-
-        Args:
-            states: shape [pairs, tokens, hidden].
-            places: where the three prefixes stand, shape [pairs, 3].
-        """
+        """Return s_left and s_right of each task [pairs, 2, tasks]; prefixes at [pairs, 3]."""
         rows = torch.arange(len(states), device=states.device).unsqueeze(1)
         source, left, right = states[rows, places].unbind(1)
         beside = torch.stack([torch.cat([source, left], -1), torch.cat([source, right], -1)], 1)
@@ -79,6 +65,16 @@ BATCH = 8
 Pair = tuple[str, str, str]
 
 
+@dataclass(eq=False, slots=True)
+class RankRequest:
+    """All ordered pairs of `candidates` as answers to `source`; the matrix is to be filled in."""
+
+    engine: Evaluator
+    source: str
+    candidates: Sequence[str]
+    matrix: Sequence[Sequence[float]] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedPair:
     """The ids of a source and two candidates, and where the three prefixes stand in them."""
@@ -96,14 +92,20 @@ class PairRanker:
     source_tokens: int = 1224
     candidate_tokens: int = 412
 
+    def compare(self, source: str, candidates: Sequence[str]) -> Program[Sequence[Sequence[float]]]:
+        """Return the logits that candidate i, shown first, is better than j (0 for i = j)."""
+        request = RankRequest(self, source, candidates)
+        yield [request]
+        return request.matrix
+
     def evaluate(self, requests: Iterable[RankRequest]) -> None:
         """Compare all candidates of all requests; a pair that occurs twice is compared once."""
-        asked = list(requests)
-        compared = {pair: 0.0 for request in asked for pair in _pairs(request)}
-        compared = dict(zip(compared, self.logits(list(compared)), strict=True))
-        for request in asked:
+        waiting = list(requests)
+        pairs = list(dict.fromkeys(pair for request in waiting for pair in _pairs(request)))
+        logits = dict(zip(pairs, self.logits(pairs), strict=True))
+        for request in waiting:
             request.matrix = [
-                [compared.get((request.source, one, two), 0.0) for two in request.candidates]
+                [logits.get((request.source, one, two), 0.0) for two in request.candidates]
                 for one in request.candidates
             ]
 
@@ -113,95 +115,58 @@ class PairRanker:
         by_length = sorted(range(len(pairs)), key=lambda index: len(encoded[index].ids))
         found = [0.0] * len(pairs)
         for start in range(0, len(pairs), BATCH):
-            chosen = by_length[start : start + BATCH]
-            tensors = collate([encoded[index] for index in chosen], self.tokenizer, self.device)
+            batch = by_length[start : start + BATCH]
+            tensors = collate(
+                [encoded[index] for index in batch], self.tokenizer, self.network.device
+            )
             with torch.inference_mode():
                 values = self.network(*tensors).tolist()
-            for index, value in zip(chosen, values, strict=True):
+            for index, value in zip(batch, values, strict=True):
                 found[index] = value
         return found
 
     def encode(self, source: str, one: str, two: str) -> EncodedPair:
         """Put a pair together: each part with its prefix and the tokenizer's special tokens."""
-        first = self._part("source_prefix_id", source, self.source_tokens)
-        room = (self.source_tokens + 2 * self.candidate_tokens - len(first.ids)) // 2
-        joined = first
-        for prefix, text in (("cand1_prefix_id", one), ("cand2_prefix_id", two)):
-            part = self._part(prefix, text, room)
-            place = len(joined.ids) + part.places[0]
-            joined = EncodedPair(joined.ids + part.ids, [*joined.places, place])
+        ids = self._ids("source_prefix_id", source, self.source_tokens)
+        room = (self.source_tokens + 2 * self.candidate_tokens - len(ids)) // 2
+        parts = [
+            ids,
+            self._ids("cand1_prefix_id", one, room),
+            self._ids("cand2_prefix_id", two, room),
+        ]
+        joined = EncodedPair([], [])
+        for field, part in zip(PREFIXES, parts, strict=True):
+            place = part.index(getattr(self.network.config, field))
+            joined.places.append(len(joined.ids) + place)
+            joined.ids.extend(part)
         return joined
 
-    @property
-    def device(self) -> torch.device:
-        """Where the network is."""
-        return next(self.network.head_layer.parameters()).device
-
-    def _part(self, prefix: str, text: str, room: int) -> EncodedPair:
-        ids = self.tokenizer(PREFIXES[prefix] + text, max_length=room, truncation=True)["input_ids"]
-        return EncodedPair(ids, [ids.index(getattr(self.network.config, prefix))])
+    def _ids(self, prefix: str, text: str, room: int) -> list[int]:
+        text = PREFIXES[prefix] + text
+        return list(self.tokenizer(text, max_length=room, truncation=True)["input_ids"])
 
 
 def collate(
     pairs: Sequence[EncodedPair], tokenizer: PreTrainedTokenizerBase, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return ids, mask and places of a batch of pairs, padded on the right."""
-    rows = [torch.tensor(pair.ids) for pair in pairs]
-    ids = pad_sequence(rows, batch_first=True, padding_value=int(tokenizer.pad_token_id))
-    mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-    places = torch.tensor([pair.places for pair in pairs])
-    return ids.to(device), mask.to(device), places.to(device)
+    rows = {"input_ids": [pair.ids for pair in pairs]}
+    padded = tokenizer.pad(rows, padding_side="right", return_tensors="pt").to(device)
+    places = torch.tensor([pair.places for pair in pairs], device=device)
+    return padded["input_ids"], padded["attention_mask"], places
 
 
-def load_pair_ranker(
-    path: str, revision: str | None, device: torch.device, dtype: torch.dtype = torch.float32
-) -> PairRanker:
-    """Load a ranker from a folder or hub id; `dtype` is float32 or bfloat16.
-
-    Raises:
-        UserError: not a checkpoint of PairRM; the sentence says what is missing.
-    """
-    assert dtype != torch.float16, "DeBERTa overflows in float16"
+def load_pair_ranker(path: str, revision: str | None, device: torch.device) -> PairRanker:
+    """Load a ranker from a folder or hub id, in float32: DeBERTa overflows in float16."""
     entry = ModelEntry(path=path, revision=revision)
     check_path(path)
     config = from_hub(AutoConfig, entry)
-    _check_config(config, path)
-    tokenizer = load_tokenizer(entry)
-    _check_prefixes(config, tokenizer, path)
-    logger.info("loading ranker %s as %s on %s", path, dtype, device)
-    network, loaded = from_hub(
-        PairNetwork,
-        entry,
-        config=config,
-        dtype=dtype,
-        use_safetensors=True,
-        output_loading_info=True,
-    )
-    if loaded["missing_keys"]:
-        lacking = min(loaded["missing_keys"])
-        raise UserError(
-            f"ranker {path!r} has no weights for {lacking}; name a PairRM checkpoint such"
-            " as llm-blender/PairRM-hf"
-        )
-    return PairRanker(network.to(device).eval(), tokenizer)
-
-
-def _check_config(config: object, path: str) -> None:
-    kind = getattr(config, "model_type", None)
-    if kind != "deberta-v2":
-        raise UserError(
-            f"ranker {path!r} is of type {kind}, not deberta-v2; name a PairRM checkpoint such as"
-            " llm-blender/PairRM-hf"
-        )
+    if config.model_type != "deberta-v2":
+        raise _not_a_ranker(path, f"is of type {config.model_type}, not deberta-v2")
     for field in ("n_tasks", "drop_out", *PREFIXES):
         if not hasattr(config, field):
-            raise UserError(
-                f"ranker {path!r} has no {field} in its config.json; name a PairRM checkpoint such"
-                " as llm-blender/PairRM-hf"
-            )
-
-
-def _check_prefixes(config: DebertaV2Config, tokenizer: PreTrainedTokenizerBase, path: str) -> None:
+            raise _not_a_ranker(path, f"has no {field} in its config.json")
+    tokenizer = load_tokenizer(entry)
     for field, prefix in PREFIXES.items():
         number = getattr(config, field)
         if number not in tokenizer(prefix)["input_ids"]:
@@ -209,6 +174,18 @@ def _check_prefixes(config: DebertaV2Config, tokenizer: PreTrainedTokenizerBase,
                 f"ranker {path!r} has a tokenizer that does not read {prefix} as id {number}, its"
                 f" {field}; use the tokenizer that the checkpoint came with"
             )
+    logger.info("loading ranker %s on %s", path, device)
+    options = {"config": config, "dtype": torch.float32, "use_safetensors": True}
+    network, loaded = from_hub(PairNetwork, entry, **options, output_loading_info=True)
+    if loaded["missing_keys"]:
+        raise _not_a_ranker(path, f"has no weights for {min(loaded['missing_keys'])}")
+    return PairRanker(network.to(device).eval(), tokenizer)
+
+
+def _not_a_ranker(path: str, reason: str) -> UserError:
+    return UserError(
+        f"ranker {path!r} {reason}; name a PairRM checkpoint such as llm-blender/PairRM-hf"
+    )
 
 
 def _pairs(request: RankRequest) -> Iterable[Pair]:
