@@ -1,7 +1,7 @@
 """The candidates of a round: what the models propose, read and scored by all of them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,10 +13,9 @@ from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, 
 class Candidate:
     """A span that may be committed next.
 
-    A model writes it word by word (`words` of them, END included) from the root of its tree; in
-    `nodes` is the last node of the span in the tree of each model that has read it. `proposers` are
-    the numbers of the models that wrote it. Once scored, `nll[k]` is NLL_k(s) in nats per token
-    over `tokens[k]` = T ids, END counted as one (eq. 4), and `fused` is F(s) (eq. 5).
+    `nodes` holds its last node in the tree of each model that has read it, `proposers` the numbers
+    of the models that wrote it, `words` counts END as one. Once scored, `nll[k]` is NLL_k(s) in
+    nats per token over `tokens[k]` = T ids, END included (eq. 4), and `fused` is F(s) (eq. 5).
     """
 
     text: str = ""
@@ -49,30 +48,28 @@ class Candidate:
 
     def score(self, sequences: Iterable[TokenSequence]) -> None:
         """Take NLL_k(s) (eq. 4) from the tree of each model; it is infinite where T is 0."""
-        by_model = [self._logprobs(self.nodes[sequence]) for sequence in sequences]
+        by_model = [list(self._logprobs(self.nodes[sequence])) for sequence in sequences]
         self.tokens = tuple(map(len, by_model))
         self.nll = tuple(-math.fsum(row) / len(row) if row else math.inf for row in by_model)
 
     def record(self) -> records.Candidate:
-        """Return what the trace keeps."""
         proposers = tuple(self.proposers)
         return records.Candidate(self.text, self.ends, proposers, self.nll, self.fused)
 
-    def _logprobs(self, node: Node) -> list[float]:
-        logprobs = [step.logprob for step in node.path()]
+    def _logprobs(self, node: Node) -> Iterator[float]:
+        for step in node.path():
+            assert step.logprob is not None, "a candidate was scored before it was read"
+            yield step.logprob
         if self.ends:
             assert node.next is not None
-            logprobs.append(node.next.log_end)
-        read = [value for value in logprobs if value is not None]
-        assert len(read) == len(logprobs), "a candidate was scored before it was read"
-        return read
+            yield node.next.log_end
 
 
 class Pool:
     """The candidates of a round: the union of what all models propose, keyed by text and END.
 
     They are in order of the model that proposed them first, then of its branches. `margins[k]` are
-    the start-of-word margins that model k read while it proposed.
+    the start-of-word margins that model k read.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -80,7 +80,6 @@ def filtered_perplexity(ratio: float) -> FusionRule:
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Return sum_k w_k v_k / sum_k w_k."""
     total = math.fsum(w * value for w, value in zip(weights, values, strict=True))
     return total / math.fsum(weights)
 
@@ -100,10 +99,6 @@ def _registered(name: str) -> str:
     return name
 
 
-def _name_registered(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(FUSION_RULES)
-
-
 class FusionOptions(MethodOptions):
     """What every method that fuses words shares."""
 
@@ -113,14 +108,13 @@ class FusionOptions(MethodOptions):
         Field(
             description="how the models' scores of a span become one, F(s): the mean of their NLLs"
             " (the paper's), the NLL of their mixture, or the lowest of their NLLs",
-            json_schema_extra=_name_registered,
+            json_schema_extra=lambda schema: schema.update(enum=list(FUSION_RULES)),
         ),
     ] = "mean_nll"
     max_word_tokens: WordTokens = 16
 
     @property
     def rule(self) -> PoolFusion:
-        """The fusion rule, for all candidates of a round."""
         return each(FUSION_RULES[self.fusion])
 
 

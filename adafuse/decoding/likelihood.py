@@ -73,7 +73,14 @@ def read(continuations: Continuations) -> Program[None]:
 
 def _read(sequence: TokenSequence, text: str) -> Program[tuple[float, int, bool]]:
     """Return a text's log-probability, its number of ids, and whether all of them are greedy."""
-    chain = _chain(sequence, text)
+    model = sequence.model
+    try:
+        chain = sequence.root.chain(model.encode_span(text))
+    except ContextFullError:
+        raise ExampleError(
+            f"the prompt and {text[:40]!r} after it are longer than the context of {model.name},"
+            f" {sequence.engine.context} tokens; shorten the prompt"
+        ) from None
     parents = [sequence.root, *chain[:-1]]
     # What follows the last id is not asked, unless that is how its own row comes back.
     unread = [node for node in chain[-1:] if node.logprob is None and parents[-1].released]
@@ -82,17 +89,6 @@ def _read(sequence: TokenSequence, text: str) -> Program[tuple[float, int, bool]
     for node in chain:
         node.release()
     return math.fsum(logprob for logprob, _ in steps), len(chain), all(best for _, best in steps)
-
-
-def _chain(sequence: TokenSequence, text: str) -> list[Node]:
-    try:
-        return sequence.root.chain(sequence.model.encode_span(text))
-    except ContextFullError:
-        model = sequence.model
-        raise ExampleError(
-            f"the prompt and {text[:40]!r} after it are longer than the context of {model.name},"
-            f" {sequence.engine.context} tokens; shorten the prompt"
-        ) from None
 
 
 def _step(parent: Node, node: Node) -> tuple[float, bool]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from adafuse.models.placement import Place
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+Models = Sequence["LanguageModel"]
 
 
 class Method(ABC, Generic[OptionsT]):
@@ -45,9 +46,9 @@ class Method(ABC, Generic[OptionsT]):
 
     @property
     def checkpoints(self) -> dict[str, str]:
-        """The options that name further models, a folder or hub id each, with their `model_type`.
+        """The options that name further models, with the `model_type` of each.
 
-        The option with `_revision` after that name is the model's revision.
+        The revision of such a model is the option of the same name with `_revision`.
         """
         return {}
 
@@ -55,13 +56,13 @@ class Method(ABC, Generic[OptionsT]):
     def decode(self, example: Example) -> Program[None]:
         """Decode `example` until it has a stop reason."""
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Check the models, and build what all examples share; `place` is for further checkpoints.
+    def load(self, place: "Place") -> None:
+        """Load further checkpoints, before `prepare`."""
 
-        There are no models where answers are given and the method needs nothing else of them.
+    def prepare(self, models: Models) -> None:
+        """Refuse models that do not fit, and build what all examples share.
 
-        Raises:
-            UserError: the method cannot run on these models.
+        There are no models if answers are given and the method needs nothing else of them.
         """
 
     def check_models(self, count: int) -> None:

@@ -17,8 +17,7 @@ class Example:
     """Y as `text`, each model's ids as a sequence, and the rounds so far.
 
     `weights` are w_k, `question` is the prompt without few-shot examples, `answers` are what each
-    model wrote on its own, if given, `committed` the candidates that Y consists of, without their
-    nodes. `reason` is None while decoding goes on.
+    model wrote on its own, if given, `committed` the spans of Y. `reason` is None while it goes on.
     """
 
     weights: Sequence[float]
@@ -35,7 +34,6 @@ class Example:
 
     @property
     def stops(self) -> StopStrings:
-        """The stop strings of the task."""
         return StopStrings(self.limits.stop)
 
     @property
@@ -55,7 +53,12 @@ class Example:
         best = min(finite, key=lambda candidate: candidate.fused, default=None)
         self.rounds.append(pool.record(best))
         if best is None:
-            raise ExampleError(self._no_finite(pool))
+            names = [
+                sequence.model.name
+                for number, sequence in enumerate(self.sequences)
+                if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
+            ]
+            raise ExampleError(f"no candidate has a finite NLL under {' and '.join(names)}")
         return best
 
     def commit(self, candidate: Candidate) -> None:
@@ -81,14 +84,6 @@ class Example:
         """Make `text` all of Y, cut before the first stop string, and end decoding."""
         self.text = self.stops.cut(text)
         self.reason = reason if self.text == text else "stop"
-
-    def _no_finite(self, pool: Pool) -> str:
-        names = [
-            sequence.model.name
-            for number, sequence in enumerate(self.sequences)
-            if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
-        ]
-        return f"no candidate has a finite NLL under {' and '.join(names)}"
 
 
 Proposal = tuple[Iterable[Candidate], tuple[float, ...]]

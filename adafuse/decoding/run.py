@@ -38,8 +38,7 @@ TextT = TypeVar("TextT")
 class Runner(Generic[PromptedT]):
     """Runs `program` on an example of each prompt, as many at a time as settings and memory allow.
 
-    `start` makes an example from the number of its prompt; `top` is how many of the likeliest next
-    ids the program reads.
+    `start` makes the example of a prompt, `top` is how many of the likeliest ids the program reads.
     """
 
     models: tuple[LanguageModel, ...]
@@ -137,13 +136,7 @@ class Run:
         questions: Sequence[str],
         answers: Sequence[Sequence[Answer]] | None = None,
     ) -> Iterator[Event[Example]]:
-        """Decode all prompts; what cannot run is refused at the call.
-
-        Args:
-            prompts: what the models continue.
-            questions: the prompts without few-shot examples.
-            answers: what each model wrote on its own per prompt, if that is given.
-        """
+        """Decode all prompts; what cannot run is refused at the call. See `Ensemble.stream`."""
         for given, what in ((questions, "questions"), (answers, "lists of answers")):
             if given is not None and len(given) != len(prompts):
                 raise UserError(f"{len(given)} {what} for {len(prompts)} prompts; give one each")
@@ -152,7 +145,8 @@ class Run:
             if len(own) != count:
                 raise UserError(f"{len(own)} answers of {count} models; give one per model")
         self.method.check_models(count)
-        self.method.prepare(self.models, self.place)
+        self.method.load(self.place)
+        self.method.prepare(self.models)
 
         def start(index: int) -> Example:
             own = None if answers is None else tuple(answers[index])

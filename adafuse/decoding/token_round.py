@@ -4,8 +4,8 @@ import codecs
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import (
     ContextFullError,
@@ -20,9 +20,6 @@ from adafuse.errors import ExampleError
 from adafuse.records import Candidate, Round
 from adafuse.tokenization.text import encode_bytes
 from adafuse.tokenization.token_bytes import TokenKeys
-
-if TYPE_CHECKING:
-    from adafuse.models.language_model import LanguageModel
 
 LONGEST_CHAIN = 64
 """Text without spaces is committed after this many ids, whatever could still be merged."""
@@ -45,7 +42,6 @@ class PendingText:
 
     @property
     def generated(self) -> int:
-        """How many ids the model holds for the text."""
         return self.sequence.generated + self.node.depth - self.sequence.root.depth
 
     def next_token(self) -> Program[NextToken]:
@@ -55,12 +51,6 @@ class PendingText:
         return self.node.next
 
     def extend(self, surface: bytes) -> None:
-        """Append bytes to the text.
-
-        Raises:
-            ContextFullError: the model has no position left.
-            ValueError: the tokenizer cannot encode these bytes after the text.
-        """
         token_bytes = self.sequence.model.token_bytes
         own = self.node.next.greedy if self.node.next and self._keeps_own else None
         self.pending += surface
@@ -76,7 +66,6 @@ class PendingText:
         return chain[-1] if chain else self.sequence.root
 
     def finish(self) -> None:
-        """Commit what is pending."""
         self.sequence.engine.commit(self.node)
 
     def _settle(self) -> None:
@@ -108,9 +97,8 @@ TRACED = 5
 class Entry:
     """One entry of the vocabularies' union: some bytes, or none for END.
 
-    `nll[k]` is -log p_k(entry) under model k as the method normalises it, nan for a model that was
-    not asked; `fused` is the negative logarithm of what the method maximises; `proposers` are the
-    models among whose likeliest tokens it is.
+    `nll[k]` is -log p_k as the method normalises it, nan for a model that was not asked, `fused`
+    the negative logarithm of what the method maximises. It is among the likeliest of `proposers`.
     """
 
     surface: bytes
@@ -122,12 +110,10 @@ class Entry:
     def of(
         cls, surface: bytes, proposers: Iterable[int], p: Iterable[float], fused: float
     ) -> "Entry":
-        """Return an entry from its probabilities."""
         nll = tuple(map(_negative_log, p))
         return cls(surface, tuple(proposers), nll, _negative_log(fused))
 
     def record(self) -> Candidate:
-        """Return what the trace keeps."""
         text = self.surface.decode(errors="replace")
         return Candidate(text, not self.surface, self.proposers, self.nll, self.fused)
 
@@ -145,8 +131,7 @@ Choose = Callable[[Sequence[PendingText]], Program[Choice]]
 def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> Program[None]:
     """Choose an entry and write its bytes in every model until the example stops.
 
-    A character whose bytes come one by one is added to the text when it is whole. `keeps_own` is
-    that of `PendingText`.
+    A character whose bytes come one by one is added to the text when it is whole.
     """
     texts = [PendingText(sequence, keeps_own=keeps_own) for sequence in example.sequences]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -160,8 +145,10 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
                 for pending in texts:
                     pending.extend(surface)
             text = decoder.decode(surface, final=not surface)
+            last = example.text[-1:]
+            words = len((last + text).split()) - len(last.split())  # those that begin in `text`
             candidates = tuple(entry.record() for entry in entries[:TRACED])
-            example.rounds.append(Round(candidates, 0, _begun_words(example.text, text), margins))
+            example.rounds.append(Round(candidates, 0, words, margins))
             example.text += text
             longest = max(pending.generated for pending in texts)
             example.check_stop(ended=not surface, tokens=longest)
@@ -171,11 +158,8 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
         pending.finish()
 
 
-def keys_by_position(models: Sequence["LanguageModel"]) -> dict[bool, list[TokenKeys]]:
-    """Return what tokens of each model are compared by; under True at the first position.
-
-    There is no such entry unless a model has a chat template: see `without_space`.
-    """
+def keys_by_position(models: Models) -> dict[bool, list[TokenKeys]]:
+    """Return what tokens of each model are compared by; under True, first ones after a template."""
     chat = any(model.chat for model in models)
     return {
         first: [TokenKeys.read(m.token_bytes, m.stop_ids, begins=first) for m in models]
@@ -192,10 +176,3 @@ def _no_finite(texts: Iterable[PendingText]) -> str:
     ends = [(pending.sequence.model.name, pending.node.next) for pending in texts]
     odd = [name for name, after in ends if after and not math.isfinite(after.top_logprobs[0])]
     return f"no next token has a probability under {' and '.join(odd) or 'all models together'}"
-
-
-def _begun_words(before: str, text: str) -> int:
-    """Count the words that begin in `text` when it follows `before`."""
-    inside = bool(before) and not before[-1].isspace()
-    continued = inside and bool(text) and not text[0].isspace()
-    return len(text.split()) - continued

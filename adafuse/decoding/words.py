@@ -20,11 +20,9 @@ class StopStrings:
     strings: Sequence[str] = ()
 
     def within(self, text: str) -> bool:
-        """Whether `text` contains a stop string."""
         return any(string in text for string in self.strings)
 
     def cut(self, text: str) -> str:
-        """Return `text` up to the first stop string in it."""
         starts = [text.find(string) for string in self.strings if string in text]
         return text[: min(starts, default=len(text))]
 
@@ -59,16 +57,10 @@ class Limits(MethodOptions):
     @field_validator("stop", mode="before")
     @classmethod
     def _as_strings(cls, value: object) -> object:
-        if isinstance(value, str):
-            return (value,)
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("stop")
-    @classmethod
-    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if "" in value:
+        strings = [value] if isinstance(value, str) else value
+        if isinstance(strings, list | tuple) and "" in strings:
             raise ValueError("must not hold an empty string, which is in every text")
-        return value
+        return tuple(strings) if isinstance(strings, list) else strings
 
 
 class Settings(Limits):
@@ -114,7 +106,6 @@ Enough = Callable[[str, Sequence[int]], bool]
 
 
 def unwritten(sequence: TokenSequence) -> Candidate:
-    """Return the empty span at the root of a model's tree."""
     return Candidate(nodes={sequence: sequence.root})
 
 

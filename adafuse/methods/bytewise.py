@@ -5,22 +5,18 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import Node, Program, evaluated, gather
 from adafuse.options import MethodOptions, doc
 from adafuse.tokenization.token_bytes import TokenBytes
-
-if TYPE_CHECKING:
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
 
 Probabilities = NDArray[np.float64]
 
@@ -31,10 +27,8 @@ _REMEMBERED = 1 << 16
 
 
 class SortedVocabulary:
-    """The ids of a vocabulary in the order of their bytes: `order[place]` is an id.
-
-    Ids without bytes and those in `without` are left out. Tokens that begin alike are one slice.
-    """
+    """The ids of a vocabulary in the order of their bytes, so that those that begin alike are one
+    slice; ids without bytes and those in `without` are left out."""
 
     def __init__(self, token_bytes: TokenBytes, without: Collection[int] = ()) -> None:
         pairs = [(surface, index) for index, surface in enumerate(token_bytes.of) if surface]
@@ -61,10 +55,9 @@ class SortedVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """T_p, the ids of the first `start` = p pending bytes, and what follows them.
+    """T_p, the ids of the first `start` = p pending bytes, with `logprob` = log P(T_p).
 
-    `logprob` is log P(T_p), `tokens` holds P(t | T_p) in the order of the sorted vocabulary, `end`
-    the same of all special tokens together.
+    `tokens` holds P(t | T_p) in sorted order, `end` that of all special tokens together.
     """
 
     start: int
@@ -76,9 +69,9 @@ class Cover:
 class CoverEncodings:
     """The covers of one model's pending bytes x.
 
-    A cover is T_p followed by a token that reaches beyond x: its bytes begin with x[p:] and are
-    more. P(T_p) P(t | T_p) of it goes to the byte after x. A T_p whose probability is below `prune`
-    of that of x is dropped, and the model is never asked what follows it.
+    A cover is T_p followed by a token t whose bytes begin with x[p:] and go on: P(T_p) P(t | T_p)
+    goes to the byte after x. A T_p whose probability is below `prune` of that of x is dropped, and
+    the model is never asked what follows it.
 
     This is the "fast mode" of the authors' code: tokens that the tokenizer would not have written
     after T_p are not masked. The ids of an unfinished character are those of its bytes. After the
@@ -184,12 +177,10 @@ class Bytewise(Method[BytewiseOptions]):
     name = "bytewise"
     Options = BytewiseOptions
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Sort the vocabularies."""
+    def prepare(self, models: Models) -> None:
         self._vocabularies = [SortedVocabulary(m.token_bytes, without=m.stop_ids) for m in models]
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode byte by byte."""
         covers: list[CoverEncodings] = []
 
         def choose(texts: Sequence[PendingText]) -> Program[Choice]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
@@ -47,24 +48,21 @@ class CoolFusion(Method[CoolFusionOptions]):
         rules = WordRules(example.stops, self.options.max_word_tokens)
         own = (yield from scored_answers(example)) if self.options.rerank else []
 
+        aligned = self.options.segments == "aligned"
+        write = partial(greedy_words, words=1) if aligned else shortest_segment
+
         def propose(sequence: TokenSequence) -> Program[Proposal]:
-            return [(yield from self._segment(sequence, rules))], ()
+            return [(yield from write(sequence, rules))], ()
 
         yield from fuse_rounds(example, propose, each(mean_perplexity))
         if self.options.rerank:
             rank_with(own, example)
 
-    def _segment(self, sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
-        if self.options.segments == "shortest":
-            return shortest_segment(sequence, rules)
-        return greedy_words(sequence, rules, 1)
-
 
 def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
     """Write the fewest greedy ids whose text is decodable: encoding it again gives these ids.
 
-    The text has whole characters, not only whitespace. A segment is at most a word; END alone is
-    one (section 3 of the paper).
+    A segment is at most a word, and not only whitespace; END alone is one (section 3).
     """
 
     def decodable(text: str, ids: Sequence[int]) -> bool:
@@ -76,10 +74,10 @@ def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candi
 
 
 def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
-    """Have the models write their own answers from their roots, and score each other's there.
+    """Have the models write their own answers, and score each other's.
 
-    An answer is scored with the stop string at its end, as spans of the fused answer are, and then
-    cut. One that is too long for some model's context is left out.
+    An answer is scored with its stop string, as spans of the fused answer are, and then cut. One
+    that is too long for some model's context is left out.
     """
     answers = yield from greedy_answers(example)
     pool = Pool(example.sequences)
@@ -96,9 +94,8 @@ def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
 def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
     """Replace the text of a decoded example by an own answer of a smaller F(s) (Cool+R).
 
-    The ranking is one more round of the trace, the fused answer first, which wins ties; its NLL is
-    that of all committed spans together, its proposers are the models that wrote the same answer.
-    The round commits no words if the fused answer stays.
+    The ranking is one more round of the trace, the fused answer first, which wins ties. Its
+    proposers are the models that wrote the same answer. It commits no words if it stays.
     """
     if not example.committed:
         return

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
@@ -26,54 +26,43 @@ from adafuse.tokenization.token_bytes import TokenKeys, written
 if TYPE_CHECKING:
     import torch
 
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
 
-
-@dataclass(frozen=True)
 class JointVocabulary:
-    """`entries[column]` is a key; `columns[k]` the column of each id of model k in `kept[k]`.
+    """`entries[column]` is a key; `columns[k]` the column of each id of model k, -1 without a key.
 
-    Columns are in order of the first model that has the key, then of its id, which is how ties
-    are broken. Ids without a key are not kept.
+    Columns are in order of the first model that has the key, then of its id, which breaks ties.
+    The columns of a model are on its device.
     """
 
-    entries: tuple[bytes, ...]
-    kept: tuple["torch.Tensor", ...]
-    columns: tuple["torch.Tensor", ...]
-
-    @classmethod
-    def of(cls, keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
-        """Unite vocabularies; the index of each lies on the device of its model."""
+    def __init__(self, keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> None:
         import torch
 
         column_of: dict[bytes, int] = {}
-        kept, columns = [], []
+        self.columns = []
         for vocabulary, device in zip(keys, devices, strict=True):
-            pairs = [(index, key) for index, key in enumerate(vocabulary.of) if key is not None]
-            numbers = [column_of.setdefault(key, len(column_of)) for _, key in pairs]
-            kept.append(torch.tensor([index for index, _ in pairs], device=device))
-            columns.append(torch.tensor(numbers, device=device))
-        return cls(tuple(column_of), tuple(kept), tuple(columns))
+            of_ids = [
+                -1 if key is None else column_of.setdefault(key, len(column_of))
+                for key in vocabulary.of
+            ]
+            self.columns.append(torch.tensor(of_ids, device=device))
+        self.entries = list(column_of)
 
     def probabilities(self, number: int, logprobs: "torch.Tensor") -> "torch.Tensor":
         """Return p of model `number` per column, shape [columns], from its log-probabilities.
 
         Ids of the same key are added up; what ids without a key had goes to the others.
         """
-        kept, columns = (index[number].to(logprobs.device) for index in (self.kept, self.columns))
-        p = logprobs.index_select(0, kept).softmax(0)
-        return p.new_zeros(len(self.entries)).index_add(0, columns, p)
+        columns = self.columns[number].to(logprobs.device)
+        p = logprobs.exp() * (columns >= 0)
+        added = p.new_zeros(len(self.entries)).index_add(0, columns.clamp_min(0), p)
+        return added / added.sum()
 
     def likeliest(
         self, logprobs: Mapping[int, "torch.Tensor"], weights: Sequence[float], count: int
     ) -> list[Entry]:
         """Return the `count` entries of largest weighted mean probability, largest first.
 
-        Args:
-            logprobs: of the models that were asked, by number: shape [vocabulary of that model].
-            weights: w_k of all models.
-            count: how many entries.
+        `logprobs` are those of the models that were asked, by number; `weights` those of all.
         """
         import torch
 
@@ -115,16 +104,12 @@ class Gac(Method[GacOptions]):
     name = "gac"
     Options = GacOptions
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Unite the vocabularies."""
+    def prepare(self, models: Models) -> None:
         self._keys = keys_by_position(models)
         devices = [model.device for model in models]
-        self._joint = {
-            first: JointVocabulary.of(keys, devices) for first, keys in self._keys.items()
-        }
+        self._joint = {first: JointVocabulary(keys, devices) for first, keys in self._keys.items()}
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode one token of the joint vocabulary a round."""
         return fuse_tokens(example, partial(self._choose, example.weights))
 
     def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:

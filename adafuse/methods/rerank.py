@@ -34,7 +34,6 @@ class Rerank(Method[RerankOptions]):
     reads_answers = True
 
     def decode(self, example: Example) -> Program[None]:
-        """Take the best of the answers, with its stop reason."""
         answers = yield from own_answers(example)
         pool = Pool(example.sequences)
         for number, answer in without_errors(answers):

@@ -40,16 +40,14 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
 
 
 def softmax(scores: Floats) -> Floats:
-    """Return the softmax of each row."""
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def reward(votes: Floats, model: int) -> float:
-    """Return the share of comparisons that a model's draft wins, at least one of them.
+    """Return the share of comparisons that a model's draft wins, ties included; at least one.
 
-    Each of the other verifiers compares it with the draft of each of the other models; it wins
-    ties. votes[j, i] is the vote of verifier j for the draft of model i.
+    Each other verifier j compares it with the draft of each other model i: votes[j, i].
     """
     others = [number for number in range(len(votes)) if number != model]
     wins = sum(bool(votes[j, model] >= votes[j, k]) for j in others for k in others)
@@ -74,7 +72,7 @@ class Ballot:
     """The fusion rule of one example: F(s) is minus the weighted total of the votes for s.
 
     A verifier's votes are its mean log-probabilities of the drafts, or their softmax. With a
-    learning `rate`, the votes of a round count with the weights that Hedge makes of them.
+    learning `rate`, Hedge updates the weights before they count.
     """
 
     def __init__(self, votes: str, rate: float | None, weights: Sequence[float]) -> None:
@@ -84,7 +82,6 @@ class Ballot:
         self._rounds = 0
 
     def __call__(self, pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
-        """Let all verifiers vote on all candidates."""
         votes = -np.array([candidate.nll for candidate in pool]).T
         if self._votes == "softmax":
             votes = softmax(votes)
@@ -187,10 +184,7 @@ def draft(
 
 
 def last_complete_word(steps: Sequence[Candidate]) -> Candidate:
-    """Return the longest of the growing `steps` after which a word ends, or the last if none is.
-
-    A word ends before and after whitespace.
-    """
+    """Return the last of the growing `steps` at whose end a word ends, or the very last."""
     text = steps[-1].text
     for step in reversed(steps):
         if step.text.strip() and not step.text.endswith(UNFINISHED):

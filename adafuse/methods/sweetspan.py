@@ -38,7 +38,6 @@ class SweetSpan(Method[SweetSpanOptions]):
     Options = SweetSpanOptions
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode with spans of `words` words."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
         ratio = self.options.filter_ratio
         fuse = mean_perplexity if ratio is None else filtered_perplexity(ratio)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     Choice,
@@ -20,16 +20,13 @@ from adafuse.decoding.token_round import (
     fuse_tokens,
     keys_by_position,
 )
-from adafuse.engine.node import NextToken, Program
+from adafuse.engine.node import Program
 from adafuse.options import MethodOptions, ModelNumber, Positive, doc
 from adafuse.tokenization.text import first_token
-from adafuse.tokenization.token_bytes import END, TokenKeys, written
+from adafuse.tokenization.token_bytes import END, written
 
 if TYPE_CHECKING:
     import torch
-
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
 
 Duplicates = Literal["exclude", "keep", "zero"]
 Normalise = Literal["union", "vocabulary"]
@@ -54,18 +51,17 @@ def logits(
     Args:
         entries: keys.
         ids: the model's ids of each key in its vocabulary.
-        first_token: the model's first token of a key outside it, read in its place; None if it
-            cannot spell the key.
+        first_token: the first token of a key outside it, read in its place; None if there is none.
         vector: the model's logits, shape [vocabulary].
         duplicates: what an entry gets whose first token stands for another entry already: that
             token's logit ("keep"), 0 ("zero"), or minus infinity ("exclude").
     """
-    values = vector.cpu().numpy().astype(np.float64)
+    values = vector.cpu().numpy()
     used = {index for entry in entries for index in ids.get(entry, ())}
     found = []
     for entry in entries:
         if entry in ids:
-            own = values[list(ids[entry])]
+            own = values[list(ids[entry])].astype(np.float64)
             found.append(np.logaddexp.reduce(own) if entry == END else own.max())
             continue
         token = first_token(entry)
@@ -76,7 +72,7 @@ def logits(
         else:
             found.append(values[token])
             used.add(token)
-    return np.array(found)
+    return np.array(found, np.float64)
 
 
 def probabilities(values: Values, normalise: Normalise) -> Values:
@@ -120,17 +116,14 @@ class Unite(Method[UniteOptions]):
 
     @property
     def top(self) -> int:
-        """k, and two for the margin."""
         return max(2, self.options.top_k)
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Read what the tokens are compared by."""
+    def prepare(self, models: Models) -> None:
         self._keys = keys_by_position(models)
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode one token of the union a round."""
         return fuse_tokens(example, partial(self._choose, example.weights))
 
     def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
@@ -142,10 +135,11 @@ class Unite(Method[UniteOptions]):
             for own, after in zip(keys, nexts, strict=True)
         ]
         surfaces = union(top_k[number] for number in self._order)
-        rows = [
-            self._probabilities(surfaces, *of_model)
-            for of_model in zip(texts, keys, nexts, strict=True)
-        ]
+        rows = []
+        for pending, own, after in zip(texts, keys, nexts, strict=True):
+            spell, rule = partial(first_token, pending.sequence.model), self.options.duplicates
+            values = logits(surfaces, own.ids, spell, after.logprobs, rule)
+            rows.append(probabilities(values, self.options.normalise))
         fused = np.average(rows, axis=0, weights=weights)
         entries = [
             Entry.of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
@@ -158,13 +152,6 @@ class Unite(Method[UniteOptions]):
         if self.options.commit == "first_token" and entries:
             entries[0] = self._first_token(entries[0], texts)
         return entries, tuple((after.margin,) for after in nexts)
-
-    def _probabilities(
-        self, entries: Sequence[bytes], pending: PendingText, keys: TokenKeys, after: NextToken
-    ) -> Values:
-        spell = partial(first_token, pending.sequence.model)
-        values = logits(entries, keys.ids, spell, after.logprobs, self.options.duplicates)
-        return probabilities(values, self.options.normalise)
 
     def _first_token(self, chosen: Entry, texts: Sequence[PendingText]) -> Entry:
         model = texts[self.options.primary].sequence.model

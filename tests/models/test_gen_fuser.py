@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.methods.llm_blender.gen_fuser import (
+from adafuse.methods.llm_blender.networks import (
     TASK,
-    FuseRequest,
     GenFuser,
+    Request,
     fuser_prompt,
     load_gen_fuser,
 )
@@ -106,13 +106,13 @@ def test_a_text_does_not_depend_on_the_prompts_beside_it():
     sources += [(LONG, ("a", LONG, "c")), ("a", ("", "b"))]
 
     def ask():
-        return [FuseRequest(FUSER, *source) for source in sources * 2]
+        return [Request(FUSER, *source) for source in sources * 2]
 
     together, alone = ask(), ask()
     FUSER.evaluate(together)
     for request in alone:
         FUSER.evaluate([request])
-    assert [(r.text, r.ended) for r in together] == [(r.text, r.ended) for r in alone]
+    assert [r.result for r in together] == [r.result for r in alone]
 
 
 def test_a_text_ends_by_itself_or_at_the_limit():
@@ -121,10 +121,11 @@ def test_a_text_ends_by_itself_or_at_the_limit():
     for tokens, ended in ((32, True), (2, False)):
         instruction = "Give the best response to the input."
         fuser = changed(fused_tokens=tokens, instruction=instruction)
-        request = FuseRequest(fuser, source, answers)
+        request = Request(fuser, source, answers)
         fuser.evaluate([request])
-        assert request.ended is ended
-        assert request.text
+        text, found = request.result
+        assert text
+        assert found is ended
 
 
 def test_what_is_no_encoder_decoder_is_refused():

@@ -22,7 +22,7 @@ def merged(first, second, *, ends=False, weights=(0.5, 0.5), p=P):
     stop_ids = {4} if ends else set()
     keys = [TokenKeys.of_surfaces(token_bytes, stop_ids) for token_bytes in (first, second)]
     logprobs = {k: torch.tensor(row).log() for k, row in enumerate(p)}
-    return JointVocabulary.of(keys, [CPU, CPU]).likeliest(logprobs, weights, 100)
+    return JointVocabulary(keys, [CPU, CPU]).likeliest(logprobs, weights, 100)
 
 
 def fused(found):
@@ -73,7 +73,7 @@ def test_newline_and_end_merged(weights, a, b, an):
 
 def test_what_ids_without_a_key_had_goes_to_the_others():
     keys = [TokenKeys.of_surfaces([b"a", None, b"b"])]
-    joint = JointVocabulary.of(keys, [CPU])
+    joint = JointVocabulary(keys, [CPU])
     assert joint.probabilities(0, torch.tensor([0.3, 0.5, 0.2]).log()).tolist() == pytest.approx(
         [0.6, 0.4]
     )
@@ -81,7 +81,7 @@ def test_what_ids_without_a_key_had_goes_to_the_others():
 
 def test_a_model_may_be_left_out():
     keys = [TokenKeys.of_surfaces(token_bytes) for token_bytes in (FIRST, SECOND)]
-    joint = JointVocabulary.of(keys, [CPU, CPU])
+    joint = JointVocabulary(keys, [CPU, CPU])
     found = joint.likeliest({1: torch.tensor(P[1]).log()}, [0.0, 1.0], 2)
     assert [entry.surface for entry in found] == [b"<|im_end|>", b"the"]
     assert all(math.isnan(entry.nll[0]) for entry in found)
@@ -109,7 +109,7 @@ def test_ties_go_to_the_first_model_that_has_the_entry_then_to_its_lower_id():
 )
 def test_the_mass_of_every_model_is_spread_over_its_keys(vocabularies, random):
     keys = [TokenKeys.of_surfaces(token_bytes) for token_bytes in vocabularies]
-    joint = JointVocabulary.of(keys, [CPU] * len(keys))
+    joint = JointVocabulary(keys, [CPU] * len(keys))
     for number, own in enumerate(keys):
         p = torch.tensor([random.random() + 0.01 for _ in own.of])
         spread = joint.probabilities(number, (p / p.sum()).log())

@@ -16,7 +16,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from adafuse.methods.llm_blender.gen_fuser import fuser_prompt
+from adafuse.methods.llm_blender.networks import fuser_prompt
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from tools.toy.tokenizers import fuser_tokenizer
 from tools.toy.train import IGNORED, Recipe, groups, optimize

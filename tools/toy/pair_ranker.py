@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DebertaV2Config, PreTrainedTokenizerFast
 
-from adafuse.methods.llm_blender.pair_ranker import (
+from adafuse.methods.llm_blender.networks import (
     PREFIXES,
     EncodedPair,
     PairNetwork,

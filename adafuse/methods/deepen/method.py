@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
@@ -20,13 +20,10 @@ from adafuse.decoding.token_round import (
 )
 from adafuse.engine.node import NextToken, Program
 from adafuse.options import MethodOptions, ModelNumber, Positive, doc
-from adafuse.tokenization.text import first_token
+from adafuse.tokenization.text import ModelTokenizer, first_token
 
 if TYPE_CHECKING:
     import torch
-
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
 
 logger = logging.getLogger(__name__)
 
@@ -34,31 +31,28 @@ _NO_RATE = 1e-6
 
 
 def likeliest(
-    vector: "torch.Tensor", count: int, without: Sequence[int] = ()
+    logprobs: "torch.Tensor", count: int, ids: "torch.Tensor"
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """Return the `count` likeliest ids, in ascending order, and their log-probabilities.
+    """Return the `count` likeliest of `ids`, ascending, and their log-probabilities.
 
-    Ties go to the lower id; the ids `without` are passed over.
+    Ties go to the lower id; `ids` are in ascending order.
     """
-    if without:
-        vector = vector.clone()
-        vector[list(without)] = -math.inf
-        count = min(count, len(vector) - len(without))
-    ids = vector.sort(descending=True, stable=True).indices[:count].sort().values
-    return ids, vector[ids]
+    order = logprobs[ids].sort(descending=True, stable=True).indices
+    best = ids[order[:count]].sort().values
+    return best, logprobs[best]
 
 
-def expected(logits: "torch.Tensor", rows: "torch.Tensor") -> "torch.Tensor":
-    """Return r = p R for p = softmax(logits) over the ids of the rows: float64 [anchors]."""
-    return logits.double().softmax(dim=-1).to(rows.device) @ rows
+def target(
+    logits: Sequence["torch.Tensor"], rows: Sequence["torch.Tensor"], weights: Sequence[float]
+) -> "torch.Tensor":
+    """Return q = sum_m w_m p_m R_m, float64 [anchors], where the first rows are.
 
-
-def mean(r: Sequence["torch.Tensor"], weights: Sequence[float]) -> "torch.Tensor":
-    """Return q = sum_m w_m r_m, the weights adding up to 1, where the first of r is."""
-    total = math.fsum(weights)
-    q = r[0] * (weights[0] / total)
-    for weight, each in zip(weights[1:], r[1:], strict=True):
-        q = q + each.to(q.device) * (weight / total)
+    p_m is the softmax of the logits over the ids of the rows R_m; the weights add up to 1.
+    """
+    q = rows[0].new_zeros(rows[0].shape[1])
+    for x, of_ids, weight in zip(logits, rows, weights, strict=True):
+        r = x.double().softmax(dim=-1).to(of_ids.device) @ of_ids
+        q += r.to(q.device) * (weight / math.fsum(weights))
     return q
 
 
@@ -97,13 +91,13 @@ class Deepen(Method[DeepenOptions]):
     name = "deepen"
     Options = DeepenOptions
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Find the anchors, and the ids that can neither be written nor end a text."""
-        # These import torch, which listing the methods should not wait for.
+    def prepare(self, models: Models) -> None:
+        import torch
+
         from adafuse.methods.deepen.relative import InverseSearch, relative_rows
 
         self._models = models
-        self._unwritable = [_unwritable(model) for model in models]
+        self._ids = [torch.tensor(_usable_ids(model)) for model in models]
         o = self.options
         self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
         self._main_only = len(models) == 1 or o.learning_rate <= _NO_RATE
@@ -113,21 +107,20 @@ class Deepen(Method[DeepenOptions]):
             logger.info("deepen cannot overturn a lead of the main model above %.2f nats", cap)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode token by token of the main model."""
         return fuse_tokens(example, partial(self._choose, example.weights))
 
     def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
         nexts = yield from distributions(texts)
         main = self.options.main
         heads = [
-            likeliest(after.logprobs, self.options.top, without)
-            for after, without in zip(nexts, self._unwritable, strict=True)
+            likeliest(after.logprobs, self.options.top, usable.to(after.logprobs.device))
+            for after, usable in zip(nexts, self._ids, strict=True)
         ]
         ids, x = heads[main]
         if not self._main_only and nexts[main].greedy not in self._models[main].stop_ids:
             rows = [make(head) for make, (head, _) in zip(self._rows, heads, strict=True)]
-            r = [expected(head, own) for (_, head), own in zip(heads, rows, strict=True)]
-            x, _ = self._search(x, rows[main], mean(r, weights))
+            q = target([logprobs for _, logprobs in heads], rows, weights)
+            x, _ = self._search(x, rows[main], q)
         best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
         fused = (-x.log_softmax(dim=-1)).tolist()
         entries = [self._entry(int(ids[i]), fused[i], nexts) for i in best]
@@ -136,9 +129,8 @@ class Deepen(Method[DeepenOptions]):
     def _entry(self, token: int, fused: float, nexts: Sequence[NextToken]) -> Entry:
         """Return the entry of a token of the main model.
 
-        Its NLL under another model is that of the token with the same bytes there, else of the
-        first token that spells them, or for END of all special tokens together. Proposers are the
-        main model and those whose likeliest token it is.
+        Its NLL under another model is that of the token with the same bytes, else of the first one
+        that spells them; for END of all special tokens together.
         """
         main, writer = self.options.main, self._models[self.options.main]
         surface = b"" if token in writer.stop_ids else writer.token_bytes.of[token] or b""
@@ -151,13 +143,13 @@ class Deepen(Method[DeepenOptions]):
         return Entry(surface, tuple(proposers), tuple(nll), fused)
 
 
-def _counterparts(model: "LanguageModel", surface: bytes) -> list[int]:
+def _counterparts(model: ModelTokenizer, surface: bytes) -> list[int]:
     if not surface:
         return sorted(model.stop_ids)
     token = first_token(model, surface)
     return [] if token is None else [token]
 
 
-def _unwritable(model: "LanguageModel") -> list[int]:
-    token_bytes = enumerate(model.token_bytes.of)
-    return [index for index, own in token_bytes if not own and index not in model.stop_ids]
+def _usable_ids(model: ModelTokenizer) -> list[int]:
+    """Return the ids that can be written or end a text."""
+    return [i for i, surface in enumerate(model.token_bytes.of) if surface or i in model.stop_ids]

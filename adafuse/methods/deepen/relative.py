@@ -13,23 +13,16 @@ from torch.optim.lr_scheduler import LambdaLR
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
 
-CACHED_BYTES = 1 << 29
-"""Rows kept per model, on its device: 4,610 of 29,110 anchors."""
-
 
 class RelativeRows:
-    """The relative rows of one model.
+    """The relative rows of one model: float32 embeddings of the anchors, and the last rows used.
 
-    In memory are a float32 copy of the anchors' embeddings (477 MB for 29,110 anchors of 4,096
-    dimensions) and up to `limit` bytes of the rows that were used last.
+    For 29,110 anchors of 4,096 dimensions the first take 477 MB; the last take `limit` bytes, which
+    is room for 4,610 rows.
     """
 
     def __init__(
-        self,
-        embeddings: torch.Tensor,
-        anchors: Sequence[int],
-        factor: float,
-        limit: int = CACHED_BYTES,
+        self, embeddings: torch.Tensor, anchors: Sequence[int], factor: float, limit: int = 1 << 29
     ) -> None:
         self._embeddings = embeddings.detach()
         chosen = self._embeddings[torch.tensor(anchors, device=embeddings.device)]
@@ -135,10 +128,7 @@ class InverseSearch:
     ) -> tuple[torch.Tensor, list[float]]:
         """Return the logits found, and the loss before each step taken.
 
-        Args:
-            logits: where the search starts, [n].
-            rows: the relative rows of these ids, float64 [n, anchors].
-            target: the relative representation to reach, float64 [anchors].
+        It starts at `logits` [n] of the ids of `rows`, float64 [n, anchors]; `target` [anchors].
         """
         x = logits.detach().to(rows, copy=True).requires_grad_()
         target = target.to(rows.device)

@@ -7,16 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adafuse.decoding.answers import own_answers, without_errors
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.records import Candidate, Round
 
 if TYPE_CHECKING:
-    from adafuse.methods.llm_blender.gen_fuser import GenFuser
-    from adafuse.methods.llm_blender.pair_ranker import PairRanker
-    from adafuse.models.language_model import LanguageModel
+    from adafuse.methods.llm_blender.networks import GenFuser, PairRanker
     from adafuse.models.placement import Place
 
 Matrix = NDArray[np.float64]
@@ -35,8 +33,7 @@ def preferences(matrix: Sequence[Sequence[float]]) -> Matrix:
 def survivor(preferred: Matrix, order: Sequence[int]) -> int:
     """Return the survivor of one bubble pass over the candidates in `order`.
 
-    Each newcomer meets the best so far, which stays where neither is preferred. With cyclic
-    preferences the survivor depends on the order.
+    Each newcomer meets the best so far, which stays if neither is preferred.
     """
     best = order[0]
     for challenger in order[1:]:
@@ -62,23 +59,26 @@ class LlmBlender(Method[LlmBlenderOptions]):
 
     @property
     def checkpoints(self) -> dict[str, str]:
-        """A ranker, and a fuser unless the best answer is taken as it is."""
         fuser = {} if self.options.rank_only else {"fuser": "t5"}
         return {"ranker": "deberta-v2", **fuser}
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Load the ranker and the fuser."""
-        from adafuse.methods.llm_blender.gen_fuser import load_gen_fuser  # loads torch
-        from adafuse.methods.llm_blender.pair_ranker import load_pair_ranker
+    def load(self, place: "Place") -> None:
+        from adafuse.methods.llm_blender.networks import (
+            load_gen_fuser,
+            load_pair_ranker,
+        )  # and torch
 
         options = self.options
         self._ranker = load_pair_ranker(options.ranker, options.ranker_revision, place.device)
         if not options.rank_only:
             self._fuser = load_gen_fuser(options, place)
-            self._fuser.check_prompt(min(options.top_k, len(models) or options.top_k))
+
+    def prepare(self, models: Models) -> None:
+        top_k = self.options.top_k
+        if not self.options.rank_only:
+            self._fuser.check_prompt(min(top_k, len(models) or top_k))
 
     def decode(self, example: Example) -> Program[None]:
-        """Rank the answers of the models, and fuse the `top_k` best."""
         answers = yield from own_answers(example)
         models: dict[str, list[int]] = {}  # by text: equal answers are ranked once
         for number, answer in without_errors(answers):
