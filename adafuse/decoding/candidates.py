@@ -37,11 +37,6 @@ class Candidate:
         """A length that is the same for all tokenizers: words, at least 1, plus one for END."""
         return max(1, len(self.text.split())) + self.ends
 
-    @property
-    def finite(self) -> bool:
-        """Whether every model gives the span a finite NLL."""
-        return all(map(math.isfinite, self.nll))
-
     def logprob(self, number: int) -> float:
         """log p_k(s) of the whole span under model `number`."""
         return -self.tokens[number] * self.nll[number]
@@ -80,9 +75,8 @@ class Pool:
     def read_by(self, sequence: TokenSequence) -> Program[None]:
         """Have a model read the candidates so far before it writes its own (agreement first).
 
-        Scoring needs that forward anyway; the model spends forwards of its own only from the first
-        disagreement on. A text that it cannot read is an error only if it does not write it itself,
-        which `score` finds out.
+        Scoring needs that forward anyway; the model spends others only from the first disagreement
+        on. That it cannot read a text is an error only if it does not write it itself: see `score`.
         """
         nodes = [sequence.root]
         for candidate in self.candidates:
@@ -116,8 +110,7 @@ class Pool:
         """Have every model read the candidates that others wrote, and score all (eq. 4).
 
         All of it is one request. A model that is asked anyway also runs the last nodes of its own
-        candidates: if one of them is committed, the next round's first distribution is there
-        already. A pool of one candidate that every model wrote needs no forward.
+        candidates: if one is committed, the next round's first distribution is there already.
         """
         request: list[Node] = []
         for sequence in self._sequences:

@@ -29,11 +29,7 @@ def fusion_rule(rule: FusionRule) -> FusionRule:
 
 def each(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
-
-    def fuse_all(pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
-        return [rule(candidate, weights) for candidate in pool]
-
-    return fuse_all
+    return lambda pool, weights: [rule(candidate, weights) for candidate in pool]
 
 
 @fusion_rule
@@ -84,12 +80,9 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return total / math.fsum(weights)
 
 
-_LARGEST_EXPONENT = 700.0
-"""math.exp overflows above 709; so large a perplexity loses anyway."""
-
-
 def _perplexities(candidate: Candidate) -> list[float]:
-    return [math.exp(min(nll, _LARGEST_EXPONENT)) for nll in candidate.nll]
+    # math.exp overflows above 709; so large a perplexity loses anyway.
+    return [math.exp(min(nll, 700.0)) for nll in candidate.nll]
 
 
 def _registered(name: str) -> str:

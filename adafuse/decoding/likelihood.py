@@ -15,10 +15,6 @@ from adafuse.options import parse
 from adafuse.records import Likelihood, Prompt
 
 
-def _size(text: str) -> int:
-    return len(text.encode(errors="replace"))
-
-
 @dataclass(eq=False)
 class Continuations:
     """All texts that follow one prompt, each with the indices of its requests."""
@@ -39,8 +35,8 @@ def likelihoods(
     grouped: dict[Prompt, dict[str, list[int]]] = {}
     for index, (prompt, text) in enumerate(requests):
         grouped.setdefault(prompt, {}).setdefault(text, []).append(index)
-    texts = {text for _, text in requests}
-    longest = max(most_ids(model.encode_span, texts, _size) for model in models)
+    sizes = {text: len(text.encode(errors="replace")) for _, text in requests}
+    longest = max(most_ids(m.encode_span, sizes, sizes.__getitem__) for m in models)
     checked = parse(Settings, {**settings, "max_new_tokens": longest}, "loglikelihood")
     prompts = list(grouped)
 

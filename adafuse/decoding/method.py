@@ -62,7 +62,7 @@ class Method(ABC, Generic[OptionsT]):
     def prepare(self, models: Models) -> None:
         """Refuse models that do not fit, and build what all examples share.
 
-        There are no models if answers are given and the method needs nothing else of them.
+        There are no models if answers are given and the method needs nothing else.
         """
 
     def check_models(self, count: int) -> None:

@@ -46,7 +46,7 @@ class Example:
 
         Ties go to the earlier candidate; one without a finite NLL under every model is out.
         """
-        finite = [candidate for candidate in pool.candidates if candidate.finite]
+        finite = [s for s in pool.candidates if all(map(math.isfinite, s.nll))]
         scores = fuse(finite, self.weights) if finite else []
         for candidate, fused in zip(finite, scores, strict=True):
             candidate.fused = fused
@@ -70,10 +70,7 @@ class Example:
         self.committed.append(candidate)
 
     def check_stop(self, *, ended: bool, tokens: int | None = None) -> None:
-        """Find out whether decoding stops here, and cut Y at a stop string.
-
-        `tokens` is the most generated ids that some model holds, if not all are committed.
-        """
+        """Stop at a limit, and cut Y at a stop string; `tokens` counts uncommitted ids, too."""
         if tokens is None:
             tokens = max(sequence.generated for sequence in self.sequences)
         rounds = len(self.rounds)

@@ -28,9 +28,6 @@ from adafuse.tokenization.prompts import check_chat, ids_if_any, shared_prefix
 
 logger = logging.getLogger(__name__)
 
-LONG_TEXTS = 8
-"""The longest of so many texts, by letters, is taken for the longest in tokens."""
-
 TextT = TypeVar("TextT")
 
 
@@ -99,7 +96,7 @@ class Runner(Generic[PromptedT]):
         """Return how many examples are decoded at a time."""
         if self.settings.batch_size != "auto":
             return self.settings.batch_size
-        needs = [each for model in self.models for each in demands(model, self._longest(model))]
+        needs = [need for model in self.models for need in demands(model, self._longest(model))]
         rows = rows_that_fit(needs, len(self.prompts))
         logger.info("%d examples at a time", rows)
         return rows
@@ -112,17 +109,14 @@ class Runner(Generic[PromptedT]):
 def most_ids(
     encode: Callable[[TextT], Sequence[int]], texts: Iterable[TextT], size: Callable[[TextT], int]
 ) -> int:
-    """Return how many ids the longest text has, as far as `size` tells; at least 1."""
-    longest = sorted(texts, key=size)[-LONG_TEXTS:]
+    """Return the most ids that any of the 8 largest texts has, at least 1."""
+    longest = sorted(texts, key=size)[-8:]
     return max((len(ids_if_any(encode, text)) for text in longest), default=1) or 1
 
 
 @dataclass(frozen=True)
 class Run:
-    """One method with its settings on models m_1..m_K with their weights w_k.
-
-    `place` is where further checkpoints of the method go.
-    """
+    """One method on models m_1..m_K with weights w_k; `place` is where its own checkpoints go."""
 
     models: tuple[LanguageModel, ...]
     weights: tuple[float, ...]

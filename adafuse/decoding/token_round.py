@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
-from adafuse.engine.node import (
-    ContextFullError,
-    NextToken,
-    Node,
-    Program,
-    TokenSequence,
-    evaluated,
-    gather,
-)
+from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
 from adafuse.records import Candidate, Round
 from adafuse.tokenization.text import encode_bytes
@@ -29,9 +21,8 @@ class PendingText:
     """A model's view of the text so far: committed ids, then a chain in the tree for the rest.
 
     The rest, `pending`, begins where the last word began, and is encoded again whenever it grows:
-    its chain shares nodes with the last one, and nothing is ever rolled back. A token that the
-    model would have written itself is kept, so that a single model writes its own greedy text;
-    unless `keeps_own` is off, and the ids are always those of the tokenizer.
+    its chain shares nodes with the last one, and nothing is ever rolled back. With `keeps_own`, a
+    token that the model would have written itself is kept: a single model writes its greedy text.
     """
 
     def __init__(self, sequence: TokenSequence, *, keeps_own: bool = True) -> None:
@@ -73,7 +64,9 @@ class PendingText:
         path = self.node.path()
         position, border, at = 0, 0, None
         for index, node in enumerate(path):
-            if self._begins_word(position) or len(path) - index == LONGEST_CHAIN:
+            before, here = self.pending[position - 1 : position], self.pending[position:][:1]
+            begins_word = here.isspace() and before and not before.isspace()
+            if begins_word or len(path) - index == LONGEST_CHAIN:
                 border, at = position, node.parent
             position += len(self.sequence.model.token_bytes.of[node.token] or b"")
         if at is None or at is self.sequence.root:
@@ -82,11 +75,6 @@ class PendingText:
         self.sequence.engine.commit(at)
         self.pending = self.pending[border:]
         self.node = self.sequence.root.chain(rest)[-1]
-
-    def _begins_word(self, position: int) -> bool:
-        """Whether whitespace begins at `position`, after something else."""
-        before, here = self.pending[:position][-1:], self.pending[position : position + 1]
-        return here.isspace() and bool(before) and not before.isspace()
 
 
 TRACED = 5
@@ -158,18 +146,13 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
         pending.finish()
 
 
-def keys_by_position(models: Models) -> dict[bool, list[TokenKeys]]:
+def token_keys(models: Models) -> dict[bool, list[TokenKeys]]:
     """Return what tokens of each model are compared by; under True, first ones after a template."""
     chat = any(model.chat for model in models)
     return {
         first: [TokenKeys.read(m.token_bytes, m.stop_ids, begins=first) for m in models]
         for first in {False, chat}
     }
-
-
-def distributions(texts: Iterable[PendingText]) -> Program[list[NextToken]]:
-    """Return each model's distribution after the text; the models are asked side by side."""
-    return gather(pending.next_token() for pending in texts)
 
 
 def _no_finite(texts: Iterable[PendingText]) -> str:

@@ -43,11 +43,7 @@ class Limits(MethodOptions):
     stop: tuple[str, ...] = ()
 
     def stop_reason(self, text: str, *, ended: bool, tokens: int, rounds: int) -> StopReason | None:
-        """Return why a continuation stops here, or None if it goes on.
-
-        `text` is not cut, `ended` says that END was chosen, `tokens` is the most generated ids
-        that some model holds.
-        """
+        """Return why a continuation stops, if it does; `tokens` is the most that a model holds."""
         if ended:
             return "eos"
         if StopStrings(self.stop).within(text):
@@ -76,11 +72,7 @@ UTF8_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class WordRules:
-    """Decides after each token whether the word is complete.
-
-    `max_tokens` is the cap for text without spaces; a character that is being spelled in bytes is
-    finished first, but for the `hard_limit`.
-    """
+    """Decides after each token whether the word is complete; only `hard_limit` cuts a character."""
 
     stops: StopStrings = field(default_factory=StopStrings)
     max_tokens: int = 16
@@ -101,10 +93,6 @@ class WordRules:
         return finished and addition[:1].isspace()
 
 
-Enough = Callable[[str, Sequence[int]], bool]
-"""Says of the beginning of a word, text and ids, that it is long enough."""
-
-
 def unwritten(sequence: TokenSequence) -> Candidate:
     return Candidate(nodes={sequence: sequence.root})
 
@@ -113,9 +101,9 @@ def add_word(
     span: Candidate,
     rules: WordRules,
     first: tuple[int, ...] = (),
-    enough: Enough = lambda text, ids: False,
+    enough: Callable[[str, Sequence[int]], bool] = lambda text, ids: False,
 ) -> Program[Candidate]:
-    """Extend `span` by one word: the ids `first`, then greedily until the word ends, or `enough`.
+    """Extend `span` by one word: the ids `first`, then greedily until it ends, or is `enough`.
 
     A special token ends the word before it; at the start of a word it is the word (END, no text).
     """

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Annotated
 
 from pydantic import Field
@@ -147,7 +146,7 @@ class BeamScaling(Method[BeamScalingOptions]):
             return
         assert beam.node.next is not None
         likeliest = zip(beam.node.next.top_ids, beam.node.next.top_logprobs, strict=True)
-        for token, logprob in islice(likeliest, self.options.width):
+        for token, logprob in list(likeliest)[: self.options.width]:
             ended = token in beam.node.sequence.model.stop_ids
             node = beam.node if ended else beam.node.child(token)
             yield Beam(node, (*beam.ids, token), beam.logprob + logprob, ended)

@@ -23,25 +23,22 @@ Probabilities = NDArray[np.float64]
 END = 256
 """The symbol after the 256 bytes."""
 
-_REMEMBERED = 1 << 16
-
 
 class SortedVocabulary:
-    """The ids of a vocabulary in the order of their bytes, so that those that begin alike are one
-    slice; ids without bytes and those in `without` are left out."""
+    """The ids of a vocabulary, but for those in `without`, in the order of their bytes.
+
+    Those that begin alike are one slice.
+    """
 
     def __init__(self, token_bytes: TokenBytes, without: Collection[int] = ()) -> None:
         pairs = [(surface, index) for index, surface in enumerate(token_bytes.of) if surface]
         pairs = sorted(pair for pair in pairs if pair[1] not in without)
         self.order: NDArray[np.int64] = np.array([index for _, index in pairs], np.int64)
         self._sorted = [surface for surface, _ in pairs]
-        self._longer = lru_cache(_REMEMBERED)(self._find_longer)
+        self._longer = lru_cache(1 << 16)(self._find_longer)
 
     def next_bytes(self, prefix: bytes, values: Probabilities) -> Probabilities:
-        """Add up the values of all tokens that begin with `prefix`, by the byte after it: [256].
-
-        `values` are in sorted order.
-        """
+        """Add up the values of all tokens that begin with `prefix`, by the byte after it: [256]."""
         tokens, following = self._longer(prefix)
         return np.bincount(following, values[tokens], minlength=END).astype(np.float64)
 
@@ -74,9 +71,8 @@ class CoverEncodings:
     the model is never asked what follows it.
 
     This is the "fast mode" of the authors' code: tokens that the tokenizer would not have written
-    after T_p are not masked. The ids of an unfinished character are those of its bytes. After the
-    last beginning of a word that `PendingText` commits, covers start anew: those with a token
-    across it are dropped.
+    after T_p are not masked. When `PendingText` commits a word, covers start anew: those with a
+    token across its end are dropped.
     """
 
     def __init__(self, pending: PendingText, vocabulary: SortedVocabulary, prune: float) -> None:
@@ -151,11 +147,7 @@ class CoverEncodings:
 
 
 class BytewiseOptions(MethodOptions):
-    """How exact the probabilities are.
-
-    A larger share saves forwards: a model is asked about every prefix of a word that is likely
-    enough as a token, not only where its own tokens end.
-    """
+    """How exact the probabilities are."""
 
     prune: Annotated[
         Annotated[float, Field(ge=0, lt=1)],

@@ -10,16 +10,8 @@ from pydantic import Field
 
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    TRACED,
-    Choice,
-    Entry,
-    PendingText,
-    distributions,
-    fuse_tokens,
-    keys_by_position,
-)
-from adafuse.engine.node import NextToken, Program
+from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens, token_keys
+from adafuse.engine.node import NextToken, Program, gather
 from adafuse.options import MethodOptions, ModelNumber, doc
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
@@ -31,7 +23,6 @@ class JointVocabulary:
     """`entries[column]` is a key; `columns[k]` the column of each id of model k, -1 without a key.
 
     Columns are in order of the first model that has the key, then of its id, which breaks ties.
-    The columns of a model are on its device.
     """
 
     def __init__(self, keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> None:
@@ -60,10 +51,7 @@ class JointVocabulary:
     def likeliest(
         self, logprobs: Mapping[int, "torch.Tensor"], weights: Sequence[float], count: int
     ) -> list[Entry]:
-        """Return the `count` entries of largest weighted mean probability, largest first.
-
-        `logprobs` are those of the models that were asked, by number; `weights` those of all.
-        """
+        """Return the entries of largest weighted mean probability; `logprobs` by model number."""
         import torch
 
         from adafuse.engine.tree import largest
@@ -105,7 +93,7 @@ class Gac(Method[GacOptions]):
     Options = GacOptions
 
     def prepare(self, models: Models) -> None:
-        self._keys = keys_by_position(models)
+        self._keys = token_keys(models)
         devices = [model.device for model in models]
         self._joint = {first: JointVocabulary(keys, devices) for first, keys in self._keys.items()}
 
@@ -132,4 +120,5 @@ class Gac(Method[GacOptions]):
             after = yield from texts[gate].next_token()
             if math.exp(after.top_logprobs[0]) > self.options.threshold:
                 return {gate: after}
-        return dict(enumerate((yield from distributions(texts))))
+        nexts = yield from gather(pending.next_token() for pending in texts)
+        return dict(enumerate(nexts))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal
 
@@ -58,7 +59,7 @@ def hedge(weights: Floats, votes: Floats, rate: float, number: int) -> Floats:
     """Return the weights after round `number` (from 1), normalised (SpecEM's Hedge update).
 
     w_i becomes w_i exp(eta reward_i) with eta = rate sqrt(1/K) / number. The weights of two models
-    never change: each has one comparison, and at least one counts as won.
+    never change: the one comparison of each counts as won.
     """
     if len(weights) == 1:
         return np.ones(1)
@@ -68,6 +69,7 @@ def hedge(weights: Floats, votes: Floats, rate: float, number: int) -> Floats:
     return np.asarray(grown / grown.sum())
 
 
+@dataclass
 class Ballot:
     """The fusion rule of one example: F(s) is minus the weighted total of the votes for s.
 
@@ -75,22 +77,21 @@ class Ballot:
     learning `rate`, Hedge updates the weights before they count.
     """
 
-    def __init__(self, votes: str, rate: float | None, weights: Sequence[float]) -> None:
-        self._votes = votes
-        self._rate = rate
-        self.weights: Floats = np.array(weights, np.float64)
-        self._rounds = 0
+    votes: str
+    rate: float | None
+    weights: Floats
+    rounds: int = 0
 
     def __call__(self, pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
         votes = -np.array([candidate.nll for candidate in pool]).T
-        if self._votes == "softmax":
+        if self.votes == "softmax":
             votes = softmax(votes)
-        self._rounds += 1
-        if self._rate is not None:
+        self.rounds += 1
+        if self.rate is not None:
             by_model = np.full((len(weights), len(weights)), -math.inf)  # if its draft is out
             for number, candidate in enumerate(pool):
                 by_model[:, candidate.proposers] = votes[:, [number]]
-            self.weights = hedge(self.weights, by_model, self._rate, self._rounds)
+            self.weights = hedge(self.weights, by_model, self.rate, self.rounds)
         return [-float(total) for total in self.weights @ votes]
 
 
@@ -134,7 +135,7 @@ class SpecFuse(Method[SpecFuseOptions]):
     def decode(self, example: Example) -> Program[None]:
         options = self.options
         picks = {seq: self._pick(number, seq) for number, seq in enumerate(example.sequences)}
-        ballot = Ballot(options.votes, options.hedge, example.weights)
+        ballot = Ballot(options.votes, options.hedge, np.array(example.weights))
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
@@ -156,9 +157,8 @@ def draft(
 ) -> Program[Candidate]:
     """Write `window` tokens, fewer where END is picked or the text holds a stop string.
 
-    A full draft is cut back to its last complete word, or stays if there is none; an unfinished
-    character is finished first. If no more than `left` tokens may be written in all, and that is
-    less, the text is cut there, as `single` is.
+    An unfinished character is finished, then the draft is cut back to its last complete word, if it
+    has one. Where fewer than `window` tokens are `left` in all, it is cut there, as `single` is.
     """
     model = sequence.model
     anchor = model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))

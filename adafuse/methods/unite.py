@@ -5,28 +5,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    Choice,
-    Entry,
-    PendingText,
-    distributions,
-    fuse_tokens,
-    keys_by_position,
-)
-from adafuse.engine.node import Program
+from adafuse.decoding.token_round import Choice, Entry, PendingText, fuse_tokens, token_keys
+from adafuse.engine.node import Program, gather
 from adafuse.options import MethodOptions, ModelNumber, Positive, doc
 from adafuse.tokenization.text import first_token
 from adafuse.tokenization.token_bytes import END, written
-
-if TYPE_CHECKING:
-    import torch
 
 Duplicates = Literal["exclude", "keep", "zero"]
 Normalise = Literal["union", "vocabulary"]
@@ -43,7 +33,7 @@ def logits(
     entries: Sequence[bytes],
     ids: Mapping[bytes, tuple[int, ...]],
     first_token: Callable[[bytes], int | None],
-    vector: "torch.Tensor",
+    vector: NDArray[np.float32],
     duplicates: Duplicates,
 ) -> Values:
     """Return one model's logit of each entry: that of its likeliest id, or all of END's together.
@@ -56,12 +46,11 @@ def logits(
         duplicates: what an entry gets whose first token stands for another entry already: that
             token's logit ("keep"), 0 ("zero"), or minus infinity ("exclude").
     """
-    values = vector.cpu().numpy()
     used = {index for entry in entries for index in ids.get(entry, ())}
     found = []
     for entry in entries:
         if entry in ids:
-            own = values[list(ids[entry])].astype(np.float64)
+            own = vector[list(ids[entry])].astype(np.float64)
             found.append(np.logaddexp.reduce(own) if entry == END else own.max())
             continue
         token = first_token(entry)
@@ -70,7 +59,7 @@ def logits(
         elif token in used and duplicates != "keep":
             found.append(0.0 if duplicates == "zero" else -math.inf)
         else:
-            found.append(values[token])
+            found.append(vector[token])
             used.add(token)
     return np.array(found, np.float64)
 
@@ -119,7 +108,7 @@ class Unite(Method[UniteOptions]):
         return max(2, self.options.top_k)
 
     def prepare(self, models: Models) -> None:
-        self._keys = keys_by_position(models)
+        self._keys = token_keys(models)
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 
@@ -127,18 +116,20 @@ class Unite(Method[UniteOptions]):
         return fuse_tokens(example, partial(self._choose, example.weights))
 
     def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
-        nexts = yield from distributions(texts)
+        nexts = yield from gather(pending.next_token() for pending in texts)
         first = True in self._keys and not any(pending.generated for pending in texts)
         keys = self._keys[first]
         top_k = [
-            [own.of[z] for z in after.top_ids[: self.options.top_k]]
-            for own, after in zip(keys, nexts, strict=True)
+            [keys_k.of[z] for z in after.top_ids[: self.options.top_k]]
+            for keys_k, after in zip(keys, nexts, strict=True)
         ]
         surfaces = union(top_k[number] for number in self._order)
         rows = []
-        for pending, own, after in zip(texts, keys, nexts, strict=True):
-            spell, rule = partial(first_token, pending.sequence.model), self.options.duplicates
-            values = logits(surfaces, own.ids, spell, after.logprobs, rule)
+        for pending, keys_k, after in zip(texts, keys, nexts, strict=True):
+            spell, vector = partial(first_token, pending.sequence.model), after.logprobs
+            values = logits(
+                surfaces, keys_k.ids, spell, vector.cpu().numpy(), self.options.duplicates
+            )
             rows.append(probabilities(values, self.options.normalise))
         fused = np.average(rows, axis=0, weights=weights)
         entries = [
@@ -150,11 +141,8 @@ class Unite(Method[UniteOptions]):
             surface = written(entries[0].surface, keys, [after.logprobs for after in nexts])
             entries[0] = replace(entries[0], surface=surface)
         if self.options.commit == "first_token" and entries:
-            entries[0] = self._first_token(entries[0], texts)
+            model = texts[self.options.primary].sequence.model
+            token = first_token(model, entries[0].surface)
+            own = None if token is None else model.token_bytes.of[token]
+            entries[0] = replace(entries[0], surface=own or entries[0].surface)
         return entries, tuple((after.margin,) for after in nexts)
-
-    def _first_token(self, chosen: Entry, texts: Sequence[PendingText]) -> Entry:
-        model = texts[self.options.primary].sequence.model
-        token = first_token(model, chosen.surface)
-        surface = None if token is None else model.token_bytes.of[token]
-        return replace(chosen, surface=surface) if surface else chosen

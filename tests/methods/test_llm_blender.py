@@ -137,7 +137,7 @@ def test_the_fusers_text_is_cut_before_a_stop_string():
         ({"ranker": "/nowhere"}, "'/nowhere' is not a folder"),
         ({"ranker": toy_path("gen_fuser")}, "is of type t5, not deberta-v2"),
         ({"ranker": toy_path("llama")}, "is of type llama, not deberta-v2"),
-        ({"fuser": toy_path("llama")}, "is no encoder-decoder"),
+        ({"fuser": toy_path("llama")}, "is not an encoder-decoder"),
         ({"prompt_tokens": 9}, "prompt_tokens is 9, but the fuser's prompt takes"),
     ],
 )

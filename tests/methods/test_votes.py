@@ -50,15 +50,15 @@ def test_a_ballot_keeps_the_weights_from_round_to_round():
         candidate(*((nll, 1) for nll in column), proposers=[model])
         for model, column in enumerate(-ROWS.T)
     ]
-    ballot = Ballot("softmax", 0.5, (1, 1, 1))
+    ballot = Ballot("softmax", 0.5, np.ones(3))
     for _, expected in HEDGED:
         assert rounded(-value for value in ballot(pool, (1, 1, 1))) == expected
-    plain = Ballot("softmax", None, (1, 1, 1))
+    plain = Ballot("softmax", None, np.ones(3))
     assert rounded(-value for value in plain(pool, (1, 1, 1))) == [1.0268, 1.0007, 0.9725]
 
 
 def test_models_of_one_draft_share_its_votes():
-    ballot = Ballot("mean_nll", 2.0, (1.0, 1.0, 1.0))
+    ballot = Ballot("mean_nll", 2.0, np.ones(3))
     shared = [
         candidate((1.0, 2), (2.0, 2), (3.0, 2), proposers=[0, 2]),
         candidate(*[(0.5, 1)] * 3, proposers=[1]),
@@ -68,11 +68,11 @@ def test_models_of_one_draft_share_its_votes():
 
 
 def test_a_model_whose_draft_is_out_loses_weight():
-    ballot = Ballot("mean_nll", 1.0, (1.0, 1.0))
+    ballot = Ballot("mean_nll", 1.0, np.ones(2))
     ballot([candidate((5.0, 1), (5.0, 1), proposers=[0])], (1.0, 1.0))
     # Of two models the one comparison of each is won by default.
     assert ballot.weights == pytest.approx([0.5, 0.5])
-    ballot = Ballot("mean_nll", 1.0, (1.0,) * 3)
+    ballot = Ballot("mean_nll", 1.0, np.ones(3))
     two = [candidate(*[(5.0, 1)] * 3, proposers=[number]) for number in (0, 1)]
     ballot(two, (1.0,) * 3)
     assert ballot.weights[2] < ballot.weights[0] == ballot.weights[1]

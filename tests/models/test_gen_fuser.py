@@ -129,7 +129,7 @@ def test_a_text_ends_by_itself_or_at_the_limit():
 
 
 def test_what_is_no_encoder_decoder_is_refused():
-    with pytest.raises(UserError, match=r"fuser .*llama' is no encoder-decoder \(llama\)"):
+    with pytest.raises(UserError, match=r"fuser .*llama' is not an encoder-decoder \(llama\)"):
         load(toy_path("llama"))
     with pytest.raises(UserError, match="'/nowhere/fuser' is not a folder"):
         load("/nowhere/fuser")

@@ -10,15 +10,8 @@ from pydantic import Field
 
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    TRACED,
-    Choice,
-    Entry,
-    PendingText,
-    distributions,
-    fuse_tokens,
-)
-from adafuse.engine.node import NextToken, Program
+from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
+from adafuse.engine.node import NextToken, Program, gather
 from adafuse.options import MethodOptions, ModelNumber, Positive, doc
 from adafuse.tokenization.text import ModelTokenizer, first_token
 
@@ -27,16 +20,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_NO_RATE = 1e-6
-
 
 def likeliest(
     logprobs: "torch.Tensor", count: int, ids: "torch.Tensor"
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """Return the `count` likeliest of `ids`, ascending, and their log-probabilities.
-
-    Ties go to the lower id; `ids` are in ascending order.
-    """
+    """Return the `count` likeliest of ascending `ids`, and their log-probabilities."""
     order = logprobs[ids].sort(descending=True, stable=True).indices
     best = ids[order[:count]].sort().values
     return best, logprobs[best]
@@ -45,10 +33,7 @@ def likeliest(
 def target(
     logits: Sequence["torch.Tensor"], rows: Sequence["torch.Tensor"], weights: Sequence[float]
 ) -> "torch.Tensor":
-    """Return q = sum_m w_m p_m R_m, float64 [anchors], where the first rows are.
-
-    p_m is the softmax of the logits over the ids of the rows R_m; the weights add up to 1.
-    """
+    """Return q = sum_m w_m p_m R_m / sum_m w_m, float64 [anchors], for p_m = softmax(logits)."""
     q = rows[0].new_zeros(rows[0].shape[1])
     for x, of_ids, weight in zip(logits, rows, weights, strict=True):
         r = x.double().softmax(dim=-1).to(of_ids.device) @ of_ids
@@ -97,10 +82,14 @@ class Deepen(Method[DeepenOptions]):
         from adafuse.methods.deepen.relative import InverseSearch, relative_rows
 
         self._models = models
-        self._ids = [torch.tensor(_usable_ids(model)) for model in models]
+        # An id without bytes can neither be written nor, unless it is special, end a text.
+        self._ids = [
+            torch.tensor([i for i, own in enumerate(m.token_bytes.of) if own or i in m.stop_ids])
+            for m in models
+        ]
         o = self.options
         self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
-        self._main_only = len(models) == 1 or o.learning_rate <= _NO_RATE
+        self._main_only = len(models) == 1 or o.learning_rate <= 1e-6
         if not self._main_only:
             self._rows = relative_rows(models, o.temperature_factor)
             cap = 2 * self._search.reach
@@ -110,7 +99,7 @@ class Deepen(Method[DeepenOptions]):
         return fuse_tokens(example, partial(self._choose, example.weights))
 
     def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
-        nexts = yield from distributions(texts)
+        nexts = yield from gather(pending.next_token() for pending in texts)
         main = self.options.main
         heads = [
             likeliest(after.logprobs, self.options.top, usable.to(after.logprobs.device))
@@ -148,8 +137,3 @@ def _counterparts(model: ModelTokenizer, surface: bytes) -> list[int]:
         return sorted(model.stop_ids)
     token = first_token(model, surface)
     return [] if token is None else [token]
-
-
-def _usable_ids(model: ModelTokenizer) -> list[int]:
-    """Return the ids that can be written or end a text."""
-    return [i for i, surface in enumerate(model.token_bytes.of) if surface or i in model.stop_ids]

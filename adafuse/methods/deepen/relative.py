@@ -15,10 +15,9 @@ from adafuse.models.language_model import LanguageModel
 
 
 class RelativeRows:
-    """The relative rows of one model: float32 embeddings of the anchors, and the last rows used.
+    """The relative rows of one model; those used last are kept, in `limit` bytes.
 
-    For 29,110 anchors of 4,096 dimensions the first take 477 MB; the last take `limit` bytes, which
-    is room for 4,610 rows.
+    For 29,110 anchors of 4,096 dimensions these take 477 MB, and there is room for 4,610 rows.
     """
 
     def __init__(
@@ -34,8 +33,7 @@ class RelativeRows:
     def __call__(self, ids: torch.Tensor) -> torch.Tensor:
         """Return the rows of ids [n]: float64 [n, anchors], each a distribution.
 
-        They are kept in float32, but add up to 1 exactly: AdamW makes large steps of the rounding
-        errors of float32 gradients.
+        They add up to 1 exactly: AdamW makes large steps of the rounding errors of float32.
         """
         indices = ids.tolist()
         missing = [index for index in indices if index not in self._rows]
@@ -93,7 +91,6 @@ def _embeddings(model: LanguageModel) -> torch.Tensor:
     return weight
 
 
-Reduction = Literal["mean", "sum"]
 AGREED = 1e-12
 """A divergence up to this (nats) is rounding, of which AdamW would make steps of full size."""
 
@@ -105,17 +102,16 @@ def _cosine(step: int) -> float:
 
 @dataclass(frozen=True)
 class InverseSearch:
-    """AdamW from the model's own logits towards a target; `steps` of them are not convergence.
+    """AdamW from the model's own logits towards a target, without convergence.
 
-    `reduction` "mean" divides the divergence by the number of anchors, as the published code does:
-    gradients get so small that rare tokens hardly move. Unlike that code, the search stops at the
-    target.
+    `reduction` "mean" divides the divergence by the number of anchors: gradients get so small that
+    rare tokens hardly move. Unlike the published code, the search stops at the target.
     """
 
     learning_rate: float
     steps: int = 5
     weight_decay: float = 0.01
-    reduction: Reduction = "mean"
+    reduction: Literal["mean", "sum"] = "mean"
 
     @property
     def reach(self) -> float:
@@ -126,10 +122,7 @@ class InverseSearch:
     def __call__(
         self, logits: torch.Tensor, rows: torch.Tensor, target: torch.Tensor
     ) -> tuple[torch.Tensor, list[float]]:
-        """Return the logits found, and the loss before each step taken.
-
-        It starts at `logits` [n] of the ids of `rows`, float64 [n, anchors]; `target` [anchors].
-        """
+        """Return the logits [n] that it finds for rows [n, anchors], and the losses on its way."""
         x = logits.detach().to(rows, copy=True).requires_grad_()
         target = target.to(rows.device)
         optimizer = torch.optim.AdamW([x], self.learning_rate, weight_decay=self.weight_decay)

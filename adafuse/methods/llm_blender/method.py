@@ -17,20 +17,17 @@ if TYPE_CHECKING:
     from adafuse.methods.llm_blender.networks import GenFuser, PairRanker
     from adafuse.models.placement import Place
 
-Matrix = NDArray[np.float64]
 
-
-def preferences(matrix: Sequence[Sequence[float]]) -> Matrix:
+def preferences(matrix: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     """Return l(i, j) - l(j, i) for all i, j, positive where i is preferred (section 3.3).
 
-    matrix[i][j] is l(i, j), the logit that candidate i, shown first, is better than j. It is not
-    antisymmetric, so both orders of a pair count.
+    matrix[i][j] is l(i, j), the logit that candidate i, shown first, is better than j.
     """
     logits = np.array(matrix)
     return np.asarray(logits - logits.T)
 
 
-def survivor(preferred: Matrix, order: Sequence[int]) -> int:
+def survivor(preferred: NDArray[np.float64], order: Sequence[int]) -> int:
     """Return the survivor of one bubble pass over the candidates in `order`.
 
     Each newcomer meets the best so far, which stays if neither is preferred.
@@ -101,10 +98,8 @@ class LlmBlender(Method[LlmBlenderOptions]):
         )
         example.rounds.append(Round(ranked, order[0], len(example.text.split()), ()))
         if not self.options.rank_only:
-            yield from self._fuse(example, [texts[index] for index in order[: self.options.top_k]])
-
-    def _fuse(self, example: Example, best: Sequence[str]) -> Program[None]:
-        text, ended = yield from self._fuser.fuse(example.question, best)
-        example.finish(text, "eos" if ended else "length")
-        written = Candidate(text, ended, (), (), 0.0)
-        example.rounds.append(Round((written,), 0, len(example.text.split()), ()))
+            best_texts = [texts[index] for index in order[: self.options.top_k]]
+            text, ended = yield from self._fuser.fuse(example.question, best_texts)
+            example.finish(text, "eos" if ended else "length")
+            written = Candidate(text, ended, (), (), 0.0)
+            example.rounds.append(Round((written,), 0, len(example.text.split()), ()))

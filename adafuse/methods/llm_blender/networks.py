@@ -38,8 +38,6 @@ TASK = "Summarize candidates into a better one for the given instruction:"
 PAIRS, PROMPTS = 8, 4
 """How many the published ranker and fuser take at a time."""
 
-Pair = tuple[str, str, str]
-
 
 @dataclass(eq=False, slots=True)
 class Request:
@@ -116,31 +114,26 @@ class PairRanker:
     def evaluate(self, requests: Iterable[Request]) -> None:
         """Compare all candidates of all requests; a pair that occurs twice is compared once."""
         waiting = list(requests)
-        of_each = [
+        pairs = dict.fromkeys(
             (request.source, one, two)
             for request in waiting
             for one, two in permutations(dict.fromkeys(request.candidates), 2)
-        ]
-        pairs = list(dict.fromkeys(of_each))
-        logits = dict(zip(pairs, self.logits(pairs), strict=True))
+        )
+        logits = dict(zip(pairs, self.logits(list(pairs)), strict=True))
         for request in waiting:
             request.result = [
                 [logits.get((request.source, one, two), 0.0) for two in request.candidates]
                 for one in request.candidates
             ]
 
-    def logits(self, pairs: Sequence[Pair]) -> list[float]:
+    def logits(self, pairs: Sequence[tuple[str, str, str]]) -> list[float]:
         """Return l(1, 2) of each (source, candidate 1, candidate 2)."""
-        encoded = [self.encode(*pair) for pair in pairs]
-        by_length = sorted(range(len(pairs)), key=lambda index: len(encoded[index].ids))
-        found = [0.0] * len(pairs)
+        found: list[float] = []
         for start in range(0, len(pairs), PAIRS):
-            batch = by_length[start : start + PAIRS]
-            rows = [encoded[index] for index in batch]
+            batch = [self.encode(*pair) for pair in pairs[start : start + PAIRS]]
+            tensors = collate(batch, self.tokenizer, self.network.device)
             with torch.inference_mode():
-                values = self.network(*collate(rows, self.tokenizer, self.network.device)).tolist()
-            for index, value in zip(batch, values, strict=True):
-                found[index] = value
+                found += self.network(*tensors).tolist()
         return found
 
     def encode(self, source: str, one: str, two: str) -> EncodedPair:
@@ -237,10 +230,10 @@ class GenFuser:
                 request.result = text, self.tokenizer.eos_token_id in ids
 
     def prompt_ids(self, source: str, candidates: Sequence[str]) -> list[int]:
-        """Return the ids of the longest prompt within the limit; its last sentence is always there.
+        """Return the ids of the longest prompt within the limit.
 
-        What is too long is cut in this order: the candidates down to a quarter of their limit, the
-        source from its start, the rest of the candidates.
+        First the candidates are cut down to a quarter of their limit, then the source from its
+        start, then the rest of the candidates; never the last sentence.
         """
         source_ids = self._ids(source)
         candidate_ids = [self._ids(text) for text in candidates]
@@ -287,7 +280,7 @@ def load_gen_fuser(options: LlmBlenderOptions, place: Place) -> GenFuser:
     config = from_hub(AutoConfig, entry)
     if not config.is_encoder_decoder:
         raise UserError(
-            f"fuser {path!r} is no encoder-decoder ({config.model_type}); name one such as"
+            f"fuser {path!r} is not an encoder-decoder ({config.model_type}); name one such as"
             " llm-blender/gen_fuser_3b"
         )
     tokenizer = load_tokenizer(entry)
