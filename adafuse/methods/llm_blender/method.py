@@ -60,10 +60,8 @@ class LlmBlender(Method[LlmBlenderOptions]):
         return {"ranker": "deberta-v2", **fuser}
 
     def load(self, place: "Place") -> None:
-        from adafuse.methods.llm_blender.networks import (
-            load_gen_fuser,
-            load_pair_ranker,
-        )  # and torch
+        # This imports torch, which listing the methods should not wait for.
+        from adafuse.methods.llm_blender.networks import load_gen_fuser, load_pair_ranker
 
         options = self.options
         self._ranker = load_pair_ranker(options.ranker, options.ranker_revision, place.device)
