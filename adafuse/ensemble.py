@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
-from adafuse.decoding.run import PromptSet, Run, result_of
+from adafuse.decoding.run import Run, result_of
 from adafuse.decoding.words import Settings
 from adafuse.engine.scheduler import Finished
 from adafuse.errors import UserError
@@ -143,8 +143,7 @@ class Ensemble:
         }
         run = self._run(method, method_options, given)
         known = answers if run.method.reads_answers else None
-        given_prompts = PromptSet(prompts, questions or [*map(question_of, prompts)], known)
-        events = run.events(given_prompts)
+        events = run.events(prompts, questions or [*map(question_of, prompts)], known)
         return (
             (event.example.index, result_of(event))
             for event in events

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import WordRules, add_word, unwritten
-from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, gather
+from adafuse.engine.node import ContextFullError, Program, TokenSequence, gather
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, StopReason
 
@@ -15,10 +15,7 @@ WrittenAnswer = tuple[Candidate, StopReason]
 
 
 def own_answers(example: Example) -> Program[list[Answer]]:
-    """Return `example.answers`, or else have every model write its greedy answer.
-
-    Nothing is committed. Text and stop reason are those of the method `single`.
-    """
+    """Return `example.answers`, or else what `single` would give; nothing is committed."""
     if example.answers is not None:
         assert len(example.answers) == len(example.weights), "one answer per model"
         return list(example.answers)
@@ -27,12 +24,8 @@ def own_answers(example: Example) -> Program[list[Answer]]:
 
 
 def without_errors(answers: Sequence[Answer]) -> list[tuple[int, Answer]]:
-    """Return the answers that are not errors, each with the number of its model.
-
-    Raises:
-        ExampleError: all of them are errors.
-    """
-    kept = [numbered for numbered in enumerate(answers) if numbered[1].stop_reason != "error"]
+    """Return the answers that are not errors, at least one, each with the number of its model."""
+    kept = [(k, answer) for k, answer in enumerate(answers) if answer.stop_reason != "error"]
     if not kept:
         raise ExampleError("the own answers of all models are errors")
     return kept
@@ -44,32 +37,25 @@ def greedy_answers(example: Example) -> Program[list[WrittenAnswer]]:
 
 
 def _write(example: Example, sequence: TokenSequence) -> Program[WrittenAnswer]:
-    limits = example.limits
+    limits, tokens = example.limits, 0
     span = unwritten(sequence)
     reason: StopReason | None = None
     try:
         while reason is None:
-            left = limits.max_new_tokens - (span.node.depth - sequence.root.depth)
-            longer = yield from add_word(span, WordRules(example.stops, hard_limit=left))
-            added = [node for node in longer.node.path() if node.depth >= span.node.depth]
-            if not _is_finite(span, longer, added):
+            rules = WordRules(example.stops, hard_limit=limits.max_new_tokens - tokens)
+            longer = yield from add_word(span, rules)
+            path = longer.node.path()
+            logprobs = [node.logprob for node in path[tokens:]]
+            if longer.ends:
+                assert longer.node.next is not None
+                logprobs.append(longer.node.next.log_end)
+            if not all(value is not None and math.isfinite(value) for value in logprobs):
                 return span, "error"
-            for node in added[:-1]:
+            for node in path[max(0, tokens - 1) : -1]:
                 node.release()  # a long answer would hold a row of log-probabilities per token
-            span = longer
-            tokens = span.node.depth - sequence.root.depth
-            reason = limits.stop_reason(
-                span.text, ended=span.ends, tokens=tokens, rounds=span.words
-            )
+            span, tokens = longer, len(path)
+            text, ended, words = span.text, span.ends, span.words
+            reason = limits.stop_reason(text, ended=ended, tokens=tokens, rounds=words)
     except ContextFullError:
         reason = "length"
     return span, reason
-
-
-def _is_finite(span: Candidate, longer: Candidate, added: Sequence[Node]) -> bool:
-    """Whether the model gives what it added to `span` a finite log-probability."""
-    logprobs = [node.logprob for node in added if node is not span.node]
-    if longer.ends:
-        assert longer.node.next is not None
-        logprobs.append(longer.node.next.log_end)
-    return all(value is not None and math.isfinite(value) for value in logprobs)

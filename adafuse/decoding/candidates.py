@@ -1,7 +1,7 @@
 """The candidates of a round: what the models propose, read and scored by all of them."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -13,10 +13,9 @@ from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, 
 class Candidate:
     """A span that may be committed next.
 
-    A model writes it word by word (`words` of them, END included) from the root of its tree; in
-    `nodes` is the last node of the span in the tree of each model that has read it. `proposers` are
-    the numbers of the models that wrote it. Once scored, `nll[k]` is NLL_k(s) in nats per token
-    over `tokens[k]` = T ids, END counted as one (eq. 4), and `fused` is F(s) (eq. 5).
+    `nodes` holds its last node in the tree of each model that has read it, `proposers` the numbers
+    of the models that wrote it, `words` counts END as one. Once scored, `nll[k]` is NLL_k(s) in
+    nats per token over `tokens[k]` = T ids, END included (eq. 4), and `fused` is F(s) (eq. 5).
     """
 
     text: str = ""
@@ -38,41 +37,34 @@ class Candidate:
         """A length that is the same for all tokenizers: words, at least 1, plus one for END."""
         return max(1, len(self.text.split())) + self.ends
 
-    @property
-    def finite(self) -> bool:
-        """Whether every model gives the span a finite NLL."""
-        return all(map(math.isfinite, self.nll))
-
     def logprob(self, number: int) -> float:
         """log p_k(s) of the whole span under model `number`."""
         return -self.tokens[number] * self.nll[number]
 
     def score(self, sequences: Iterable[TokenSequence]) -> None:
         """Take NLL_k(s) (eq. 4) from the tree of each model; it is infinite where T is 0."""
-        logprobs = [self._logprobs(self.nodes[sequence]) for sequence in sequences]
-        self.tokens = tuple(map(len, logprobs))
-        self.nll = tuple(-math.fsum(each) / len(each) if each else math.inf for each in logprobs)
+        by_model = [list(self._logprobs(self.nodes[sequence])) for sequence in sequences]
+        self.tokens = tuple(map(len, by_model))
+        self.nll = tuple(-math.fsum(row) / len(row) if row else math.inf for row in by_model)
 
     def record(self) -> records.Candidate:
-        """Return what the trace keeps."""
         proposers = tuple(self.proposers)
         return records.Candidate(self.text, self.ends, proposers, self.nll, self.fused)
 
-    def _logprobs(self, node: Node) -> list[float]:
-        logprobs = [step.logprob for step in node.path()]
+    def _logprobs(self, node: Node) -> Iterator[float]:
+        for step in node.path():
+            assert step.logprob is not None, "a candidate was scored before it was read"
+            yield step.logprob
         if self.ends:
             assert node.next is not None
-            logprobs.append(node.next.log_end)
-        known = [value for value in logprobs if value is not None]
-        assert len(known) == len(logprobs), "a candidate was scored before it was read"
-        return known
+            yield node.next.log_end
 
 
 class Pool:
     """The candidates of a round: the union of what all models propose, keyed by text and END.
 
     They are in order of the model that proposed them first, then of its branches. `margins[k]` are
-    the start-of-word margins that model k read while it proposed.
+    the start-of-word margins that model k read.
     """
 
     def __init__(self, sequences: Sequence[TokenSequence]) -> None:
@@ -83,9 +75,8 @@ class Pool:
     def read_by(self, sequence: TokenSequence) -> Program[None]:
         """Have a model read the candidates so far before it writes its own (agreement first).
 
-        Scoring needs that forward anyway; the model spends forwards of its own only from the first
-        disagreement on. A text that its tokenizer or context has no room for is left out: whether
-        that is an error is known when the model turns out not to write the text itself.
+        Scoring needs that forward anyway; the model spends others only from the first disagreement
+        on. That it cannot read a text is an error only if it does not write it itself: see `score`.
         """
         nodes = [sequence.root]
         for candidate in self.candidates:
@@ -106,10 +97,6 @@ class Pool:
                 candidate.nodes.update(own.nodes)
         self.candidates = list(pooled.values())
 
-    def keep(self, wanted: Callable[[Candidate], bool]) -> None:
-        """Drop all candidates but those that are wanted."""
-        self.candidates = list(filter(wanted, self.candidates))
-
     def has_room_for(self, candidate: Candidate) -> bool:
         """Whether every model that has yet to read the candidate has a context for it."""
         return all(
@@ -120,17 +107,16 @@ class Pool:
         )
 
     def score(self) -> Program[None]:
-        """Have every model read the candidates that it has no node for, and score all (eq. 4).
+        """Have every model read the candidates that others wrote, and score all (eq. 4).
 
-        All of it is one request. Where a model is asked anyway, ends of its own candidates that
-        were never run go along: if one of them is committed, the next round's first distribution is
-        there already. A pool of one candidate that every model wrote needs no forward.
+        All of it is one request. A model that is asked anyway also runs the last nodes of its own
+        candidates: if one is committed, the next round's first distribution is there already.
         """
         request: list[Node] = []
         for sequence in self._sequences:
-            foreign = [each for each in self.candidates if sequence not in each.nodes]
+            foreign = [s for s in self.candidates if sequence not in s.nodes]
             if foreign:
-                own = (c.nodes[sequence] for c in self.candidates if sequence in c.nodes)
+                own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
                 request.extend((sequence.root, *own))
             for candidate in foreign:
                 chain = sequence.root.chain(sequence.model.encode_span(candidate.text))
@@ -141,7 +127,7 @@ class Pool:
             candidate.score(self._sequences)
 
     def record(self, selected: Candidate | None) -> records.Round:
-        """Return the round as the trace keeps it; `selected` is the winner, if there is one."""
+        """Return what the trace keeps of the round, whose winner is `selected`."""
         return records.Round(
             tuple(candidate.record() for candidate in self.candidates),
             None if selected is None else self.candidates.index(selected),

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+from pydantic import AfterValidator, Field
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.errors import UserError
-from adafuse.options import MethodOptions, WordTokens, doc
+from adafuse.options import MethodOptions, WordTokens
 
 FusionRule = Callable[[Candidate, Sequence[float]], float]
 """Takes a scored candidate and the weights w_k of the models."""
@@ -22,11 +21,7 @@ FUSION_RULES: dict[str, FusionRule] = {}
 
 
 def fusion_rule(rule: FusionRule) -> FusionRule:
-    """Add a fusion rule under the name of its function; usable as a decorator.
-
-    Raises:
-        UserError: another rule has that name.
-    """
+    """Add a fusion rule under the name of its function, which no other rule may have."""
     if FUSION_RULES.setdefault(rule.__name__, rule) is not rule:
         raise UserError(f"there are two fusion rules {rule.__name__!r}; rename one of them")
     return rule
@@ -34,18 +29,13 @@ def fusion_rule(rule: FusionRule) -> FusionRule:
 
 def each(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
-
-    def fuse_all(pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
-        return [rule(candidate, weights) for candidate in pool]
-
-    return fuse_all
+    return lambda pool, weights: [rule(candidate, weights) for candidate in pool]
 
 
 @fusion_rule
 def mean_nll(candidate: Candidate, weights: Sequence[float]) -> float:
     """Weighted mean of NLL_k(s) (eq. 5): a product of experts."""
-    total = math.fsum(w * nll for w, nll in zip(weights, candidate.nll, strict=True))
-    return total / math.fsum(weights)
+    return weighted_mean(candidate.nll, weights)
 
 
 @fusion_rule
@@ -65,7 +55,7 @@ def most_confident(candidate: Candidate, weights: Sequence[float]) -> float:
 
 def mean_perplexity(candidate: Candidate, weights: Sequence[float]) -> float:
     """Weighted arithmetic mean of the perplexities exp(NLL_k(s)) (arXiv 2407.19807)."""
-    return _mean(list(zip(_perplexities(candidate), weights, strict=True)))
+    return weighted_mean(_perplexities(candidate), weights)
 
 
 def filtered_perplexity(ratio: float) -> FusionRule:
@@ -77,46 +67,29 @@ def filtered_perplexity(ratio: float) -> FusionRule:
 
     def fuse(candidate: Candidate, weights: Sequence[float]) -> float:
         pairs = zip(_perplexities(candidate), weights, strict=True)
-        known = sorted(pair for pair in pairs if pair[1] > 0)
-        if known[-1][0] > ratio * known[0][0]:
-            known = known[1:-1] or known[:-1]
-        return _mean(known)
+        kept = sorted(pair for pair in pairs if pair[1] > 0)
+        if kept[-1][0] > ratio * kept[0][0]:
+            kept = kept[1:-1] or kept[:-1]
+        return weighted_mean(*zip(*kept, strict=True))
 
     return fuse
 
 
-_LARGEST_EXPONENT = 700.0
-"""exp of more than 709 is no float; so large a perplexity loses anyway."""
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    total = math.fsum(w * value for w, value in zip(weights, values, strict=True))
+    return total / math.fsum(weights)
 
 
 def _perplexities(candidate: Candidate) -> list[float]:
-    return [math.exp(min(nll, _LARGEST_EXPONENT)) for nll in candidate.nll]
+    # math.exp overflows above 709; so large a perplexity loses anyway.
+    return [math.exp(min(nll, 700.0)) for nll in candidate.nll]
 
 
-def _mean(weighted: Sequence[tuple[float, float]]) -> float:
-    total = math.fsum(value * weight for value, weight in weighted)
-    return total / math.fsum(weight for _, weight in weighted)
-
-
-class _KnownRule:
-    """What a value of `fusion` may be: the name of any rule that is registered by then."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_after_validator_function(cls._checked, handler(source))
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"type": "string", "enum": list(FUSION_RULES)}
-
-    @staticmethod
-    def _checked(name: str) -> str:
-        if name not in FUSION_RULES:
-            *others, last = map(repr, FUSION_RULES)
-            raise ValueError(f"must be {', '.join(others)} or {last}")
-        return name
+def _registered(name: str) -> str:
+    if name not in FUSION_RULES:
+        *others, last = map(repr, FUSION_RULES)
+        raise ValueError(f"must be {', '.join(others)} or {last}")
+    return name
 
 
 class FusionOptions(MethodOptions):
@@ -124,26 +97,22 @@ class FusionOptions(MethodOptions):
 
     fusion: Annotated[
         str,
-        _KnownRule,
-        doc(
-            "how the models' scores of a span become one, F(s): the mean of their NLLs (the"
-            " paper's), the NLL of their mixture, or the lowest of their NLLs"
+        AfterValidator(_registered),
+        Field(
+            description="how the models' scores of a span become one, F(s): the mean of their NLLs"
+            " (the paper's), the NLL of their mixture, or the lowest of their NLLs",
+            json_schema_extra=lambda schema: schema.update(enum=list(FUSION_RULES)),
         ),
     ] = "mean_nll"
     max_word_tokens: WordTokens = 16
 
     @property
     def rule(self) -> PoolFusion:
-        """The fusion rule, for all candidates of a round."""
         return each(FUSION_RULES[self.fusion])
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Return w_k, one per model; all 1 by default.
-
-    Raises:
-        UserError: a wrong number of weights, a negative one, or none above 0.
-    """
+    """Return w_k, one per model and all 1 by default; refuse negative ones, or none above 0."""
     values = (1.0,) * count if weights is None else tuple(float(weight) for weight in weights)
     if len(values) != count:
         raise UserError(f"{len(values)} weights for {count} models; give one per model")

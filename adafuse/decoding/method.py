@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from adafuse.models.placement import Place
 
 OptionsT = TypeVar("OptionsT", bound=MethodOptions)
+Models = Sequence["LanguageModel"]
 
 
 class Method(ABC, Generic[OptionsT]):
     """A method with its options; `decode` is a coroutine over one example.
 
-    `name` is what users write, `Options` the type of its options. `models` is the count of models
-    it needs (fewest, most; None: any number). One that `reads_answers` starts from what each model
-    wrote on its own, and has the models write that where nobody gives it; unless it `uses_models`
-    besides, they are not loaded where somebody does.
+    `name` is what users write, `models` how many models it needs (fewest, most; None: any number).
+    One that `reads_answers` starts from what each model writes on its own; given these, the models
+    are loaded only if it `uses_models` for something else.
     """
 
     name: ClassVar[str]
@@ -41,17 +41,14 @@ class Method(ABC, Generic[OptionsT]):
 
     @property
     def replaces_text(self) -> bool:
-        """Whether Y may become another text at the end, so that it is not shown before.
-
-        Elsewhere Y only grows (`Example.append`), or comes at the end as a whole.
-        """
+        """Whether another text may replace Y at the end, so that Y is not streamed."""
         return False
 
     @property
     def checkpoints(self) -> dict[str, str]:
-        """The options that name further models which these settings use, with their `model_type`.
+        """The options that name further models, with the `model_type` of each.
 
-        Each is a folder or hub id; its revision is the option of its name with `_revision` behind.
+        The revision of such a model is the option of the same name with `_revision`.
         """
         return {}
 
@@ -59,28 +56,22 @@ class Method(ABC, Generic[OptionsT]):
     def decode(self, example: Example) -> Program[None]:
         """Decode `example` until it has a stop reason."""
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Check the loaded models and make what all examples share, before the first of them.
+    def load(self, place: "Place") -> None:
+        """Load further checkpoints, before `prepare`."""
 
-        Args:
-            models: none of them where answers are given and the method asks models for nothing.
-            place: where further checkpoints go.
+    def prepare(self, models: Models) -> None:
+        """Refuse models that do not fit, and build what all examples share.
 
-        Raises:
-            UserError: the method cannot run on these models.
+        There are no models if answers are given and the method needs nothing else.
         """
 
     def check_models(self, count: int) -> None:
-        """Refuse a number of models that the method cannot run, and options that number others.
-
-        Raises:
-            UserError: too few or too many models.
-        """
+        """Refuse too few or too many models, and options that name one that is not there."""
         fewest, most = self.models
         if count < fewest or (most is not None and count > most):
-            wanted = f"exactly {fewest}" if most == fewest else f"at least {fewest}"
+            needed = f"exactly {fewest}" if most == fewest else f"at least {fewest}"
             noun = "model" if fewest == 1 else "models"
-            raise UserError(f"method {self.name} needs {wanted} {noun}, not {count}")
+            raise UserError(f"method {self.name} needs {needed} {noun}, not {count}")
         for option, info in self.Options.model_fields.items():
             number = getattr(self.options, option)
             if IS_MODEL_NUMBER in info.metadata and number >= count:

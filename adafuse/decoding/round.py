@@ -16,9 +16,8 @@ from adafuse.records import Answer, Prompt, Round, StopReason
 class Example:
     """Y as `text`, each model's ids as a sequence, and the rounds so far.
 
-    `reason` is None while decoding goes on; `weights` are w_k, one per sequence. `question` is the
-    prompt without few-shot examples, `answers` what each model wrote on its own, where that is
-    known already. `committed` are the candidates that Y consists of, without their nodes.
+    `weights` are w_k, `question` is the prompt without few-shot examples, `answers` are what each
+    model wrote on its own, if given, `committed` the spans of Y. `reason` is None while it goes on.
     """
 
     weights: Sequence[float]
@@ -35,7 +34,6 @@ class Example:
 
     @property
     def stops(self) -> StopStrings:
-        """The stop strings of the task."""
         return StopStrings(self.limits.stop)
 
     @property
@@ -47,22 +45,24 @@ class Example:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round.
 
         Ties go to the earlier candidate; one without a finite NLL under every model is out.
-
-        Raises:
-            ExampleError: all are.
         """
-        finite = [candidate for candidate in pool.candidates if candidate.finite]
+        finite = [s for s in pool.candidates if all(map(math.isfinite, s.nll))]
         scores = fuse(finite, self.weights) if finite else []
         for candidate, fused in zip(finite, scores, strict=True):
             candidate.fused = fused
         best = min(finite, key=lambda candidate: candidate.fused, default=None)
         self.rounds.append(pool.record(best))
         if best is None:
-            raise ExampleError(self._no_finite(pool))
+            names = [
+                sequence.model.name
+                for number, sequence in enumerate(self.sequences)
+                if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
+            ]
+            raise ExampleError(f"no candidate has a finite NLL under {' and '.join(names)}")
         return best
 
     def commit(self, candidate: Candidate) -> None:
-        """Append a span to Y (eq. 7), and its ids to every model's prefix."""
+        """Append a span to Y (eq. 7), and its ids to those of every model."""
         self.text += candidate.text
         for sequence in self.sequences:
             sequence.engine.commit(candidate.nodes[sequence])
@@ -70,12 +70,7 @@ class Example:
         self.committed.append(candidate)
 
     def check_stop(self, *, ended: bool, tokens: int | None = None) -> None:
-        """Find out whether decoding stops here, and cut Y at a stop string.
-
-        Args:
-            ended: END was chosen.
-            tokens: the most generated ids that some model holds, if not all are committed.
-        """
+        """Stop at a limit, and cut Y at a stop string; `tokens` counts uncommitted ids, too."""
         if tokens is None:
             tokens = max(sequence.generated for sequence in self.sequences)
         rounds = len(self.rounds)
@@ -87,17 +82,9 @@ class Example:
         self.text = self.stops.cut(text)
         self.reason = reason if self.text == text else "stop"
 
-    def _no_finite(self, pool: Pool) -> str:
-        names = [
-            sequence.model.name
-            for number, sequence in enumerate(self.sequences)
-            if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
-        ]
-        return f"no candidate has a finite NLL under {' and '.join(names)}"
-
 
 Proposal = tuple[Iterable[Candidate], tuple[float, ...]]
-"""What one model proposes in a round, and the start-of-word margins that it read for that."""
+"""What one model proposes in a round, and the start-of-word margins that it read for it."""
 
 Propose = Callable[[TokenSequence], Program[Proposal]]
 

@@ -1,9 +1,9 @@
 """Decoding many prompts with one method: what is checked first, and how many at a time."""
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
@@ -28,47 +28,40 @@ from adafuse.tokenization.prompts import check_chat, ids_if_any, shared_prefix
 
 logger = logging.getLogger(__name__)
 
-LONG_PROMPTS = 8
-"""The longest of so many prompts, by letters, is taken for the longest in tokens."""
+TextT = TypeVar("TextT")
 
 
 @dataclass(frozen=True)
 class Runner(Generic[PromptedT]):
-    """Runs a program on many prompts: as many at a time as the settings and the memory allow.
+    """Runs `program` on an example of each prompt, as many at a time as settings and memory allow.
 
-    `top` is how many of the likeliest next ids the program reads.
+    `start` makes the example of a prompt, `top` is how many of the likeliest ids the program reads.
     """
 
     models: tuple[LanguageModel, ...]
     settings: Settings
     top: int
+    prompts: Sequence[Prompt]
+    start: Callable[[int], PromptedT]
     program: Callable[[PromptedT], Program[None]]
 
-    def events(
-        self, prompts: Sequence[Prompt], start: Callable[[int], PromptedT]
-    ) -> Iterator[Event[PromptedT]]:
+    def events(self) -> Iterator[Event[PromptedT]]:
         """Run all prompts; what cannot run is refused at the call.
 
-        Where memory runs out, those that are left start again, half as many at a time; once.
-
-        Args:
-            prompts: all of them.
-            start: returns what a program runs on, by number of its prompt.
+        Where memory runs out, the unfinished ones start again, half as many at a time; once.
         """
-        if any(isinstance(prompt, Chat) for prompt in prompts):
+        if any(isinstance(prompt, Chat) for prompt in self.prompts):
             for model in self.models:
                 check_chat(model.tokenizer, model.name)
-        return self._halving(prompts, start, self._rows(prompts))
+        return self._halving(self._rows())
 
-    def _halving(
-        self, prompts: Sequence[Prompt], start: Callable[[int], PromptedT], rows: int
-    ) -> Iterator[Event[PromptedT]]:
-        left = dict.fromkeys(range(len(prompts)))
+    def _halving(self, rows: int) -> Iterator[Event[PromptedT]]:
+        unfinished = dict.fromkeys(range(len(self.prompts)))
         event: Event[PromptedT] | None = None
         try:
-            for event in Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows)):
+            for event in Scheduler[PromptedT](rows).run(self._programs(unfinished, rows)):
                 if isinstance(event, Finished):
-                    del left[event.example.index]
+                    del unfinished[event.example.index]
                     if event.error is not None:
                         logger.warning("example %d failed: %s", event.example.index, event.error)
                 yield event
@@ -81,77 +74,49 @@ class Runner(Generic[PromptedT]):
         if event is not None:
             event.example.sequences.clear()  # who listens holds the last event, and so its engines
         release()
-        yield from Scheduler[PromptedT](rows).run(self._source(prompts, start, left, rows))
+        yield from Scheduler[PromptedT](rows).run(self._programs(unfinished, rows))
 
-    def _source(
-        self,
-        prompts: Sequence[Prompt],
-        start: Callable[[int], PromptedT],
-        indices: dict[int, None],
-        rows: int,
+    def _programs(
+        self, indices: Iterable[int], rows: int
     ) -> Iterator[tuple[PromptedT, Program[None]]]:
-        engines = self._engines(prompts, rows)
+        engines = [self._engine(model, rows) for model in self.models]
         for index in list(indices):
-            example = start(index)
+            example = self.start(index)
             yield example, opened(example, engines, self.program)
 
-    def _rows(self, prompts: Sequence[Prompt]) -> int:
+    def _engine(self, model: LanguageModel, rows: int) -> Engine:
+        size = slots(model, self._longest(model))
+        engine = engine_for(model, self.settings.engine, top=self.top, rows=rows, slots=size)
+        prefix = shared_prefix(model.prompt_ids, self.prompts)
+        if 0 < len(prefix) < engine.context:
+            engine.share(prefix)
+        return engine
+
+    def _rows(self) -> int:
         """Return how many examples are decoded at a time."""
         if self.settings.batch_size != "auto":
             return self.settings.batch_size
-        needs = [
-            demand
-            for model in self.models
-            for demand in demands(model, _longest(model, prompts) + self.settings.max_new_tokens)
-        ]
-        rows = rows_that_fit(needs, len(prompts))
+        needs = [need for model in self.models for need in demands(model, self._longest(model))]
+        rows = rows_that_fit(needs, len(self.prompts))
         logger.info("%d examples at a time", rows)
         return rows
 
-    def _engines(self, prompts: Sequence[Prompt], rows: int) -> list[Engine]:
-        new = self.settings.max_new_tokens
-        most = [slots(model, _longest(model, prompts) + new) for model in self.models]
-        engines = [
-            engine_for(model, self.settings.engine, top=self.top, rows=rows, slots=count)
-            for model, count in zip(self.models, most, strict=True)
-        ]
-        for engine in engines:
-            prefix = shared_prefix(engine.model.prompt_ids, prompts)
-            if 0 < len(prefix) < engine.context:
-                engine.share(prefix)
-        return engines
+    def _longest(self, model: LanguageModel) -> int:
+        longest_prompt = most_ids(model.prompt_ids, self.prompts, letters)
+        return longest_prompt + self.settings.max_new_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSet:
-    """Prompts, the questions in them (without few-shot examples), and answers where known."""
-
-    prompts: Sequence[Prompt]
-    questions: Sequence[str]
-    answers: Sequence[Sequence[Answer]] | None = None
-
-    def check(self, models: int) -> None:
-        """Refuse questions and answers that do not belong to the prompts.
-
-        Raises:
-            UserError: another number of them.
-        """
-        for given, what in ((self.questions, "questions"), (self.answers, "lists of answers")):
-            if given is not None and len(given) != len(self.prompts):
-                raise UserError(
-                    f"{len(given)} {what} for {len(self.prompts)} prompts; give one each"
-                )
-        for answers in self.answers or ():
-            if len(answers) != models:
-                raise UserError(f"{len(answers)} answers of {models} models; give one per model")
+def most_ids(
+    encode: Callable[[TextT], Sequence[int]], texts: Iterable[TextT], size: Callable[[TextT], int]
+) -> int:
+    """Return the most ids that any of the 8 largest texts has, at least 1."""
+    longest = sorted(texts, key=size)[-8:]
+    return max((len(ids_if_any(encode, text)) for text in longest), default=1) or 1
 
 
 @dataclass(frozen=True)
 class Run:
-    """One method with its settings on models m_1..m_K with their weights w_k.
-
-    `place` is where further checkpoints of the method go.
-    """
+    """One method on models m_1..m_K with weights w_k; `place` is where its own checkpoints go."""
 
     models: tuple[LanguageModel, ...]
     weights: tuple[float, ...]
@@ -159,26 +124,38 @@ class Run:
     method: Method[Any]
     settings: Settings
 
-    def events(self, given: PromptSet) -> Iterator[Event[Example]]:
-        """Decode all prompts; what cannot run is refused at the call."""
-        given.check(len(self.weights))
-        self.method.check_models(len(self.weights))
-        runner = Runner(self.models, self.settings, self.method.top, self.method.decode)
-        self.method.prepare(self.models, self.place)
+    def events(
+        self,
+        prompts: Sequence[Prompt],
+        questions: Sequence[str],
+        answers: Sequence[Sequence[Answer]] | None = None,
+    ) -> Iterator[Event[Example]]:
+        """Decode all prompts; what cannot run is refused at the call. See `Ensemble.stream`."""
+        for given, what in ((questions, "questions"), (answers, "lists of answers")):
+            if given is not None and len(given) != len(prompts):
+                raise UserError(f"{len(given)} {what} for {len(prompts)} prompts; give one each")
+        count = len(self.weights)
+        for own in answers or ():
+            if len(own) != count:
+                raise UserError(f"{len(own)} answers of {count} models; give one per model")
+        self.method.check_models(count)
+        self.method.load(self.place)
+        self.method.prepare(self.models)
 
         def start(index: int) -> Example:
-            answers = None if given.answers is None else tuple(given.answers[index])
-            prompt, question = given.prompts[index], given.questions[index]
-            return Example(self.weights, self.settings, prompt, question, answers, index)
+            own = None if answers is None else tuple(answers[index])
+            prompt, question = prompts[index], questions[index]
+            return Example(self.weights, self.settings, prompt, question, own, index)
 
-        return runner.events(given.prompts, start)
+        top, program = self.method.top, self.method.decode
+        return Runner(self.models, self.settings, top, prompts, start, program).events()
 
     def text(self, prompt: Prompt, question: str) -> Generator[str | Result]:
         """Decode one prompt; yield its text as it is committed, and at last its result.
 
         What a stop string may still cut is held back; all of it, where the method may replace it.
         """
-        return self._spans(self.events(PromptSet([prompt], [question])))
+        return self._spans(self.events([prompt], [question]))
 
     def _spans(self, events: Iterator[Event[Example]]) -> Generator[str | Result]:
         given = ""
@@ -195,23 +172,17 @@ class Run:
 
 def result_of(event: Finished[Example]) -> Result:
     """Return what the decoding of an example came to."""
-    example = event.example
+    example, sequences = event.example, event.example.sequences
     # Models after the one that refused the prompt have no sequence: they count nothing.
-    unopened = (0,) * (len(example.weights) - len(example.sequences))
+    rest = (0,) * (len(example.weights) - len(sequences))
     return Result(
         text=example.text,
         stop_reason="error" if event.error is not None else example.reason or "error",
         rounds=tuple(example.rounds),
-        tokens=tuple(sequence.generated for sequence in example.sequences) + unopened,
-        prompt_tokens=tuple(seq.prompt_length for seq in example.sequences) + unopened,
-        forwards=tuple(sequence.forwards for sequence in example.sequences) + unopened,
+        tokens=tuple(sequence.generated for sequence in sequences) + rest,
+        prompt_tokens=tuple(sequence.prompt_length for sequence in sequences) + rest,
+        forwards=tuple(sequence.forwards for sequence in sequences) + rest,
         seconds=event.seconds + sum(answer.seconds for answer in example.answers or ()),
         error=event.error,
         traceback=event.traceback,
     )
-
-
-def _longest(model: LanguageModel, prompts: Sequence[Prompt]) -> int:
-    """Return how many tokens the longest prompt has, as far as its letters tell."""
-    chosen = sorted(prompts, key=letters)[-LONG_PROMPTS:]
-    return max((len(ids_if_any(model.prompt_ids, prompt)) for prompt in chosen), default=1)

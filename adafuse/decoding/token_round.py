@@ -1,19 +1,17 @@
-"""One model's ids for a text that is written byte by byte or token by token."""
+"""Rounds of methods that fuse next-token distributions: one entry of their union a round."""
 
 import codecs
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
-from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, gather
+from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
 from adafuse.records import Candidate, Round
-from adafuse.tokenization.text import encode_bytes, first_token
-
-if TYPE_CHECKING:
-    from adafuse.models.language_model import LanguageModel
+from adafuse.tokenization.text import encode_bytes
+from adafuse.tokenization.token_bytes import TokenKeys
 
 LONGEST_CHAIN = 64
 """Text without spaces is committed after this many ids, whatever could still be merged."""
@@ -22,10 +20,9 @@ LONGEST_CHAIN = 64
 class PendingText:
     """A model's view of the text so far: committed ids, then a chain in the tree for the rest.
 
-    The rest, `pending`, begins at the last place where a word began, so it is re-encoded whenever
-    it grows: its chain shares nodes with the last one, and nothing is ever rolled back. A token
-    that the model would have written itself is kept as it is, so that a model alone writes its own
-    greedy text; unless `keeps_own` is off, and the ids are always those of the tokenizer.
+    The rest, `pending`, begins where the last word began, and is encoded again whenever it grows:
+    its chain shares nodes with the last one, and nothing is ever rolled back. With `keeps_own`, a
+    token that the model would have written itself is kept: a single model writes its greedy text.
     """
 
     def __init__(self, sequence: TokenSequence, *, keeps_own: bool = True) -> None:
@@ -36,23 +33,15 @@ class PendingText:
 
     @property
     def generated(self) -> int:
-        """How many ids the model holds for the text."""
         return self.sequence.generated + self.node.depth - self.sequence.root.depth
 
-    def known(self) -> Program[Node]:
-        """Ask for the distribution behind the text, and return its node."""
-        missing = [n for n in (self.sequence.root, *self.node.path()) if n.next is None]
-        if missing:
-            yield missing
-        return self.node
+    def next_token(self) -> Program[NextToken]:
+        """Return the model's distribution after the text."""
+        yield from evaluated([self.sequence.root, *self.node.path()])
+        assert self.node.next is not None
+        return self.node.next
 
     def extend(self, surface: bytes) -> None:
-        """Append bytes to the text.
-
-        Raises:
-            ContextFullError: the model has no position left.
-            ValueError: the tokenizer cannot encode these bytes behind the text.
-        """
         token_bytes = self.sequence.model.token_bytes
         own = self.node.next.greedy if self.node.next and self._keeps_own else None
         self.pending += surface
@@ -63,41 +52,29 @@ class PendingText:
         self._settle()
 
     def encoded(self, text: bytes) -> Node:
-        """Return the last node of the ids of `text` behind the committed ids."""
+        """Return the last node of the ids of `text` after the committed ids."""
         chain = self.sequence.root.chain(encode_bytes(self.sequence.model, text))
         return chain[-1] if chain else self.sequence.root
 
     def finish(self) -> None:
-        """Commit what is pending."""
-        self._commit(self.node)
+        self.sequence.engine.commit(self.node)
 
     def _settle(self) -> None:
         """Commit up to the last beginning of a word at which a token begins, too."""
         path = self.node.path()
-        place, border, at = 0, 0, None
+        position, border, at = 0, 0, None
         for index, node in enumerate(path):
-            if _begins_word(self.pending, place) or len(path) - index == LONGEST_CHAIN:
-                border, at = place, node.parent
-            place += len(self.sequence.model.token_bytes.of[node.token] or b"")
+            before, here = self.pending[position - 1 : position], self.pending[position:][:1]
+            begins_word = here.isspace() and before and not before.isspace()
+            if begins_word or len(path) - index == LONGEST_CHAIN:
+                border, at = position, node.parent
+            position += len(self.sequence.model.token_bytes.of[node.token] or b"")
         if at is None or at is self.sequence.root:
             return
         rest = tuple(node.token for node in path if node.depth > at.depth)
-        self._commit(at)
+        self.sequence.engine.commit(at)
         self.pending = self.pending[border:]
         self.node = self.sequence.root.chain(rest)[-1]
-
-    def _commit(self, node: Node) -> None:
-        if node is not self.sequence.root:
-            self.sequence.engine.commit(node)
-
-
-def _begins_word(text: bytes, place: int) -> bool:
-    """Whether whitespace begins at `place`, behind something else."""
-    return (
-        0 < place < len(text)
-        and text[place : place + 1].isspace()
-        and not text[place - 1 : place].isspace()
-    )
 
 
 TRACED = 5
@@ -106,33 +83,35 @@ TRACED = 5
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the vocabularies' union: some bytes, or END (`ends`, no bytes).
+    """One entry of the vocabularies' union: some bytes, or none for END.
 
-    `nll[k]` is -log p_k(entry) under model k as the method normalises it, `fused` the negative
-    logarithm of what the method maximises; `proposers` are the models among whose likeliest tokens
-    it is. A model that was not asked has the NLL nan.
+    `nll[k]` is -log p_k as the method normalises it, nan for a model that was not asked, `fused`
+    the negative logarithm of what the method maximises. It is among the likeliest of `proposers`.
     """
 
     surface: bytes
-    ends: bool
     proposers: tuple[int, ...]
     nll: tuple[float, ...]
     fused: float
 
+    @classmethod
+    def of(
+        cls, surface: bytes, proposers: Iterable[int], p: Iterable[float], fused: float
+    ) -> "Entry":
+        nll = tuple(map(_negative_log, p))
+        return cls(surface, tuple(proposers), nll, _negative_log(fused))
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The entries of a round, the chosen one first, and each model's margin where it was read."""
-
-    entries: Sequence[Entry]
-    margins: tuple[tuple[float, ...], ...]
+    def record(self) -> Candidate:
+        text = self.surface.decode(errors="replace")
+        return Candidate(text, not self.surface, self.proposers, self.nll, self.fused)
 
 
-def entry_of(key: bytes, proposers: Iterable[int], p: Iterable[float], fused: float) -> Entry:
-    """Return an entry by its key (nothing for END), from probabilities."""
-    nll = tuple(negative_log(each) for each in p)
-    return Entry(key, not key, tuple(proposers), nll, negative_log(fused))
+def _negative_log(p: float) -> float:
+    return math.inf if p == 0 else -math.log(p)
 
+
+Choice = tuple[Sequence[Entry], tuple[tuple[float, ...], ...]]
+"""The entries of a round, the chosen one first, and each model's margin if it was read."""
 
 Choose = Callable[[Sequence[PendingText]], Program[Choice]]
 
@@ -141,95 +120,42 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     """Choose an entry and write its bytes in every model until the example stops.
 
     A character whose bytes come one by one is added to the text when it is whole.
-
-    Args:
-        example: what is decoded.
-        choose: returns the entries of a round.
-        keeps_own: models keep the ids that they would have written themselves; see `PendingText`.
     """
     texts = [PendingText(sequence, keeps_own=keeps_own) for sequence in example.sequences]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while example.reason is None:
-            choice = yield from choose(texts)
-            if not choice.entries or not math.isfinite(choice.entries[0].fused):
+            entries, margins = yield from choose(texts)
+            if not entries or not math.isfinite(entries[0].fused):
                 raise ExampleError(_no_finite(texts))
-            chosen = choice.entries[0]
-            assert chosen.ends or chosen.surface, "an entry without bytes would be chosen forever"
-            if not chosen.ends:
+            surface = entries[0].surface
+            if surface:
                 for pending in texts:
-                    pending.extend(chosen.surface)
-            text = decoder.decode(chosen.surface, final=chosen.ends)
-            example.rounds.append(_round(choice, _begun_words(example.text, text)))
-            longest = max(pending.generated for pending in texts)
+                    pending.extend(surface)
+            text = decoder.decode(surface, final=not surface)
+            last = example.text[-1:]
+            words = len((last + text).split()) - len(last.split())  # those that begin in `text`
+            candidates = tuple(entry.record() for entry in entries[:TRACED])
+            example.rounds.append(Round(candidates, 0, words, margins))
             example.text += text
-            example.check_stop(ended=chosen.ends, tokens=longest)
+            longest = max(pending.generated for pending in texts)
+            example.check_stop(ended=not surface, tokens=longest)
     except ContextFullError:
         example.reason = "length"
     for pending in texts:
         pending.finish()
 
 
-def distributions(texts: Iterable[PendingText]) -> Program[list[NextToken]]:
-    """Return each model's distribution behind the text; the models are asked side by side."""
-    nodes = yield from gather(pending.known() for pending in texts)
-    known = [node.next for node in nodes if node.next is not None]
-    assert len(known) == len(nodes)
-    return known
+def token_keys(models: Models) -> dict[bool, list[TokenKeys]]:
+    """Return what tokens of each model are compared by; under True, first ones after a template."""
+    chat = any(model.chat for model in models)
+    return {
+        first: [TokenKeys.read(m.token_bytes.of, m.stop_ids, begins=first) for m in models]
+        for first in {False, chat}
+    }
 
 
 def _no_finite(texts: Iterable[PendingText]) -> str:
     ends = [(pending.sequence.model.name, pending.node.next) for pending in texts]
     odd = [name for name, after in ends if after and not math.isfinite(after.top_logprobs[0])]
     return f"no next token has a probability under {' and '.join(odd) or 'all models together'}"
-
-
-def _round(choice: Choice, words: int) -> Round:
-    candidates = [
-        Candidate(e.surface.decode(errors="replace"), e.ends, e.proposers, e.nll, e.fused)
-        for e in choice.entries[:TRACED]
-    ]
-    return Round(tuple(candidates), 0, words, choice.margins)
-
-
-def negative_log(p: float) -> float:
-    """Return -log p, infinite for 0."""
-    return math.inf if p == 0 else -math.log(p)
-
-
-def _begun_words(before: str, text: str) -> int:
-    """Count the words that begin in `text` when it follows `before`."""
-    inside = bool(before) and not before[-1].isspace()
-    continued = inside and bool(text) and not text[0].isspace()
-    return len(text.split()) - continued
-
-
-def main_entry(
-    token: int,
-    fused: float,
-    main: int,
-    models: Sequence["LanguageModel"],
-    known: Sequence[NextToken],
-) -> Entry:
-    """Return the entry of a token of model `main`.
-
-    NLL of the main model is that of the token; of another model that of its own token with the
-    same bytes, else of the first token that spells them, and for END of all its special tokens
-    together. Proposers are the main model and those whose likeliest token it is.
-    """
-    ends = token in models[main].stop_ids
-    surface = b"" if ends else models[main].token_bytes.of[token] or b""
-    nll, proposers = [], []
-    for number, (model, next_token) in enumerate(zip(models, known, strict=True)):
-        ids = [token] if number == main else _counterparts(model, surface, ends)
-        nll.append(-float(next_token.logprobs[ids].logsumexp(dim=-1)))
-        if number == main or next_token.greedy in ids:
-            proposers.append(number)
-    return Entry(surface, ends, tuple(proposers), tuple(nll), fused)
-
-
-def _counterparts(model: "LanguageModel", surface: bytes, ends: bool) -> list[int]:
-    if ends:
-        return sorted(model.stop_ids)
-    token = first_token(model, surface)
-    return [] if token is None else [token]

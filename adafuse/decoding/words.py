@@ -13,20 +13,18 @@ from adafuse.records import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 
+@dataclass(frozen=True, slots=True)
 class StopStrings:
     """The strings that end a continuation; the text is cut before the first of them."""
 
-    def __init__(self, strings: Sequence[str] = ()) -> None:
-        self.strings = tuple(strings)
+    strings: Sequence[str] = ()
 
     def within(self, text: str) -> bool:
-        """Whether `text` contains a stop string."""
         return any(string in text for string in self.strings)
 
     def cut(self, text: str) -> str:
-        """Return `text` up to the first stop string in it."""
-        places = [text.find(string) for string in self.strings if string in text]
-        return text[: min(places)] if places else text
+        starts = [text.find(string) for string in self.strings if string in text]
+        return text[: min(starts, default=len(text))]
 
     def settled(self, text: str) -> str:
         """Return `text`, which holds no stop string, without the end of it that may become one."""
@@ -38,25 +36,14 @@ class StopStrings:
 
 
 class Limits(MethodOptions):
-    """Ends a continuation whatever the method.
-
-    `max_new_tokens` is reached when some model holds that many generated ids, `max_rounds` counts
-    rounds (None: no limit), and the text is cut before the first of the `stop` strings.
-    """
+    """What ends a continuation: that many ids in some model, that many rounds, or a stop string."""
 
     max_new_tokens: Positive = 256
     max_rounds: Positive | None = None
     stop: tuple[str, ...] = ()
 
     def stop_reason(self, text: str, *, ended: bool, tokens: int, rounds: int) -> StopReason | None:
-        """Say why a continuation stops here, or None if it goes on.
-
-        Args:
-            text: the continuation, not cut.
-            ended: END was chosen.
-            tokens: the most generated ids that some model holds.
-            rounds: how many rounds there were.
-        """
+        """Return why a continuation stops, if it does; `tokens` is the most that a model holds."""
         if ended:
             return "eos"
         if StopStrings(self.stop).within(text):
@@ -66,39 +53,26 @@ class Limits(MethodOptions):
     @field_validator("stop", mode="before")
     @classmethod
     def _as_strings(cls, value: object) -> object:
-        if isinstance(value, str):
-            return (value,)
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("stop")
-    @classmethod
-    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if "" in value:
+        strings = [value] if isinstance(value, str) else value
+        if isinstance(strings, list | tuple) and "" in strings:
             raise ValueError("must not hold an empty string, which is in every text")
-        return value
+        return tuple(strings) if isinstance(strings, list) else strings
 
 
 class Settings(Limits):
-    """How a run decodes besides its method: examples at a time, and which engine.
-
-    A `batch_size` of "auto" is as many examples as fit into the memory that is free.
-    """
+    """How a run decodes: with which engine, and how many examples at a time."""
 
     batch_size: BatchSize = 8
     engine: Literal["tree", "reference"] = "tree"
 
 
 UTF8_BYTES = 4
-"""The most bytes, and so the most byte tokens, of one character."""
+"""The most byte tokens of one character."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordRules:
-    """Decides after each token whether the word is complete.
-
-    `max_tokens` is the cap for text without spaces; a character that is being spelled in bytes at
-    the cap is finished first. `hard_limit` cuts even that (None: no limit).
-    """
+    """Decides after each token whether the word is complete; only `hard_limit` cuts a character."""
 
     stops: StopStrings = field(default_factory=StopStrings)
     max_tokens: int = 16
@@ -119,27 +93,19 @@ class WordRules:
         return finished and addition[:1].isspace()
 
 
-Enough = Callable[[str, Sequence[int]], bool]
-"""Whether a part of a word, its text and its ids, is all that is wanted."""
-
-
-def never(text: str, ids: Sequence[int]) -> bool:
-    """Want whole words."""
-    return False
-
-
 def unwritten(sequence: TokenSequence) -> Candidate:
-    """Return the empty span at the root of a model's tree."""
     return Candidate(nodes={sequence: sequence.root})
 
 
 def add_word(
-    span: Candidate, rules: WordRules, first: tuple[int, ...] = (), enough: Enough = never
+    span: Candidate,
+    rules: WordRules,
+    first: tuple[int, ...] = (),
+    enough: Callable[[str, Sequence[int]], bool] = lambda text, ids: False,
 ) -> Program[Candidate]:
-    """Extend `span` by one word: the ids `first`, then greedily until the word ends, or `enough`.
+    """Extend `span` by one word: the ids `first`, then greedily until it ends, or is `enough`.
 
-    A next token that ends the text ends the word before it; at the start of the word it is the
-    word (END, without text).
+    A special token ends the word before it; at the start of a word it is the word (END, no text).
     """
     node, text, tokens = span.node, "", list[int]()
     model = node.sequence.model

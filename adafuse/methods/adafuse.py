@@ -1,7 +1,8 @@
 """The methods of arXiv 2601.06022: `adafuse`, `fixed_length`, `beam_scaling` and `single`."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -47,22 +48,18 @@ class AdaFuse(Method[AdaFuseOptions]):
         return max(2, self.options.branching)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode with the span of every round as long as the confidence of its writer."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
+        return fuse_rounds(example, partial(self._propose, rules), self.options.rule)
 
-        def propose(sequence: TokenSequence) -> Program[Proposal]:
-            return self._propose(sequence, rules)
-
-        return fuse_rounds(example, propose, self.options.rule)
-
-    def _propose(self, sequence: TokenSequence, rules: WordRules) -> Program[Proposal]:
+    def _propose(self, rules: WordRules, sequence: TokenSequence) -> Program[Proposal]:
+        """Return a span of confident words, or the B that its uncertain last word leads to."""
         span = unwritten(sequence)
         margins: list[float] = []
         while True:
             yield from evaluated([span.node])
             assert span.node.next is not None
             margins.append(span.node.next.margin)
-            if not margins[-1] >= self.options.tau:
+            if not margins[-1] >= self.options.tau:  # a nan is no confidence
                 first_tokens = span.node.next.top_ids[: self.options.branching]
                 branches = yield from gather(add_word(span, rules, (z,)) for z in first_tokens)
                 return branches, tuple(margins)
@@ -87,7 +84,6 @@ class FixedLength(Method[FixedLengthOptions]):
     Options = FixedLengthOptions
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode with spans of n words."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
@@ -105,7 +101,7 @@ class BeamScalingOptions(FusionOptions):
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """A hypothesis: its ids from the root, their summed log-probability, and where it stands."""
+    """A hypothesis: its last node, its ids from the root, and their summed log-probability."""
 
     node: Node
     ids: tuple[int, ...] = ()
@@ -124,20 +120,16 @@ class BeamScaling(Method[BeamScalingOptions]):
 
     @property
     def top(self) -> int:
-        """As many ids as there are beams."""
         return max(2, self.options.width)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode one word a round, the candidates taken from beam search."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
+        return fuse_rounds(example, partial(self._propose, rules), self.options.rule)
 
-        def propose(sequence: TokenSequence) -> Program[Proposal]:
-            beams = yield from self._search(sequence)
-            start = unwritten(sequence)
-            spans = yield from gather(add_word(start, rules, beam.ids) for beam in beams)
-            return spans, ()
-
-        return fuse_rounds(example, propose, self.options.rule)
+    def _propose(self, rules: WordRules, sequence: TokenSequence) -> Program[Proposal]:
+        beams = yield from self._search(sequence)
+        start = unwritten(sequence)
+        return (yield from gather(add_word(start, rules, beam.ids) for beam in beams)), ()
 
     def _search(self, sequence: TokenSequence) -> Program[list[Beam]]:
         """Keep the `width` likeliest hypotheses; equal ones in order of parent, then id."""
@@ -148,18 +140,16 @@ class BeamScaling(Method[BeamScalingOptions]):
             beams = sorted(grown, key=lambda beam: -beam.logprob)[: self.options.width]
         return beams
 
-    def _extensions(self, beam: Beam) -> list[Beam]:
+    def _extensions(self, beam: Beam) -> Iterator[Beam]:
         if beam.ended:
-            return [beam]
+            yield beam
+            return
         assert beam.node.next is not None
         likeliest = zip(beam.node.next.top_ids, beam.node.next.top_logprobs, strict=True)
-        return [_extend(beam, *token) for token in islice(likeliest, self.options.width)]
-
-
-def _extend(beam: Beam, token: int, logprob: float) -> Beam:
-    ended = token in beam.node.sequence.model.stop_ids
-    node = beam.node if ended else beam.node.child(token)
-    return Beam(node, (*beam.ids, token), beam.logprob + logprob, ended)
+        for token, logprob in list(likeliest)[: self.options.width]:
+            ended = token in beam.node.sequence.model.stop_ids
+            node = beam.node if ended else beam.node.child(token)
+            yield Beam(node, (*beam.ids, token), beam.logprob + logprob, ended)
 
 
 class SingleOptions(MethodOptions):
@@ -186,8 +176,6 @@ class Single(Method[SingleOptions]):
     models = (1, 1)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode greedily."""
-
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             rules = WordRules(example.stops, self.options.max_word_tokens, hard_limit=left)

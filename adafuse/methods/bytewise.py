@@ -1,60 +1,33 @@
-"""A vocabulary sorted by bytes: the tokens that begin alike are one range of it."""
+"""`bytewise`: averaging next-byte probabilities (arXiv 2410.09303)."""
 
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    TRACED,
-    Choice,
-    Entry,
-    PendingText,
-    fuse_tokens,
-    negative_log,
-)
+from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import Node, Program, evaluated, gather
 from adafuse.options import MethodOptions, doc
 from adafuse.tokenization.token_bytes import TokenBytes
 
-if TYPE_CHECKING:
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
+Probabilities = NDArray[np.float64]
 
-_REMEMBERED = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """The tokens from `first` to `last` begin with some bytes and go on.
-
-    `bytes` are the different next bytes, `starts` where the tokens of each begin behind `first`.
-    """
-
-    first: int
-    last: int
-    bytes: NDArray[np.int64]
-    starts: NDArray[np.int64]
-
-    def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up what the tokens of each next byte have; `values` is in sorted order."""
-        if self.first == self.last:
-            return np.zeros(0)
-        return np.add.reduceat(values[self.first : self.last], self.starts)
+END = 256
+"""The symbol after the 256 bytes."""
 
 
 class SortedVocabulary:
-    """The ids of a vocabulary in the order of their bytes: `order[place]` is an id.
+    """The ids of a vocabulary, but for those in `without`, in the order of their bytes.
 
-    Ids without bytes and those in `without` are left out.
+    Those that begin alike are one slice.
     """
 
     def __init__(self, token_bytes: TokenBytes, without: Collection[int] = ()) -> None:
@@ -62,36 +35,26 @@ class SortedVocabulary:
         pairs = sorted(pair for pair in pairs if pair[1] not in without)
         self.order: NDArray[np.int64] = np.array([index for _, index in pairs], np.int64)
         self._sorted = [surface for surface, _ in pairs]
-        self.following = lru_cache(_REMEMBERED)(self._following)
-        """What goes on behind some bytes; the last prefixes asked for are remembered."""
+        self._longer = lru_cache(1 << 16)(self._find_longer)
 
-    def _following(self, prefix: bytes) -> Following:
+    def next_bytes(self, prefix: bytes, values: Probabilities) -> Probabilities:
+        """Add up the values of all tokens that begin with `prefix`, by the byte after it: [256]."""
+        tokens, following = self._longer(prefix)
+        return np.bincount(following, values[tokens], minlength=END).astype(np.float64)
+
+    def _find_longer(self, prefix: bytes) -> tuple[slice, NDArray[np.int64]]:
         size = len(prefix)
         first = bisect_right(self._sorted, prefix)
         last = bisect_right(self._sorted, prefix, first, key=lambda surface: surface[:size])
-        following, starts, place = [], [], first
-        while place < last:
-            longer = self._sorted[place][: size + 1]
-            following.append(longer[size])
-            starts.append(place - first)
-            place = bisect_right(
-                self._sorted, longer, place, last, key=lambda surface: surface[: size + 1]
-            )
-        return Following(first, last, np.array(following, np.int64), np.array(starts, np.int64))
-
-
-END = 256
-"""The symbol behind the 256 bytes."""
-
-Probabilities = NDArray[np.float64]
+        following = [surface[size] for surface in self._sorted[first:last]]
+        return slice(first, last), np.array(following, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """T_p, the ids of the first `start` = p pending bytes, and what follows them.
+    """T_p, the ids of the first `start` = p pending bytes, with `logprob` = log P(T_p).
 
-    `logprob` is log P(T_p), `tokens` holds P(t | T_p) in the order of the sorted vocabulary, `end`
-    the same of all special tokens together.
+    `tokens` holds P(t | T_p) in sorted order, `end` that of all special tokens together.
     """
 
     start: int
@@ -103,14 +66,13 @@ class Cover:
 class CoverEncodings:
     """The covers of one model's pending bytes x.
 
-    A cover is T_p followed by a token that reaches behind x: its surface begins with x[p:] and is
-    longer. P(T_p) P(t | T_p) of it goes to the byte behind x. A T_p whose probability is below
-    `prune` of that of x is dropped, and the model is never asked what follows it.
+    A cover is T_p followed by a token t whose bytes begin with x[p:] and go on: P(T_p) P(t | T_p)
+    goes to the byte after x. A T_p whose probability is below `prune` of that of x is dropped, and
+    the model is never asked what follows it.
 
     This is the "fast mode" of the authors' code: tokens that the tokenizer would not have written
-    behind T_p are not masked. The ids of an unfinished character are those of its bytes. Behind
-    the last beginning of a word that `PendingText` commits, covers start anew: those with a token
-    across it are dropped.
+    after T_p are not masked. When `PendingText` commits a word, covers start anew: those with a
+    token across its end are dropped.
     """
 
     def __init__(self, pending: PendingText, vocabulary: SortedVocabulary, prune: float) -> None:
@@ -122,12 +84,9 @@ class CoverEncodings:
         self._covers: dict[Node, Cover] = {}
 
     def probabilities(self) -> Program[Probabilities]:
-        """Return the probabilities of the 256 bytes and END behind the pending bytes: [257].
+        """Return the probabilities of the 256 bytes and END after the pending bytes: [257].
 
-        A model that holds them to be impossible is asked what follows its ids for them.
-
-        Raises:
-            ValueError: the model gives nothing a probability.
+        If the model gives the pending bytes no probability, they are those after its ids for them.
         """
         root = self._text.sequence.root
         if root is not self._root:
@@ -140,7 +99,7 @@ class CoverEncodings:
         total = masses.sum()
         if not total > 0:
             name = self._text.sequence.model.name
-            raise ValueError(f"{name} gives no byte a probability behind the text")
+            raise ValueError(f"{name} gives no byte a probability after the text")
         return np.asarray(masses / total)
 
     def _reach(self) -> Program[None]:
@@ -180,19 +139,15 @@ class CoverEncodings:
         masses = np.zeros(END + 1)
         for cover in self._covers.values():
             p = math.exp(cover.logprob)
-            following = self._vocabulary.following(self._text.pending[cover.start : self._size])
-            masses[following.bytes] += p * following.sums(cover.tokens)
+            rest = self._text.pending[cover.start : self._size]
+            masses[:END] += p * self._vocabulary.next_bytes(rest, cover.tokens)
             if cover.start == self._size:
                 masses[END] += p * cover.end
         return masses
 
 
 class BytewiseOptions(MethodOptions):
-    """How exact the probabilities are.
-
-    A larger share saves forwards: a model is asked about every prefix of a word that is likely
-    enough as a token, not only where its own tokens end.
-    """
+    """How exact the probabilities are."""
 
     prune: Annotated[
         Annotated[float, Field(ge=0, lt=1)],
@@ -214,29 +169,26 @@ class Bytewise(Method[BytewiseOptions]):
     name = "bytewise"
     Options = BytewiseOptions
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Sort the vocabularies."""
+    def prepare(self, models: Models) -> None:
         self._vocabularies = [SortedVocabulary(m.token_bytes, without=m.stop_ids) for m in models]
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode byte by byte."""
         covers: list[CoverEncodings] = []
 
         def choose(texts: Sequence[PendingText]) -> Program[Choice]:
             if not covers:
                 pairs = zip(texts, self._vocabularies, strict=True)
                 covers.extend(CoverEncodings(*pair, self.options.prune) for pair in pairs)
-            p = yield from gather(each.probabilities() for each in covers)
+            p = yield from gather(own.probabilities() for own in covers)
             mean = np.average(p, axis=0, weights=example.weights)
             best = np.argsort(-mean, kind="stable")[:TRACED].tolist()
             entries = [_entry(symbol, mean, p) for symbol in best if mean[symbol] > 0]
-            return Choice(entries, ((),) * len(texts))
+            return entries, ((),) * len(texts)
 
         return fuse_tokens(example, choose, keeps_own=False)
 
 
 def _entry(symbol: int, mean: Probabilities, p: Sequence[Probabilities]) -> Entry:
-    ends = symbol == END
-    proposers = tuple(number for number, each in enumerate(p) if each.argmax() == symbol)
-    nll = tuple(negative_log(each[symbol]) for each in p)
-    return Entry(b"" if ends else bytes([symbol]), ends, proposers, nll, negative_log(mean[symbol]))
+    surface = b"" if symbol == END else bytes([symbol])
+    proposers = (number for number, own in enumerate(p) if own.argmax() == symbol)
+    return Entry.of(surface, proposers, [own[symbol] for own in p], mean[symbol])

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
 from adafuse.decoding.candidates import Candidate, Pool
-from adafuse.decoding.fusion import FusionRule, each, mean_perplexity
+from adafuse.decoding.fusion import each, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import Program, TokenSequence
 from adafuse.options import MethodOptions, WordTokens, doc
-from adafuse.records import Round
 from adafuse.tokenization.text import UNFINISHED
 
 
@@ -41,32 +42,27 @@ class CoolFusion(Method[CoolFusionOptions]):
 
     @property
     def replaces_text(self) -> bool:
-        """Cool+R may take another answer than the fused one."""
         return self.options.rerank
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode one segment a round; at the end of Cool+R the best whole answer wins."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
         own = (yield from scored_answers(example)) if self.options.rerank else []
 
+        aligned = self.options.segments == "aligned"
+        write = partial(greedy_words, words=1) if aligned else shortest_segment
+
         def propose(sequence: TokenSequence) -> Program[Proposal]:
-            return [(yield from self._segment(sequence, rules))], ()
+            return [(yield from write(sequence, rules))], ()
 
         yield from fuse_rounds(example, propose, each(mean_perplexity))
         if self.options.rerank:
-            rank_with(own, example, mean_perplexity)
-
-    def _segment(self, sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
-        if self.options.segments == "shortest":
-            return shortest_segment(sequence, rules)
-        return greedy_words(sequence, rules, 1)
+            rank_with(own, example)
 
 
 def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
     """Write the fewest greedy ids whose text is decodable: encoding it again gives these ids.
 
-    The text has whole characters and something besides whitespace. A word is the longest segment,
-    whatever its ids; END alone is a segment (section 3 of the paper).
+    A segment is at most a word, and not only whitespace; END alone is one (section 3).
     """
 
     def decodable(text: str, ids: Sequence[int]) -> bool:
@@ -78,48 +74,46 @@ def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candi
 
 
 def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
-    """Have the models write their own answers from their roots, and score each other's there.
+    """Have the models write their own answers, and score each other's.
 
-    An answer is scored as it was written, the stop string at its end included, as the spans of the
-    fused answer are, and cut then. One that is too long for some model's context is left out.
+    An answer is scored with its stop string, as spans of the fused answer are, and then cut. One
+    that is too long for some model's context is left out.
     """
     answers = yield from greedy_answers(example)
     pool = Pool(example.sequences)
     for number, (candidate, reason) in enumerate(answers):
         if reason != "error":
             pool.add(number, [candidate])
-    pool.keep(pool.has_room_for)
+    pool.candidates = list(filter(pool.has_room_for, pool.candidates))
     yield from pool.score()
     for candidate in pool.candidates:
         candidate.text = example.stops.cut(candidate.text)
     return [(own, answers[own.proposers[0]][1]) for own in pool.candidates]
 
 
-def rank_with(own: Sequence[WrittenAnswer], example: Example, rule: FusionRule) -> None:
+def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
     """Replace the text of a decoded example by an own answer of a smaller F(s) (Cool+R).
 
-    The ranking is one more round of the trace, the fused answer first, which wins ties; its NLL is
-    that of all committed spans together, its proposers are the models that wrote the same answer on
-    their own. The round commits no words if the fused answer stands. The ids that the models hold
-    stay those of the fused answer.
+    The ranking is one more round of the trace, the fused answer first, which wins ties. Its
+    proposers are the models that wrote the same answer. It commits no words if it stays.
     """
-    if example.reason is None or not example.committed:
+    if not example.committed:
         return
     fused = joined(example.committed)
     fused.text, fused.ends = example.text, example.reason == "eos"
-    same = (candidate for candidate, _ in own if candidate.text == fused.text)
-    fused.proposers = [number for candidate in same for number in candidate.proposers]
-    answers = [(fused, example.reason), *(answer for answer in own if answer[0].text != fused.text)]
-    for candidate, _ in answers:
-        candidate.fused = rule(candidate, example.weights)
-    finite = [answer for answer in answers if answer[0].finite]
-    best, reason = min(finite, key=lambda answer: answer[0].fused, default=(None, None))
-    candidates = tuple(candidate.record() for candidate, _ in answers)
-    selected = None if best is None else [candidate for candidate, _ in answers].index(best)
-    words = len(best.text.split()) if best is not None and selected else 0
-    example.rounds.append(Round(candidates, selected, words, ((),) * len(example.sequences)))
-    if best is not None and selected:
-        example.text, example.reason = best.text, reason
+    rivals = {}
+    for answer, reason in own:
+        if answer.text == fused.text:
+            fused.proposers.extend(answer.proposers)
+        else:
+            rivals[answer] = reason
+    pool = Pool(example.sequences)
+    pool.candidates = [fused, *rivals]
+    best = example.select(pool, each(mean_perplexity))
+    if best is fused:
+        example.rounds[-1] = replace(example.rounds[-1], words=0)
+    else:
+        example.text, example.reason = best.text, rivals[best]
 
 
 def joined(spans: Sequence[Candidate]) -> Candidate:

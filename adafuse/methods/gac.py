@@ -3,32 +3,73 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    TRACED,
-    Choice,
-    Entry,
-    PendingText,
-    distributions,
-    fuse_tokens,
-)
-from adafuse.decoding.token_round import entry_of as entry
-from adafuse.engine.node import Program
+from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens, token_keys
+from adafuse.engine.node import NextToken, Program, gather
 from adafuse.options import MethodOptions, ModelNumber, doc
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:
     import torch
 
-    from adafuse.engine.node import NextToken
-    from adafuse.methods.joint_vocabulary import JointVocabulary
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
+
+class JointVocabulary:
+    """`entries[column]` is a key; `columns[k]` the column of each id of model k, -1 without a key.
+
+    Columns are in order of the first model that has the key, then of its id, which breaks ties.
+    """
+
+    def __init__(self, keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> None:
+        import torch
+
+        column_of: dict[bytes, int] = {}
+        self.columns = []
+        for vocabulary, device in zip(keys, devices, strict=True):
+            of_ids = [
+                -1 if key is None else column_of.setdefault(key, len(column_of))
+                for key in vocabulary.of
+            ]
+            self.columns.append(torch.tensor(of_ids, device=device))
+        self.entries = list(column_of)
+
+    def probabilities(self, number: int, logprobs: "torch.Tensor") -> "torch.Tensor":
+        """Return p of model `number` per column, shape [columns], from its log-probabilities.
+
+        Ids of the same key are added up; what ids without a key had goes to the others.
+        """
+        columns = self.columns[number].to(logprobs.device)
+        p = logprobs.exp() * (columns >= 0)
+        added = p.new_zeros(len(self.entries)).index_add(0, columns.clamp_min(0), p)
+        return added / added.sum()
+
+    def likeliest(
+        self, logprobs: Mapping[int, "torch.Tensor"], weights: Sequence[float], count: int
+    ) -> list[Entry]:
+        """Return the entries of largest weighted mean probability; `logprobs` by model number."""
+        import torch
+
+        from adafuse.engine.tree import largest
+
+        by_model = [self.probabilities(number, vector) for number, vector in logprobs.items()]
+        rows = torch.stack([row.to(by_model[0].device) for row in by_model])
+        shares = rows.new_tensor([weights[number] for number in logprobs])
+        fused = (shares[:, None] / shares.sum() * rows).sum(dim=0)
+        columns = largest(fused[None], min(count, len(fused)))[0][0]
+        table = torch.cat([fused[None], rows])[:, columns].T.tolist()
+        favourites = rows.argmax(dim=1).tolist()
+        entries = []
+        for column, (merged, *row) in zip(columns.tolist(), table, strict=True):
+            p = dict(zip(logprobs, row, strict=True))
+            proposers = [k for k, best in zip(p, favourites, strict=True) if best == column]
+            own = [p.get(number, math.nan) for number in range(len(weights))]
+            entries.append(Entry.of(self.entries[column], proposers, own, merged))
+        return entries
 
 
 class GacOptions(MethodOptions):
@@ -51,66 +92,33 @@ class Gac(Method[GacOptions]):
     name = "gac"
     Options = GacOptions
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Unite the vocabularies, once more for the first position where templates are used."""
+    def prepare(self, models: Models) -> None:
+        self._keys = token_keys(models)
         devices = [model.device for model in models]
-        self._joint = _unite(
-            [TokenKeys.read(model.token_bytes.of, model.stop_ids) for model in models], devices
-        )
-        self._first_keys = None
-        if any(model.chat for model in models):
-            self._first_keys = [
-                TokenKeys.read(model.token_bytes.of, model.stop_ids, begins=True)
-                for model in models
-            ]
-            self._first_joint = _unite(self._first_keys, devices)
+        self._joint = {first: JointVocabulary(keys, devices) for first, keys in self._keys.items()}
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode one token of the joint vocabulary a round."""
+        return fuse_tokens(example, partial(self._choose, example.weights))
 
-        def choose(texts: Sequence[PendingText]) -> Program[Choice]:
-            return self._choose(texts, example.weights)
+    def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
+        nexts = yield from self._distributions(texts)
+        vectors = {number: after.logprobs for number, after in nexts.items()}
+        shares = weights if len(nexts) == len(texts) else [1.0] * len(texts)
+        first = True in self._keys and not any(pending.generated for pending in texts)
+        entries = self._joint[first].likeliest(vectors, shares, TRACED)
+        if first:
+            keys = [self._keys[first][number] for number in nexts]
+            surface = written(entries[0].surface, keys, list(vectors.values()))
+            entries[0] = replace(entries[0], surface=surface)
+        margins = ((nexts[k].margin,) if k in nexts else () for k in range(len(texts)))
+        return entries, tuple(margins)
 
-        return fuse_tokens(example, choose)
-
-    def _choose(self, texts: Sequence[PendingText], weights: Sequence[float]) -> Program[Choice]:
-        known = yield from self._asked(texts)
-        shares = weights if len(known) == len(weights) else [1.0] * len(weights)
-        if self._first_keys is None or any(pending.generated for pending in texts):
-            return _choice(self._joint, known, shares)
-        choice = _choice(self._first_joint, known, shares)
-        return replace(choice, entries=[self._spelt(choice.entries[0], known), *choice.entries[1:]])
-
-    def _asked(self, texts: Sequence[PendingText]) -> Program[dict[int, "NextToken"]]:
-        """Return the distribution of the gate alone where it is sure enough, else of all models."""
+    def _distributions(self, texts: Sequence[PendingText]) -> Program[dict[int, NextToken]]:
+        """Return the distribution of the gate if it is sure enough, else those of all models."""
         if self.options.threshold is not None:
             gate = self.options.gate
-            (after,) = yield from distributions([texts[gate]])
+            after = yield from texts[gate].next_token()
             if math.exp(after.top_logprobs[0]) > self.options.threshold:
                 return {gate: after}
-        return dict(enumerate((yield from distributions(texts))))
-
-    def _spelt(self, chosen: Entry, known: Mapping[int, "NextToken"]) -> Entry:
-        assert self._first_keys is not None
-        keys = [self._first_keys[number] for number in known]
-        vectors = [after.logprobs for after in known.values()]
-        return replace(chosen, surface=written(chosen.surface, keys, vectors))
-
-
-def _choice(
-    joint: "JointVocabulary", known: Mapping[int, "NextToken"], weights: Sequence[float]
-) -> Choice:
-    """Return the likeliest entries under the models that are known."""
-    models = range(len(weights))
-    best = joint.likeliest({k: after.logprobs for k, after in known.items()}, weights, TRACED)
-    found = [
-        entry(each.key, each.favourite_of, [each.p.get(k, math.nan) for k in models], each.fused)
-        for each in best
-    ]
-    return Choice(found, tuple((known[k].margin,) if k in known else () for k in models))
-
-
-def _unite(keys: Sequence[TokenKeys], devices: Sequence["torch.device"]) -> "JointVocabulary":
-    from adafuse.methods.joint_vocabulary import JointVocabulary  # loads torch, as the models have
-
-    return JointVocabulary.of(keys, devices)
+        nexts = yield from gather(pending.next_token() for pending in texts)
+        return dict(enumerate(nexts))

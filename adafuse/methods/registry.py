@@ -26,42 +26,23 @@ METHODS: dict[str, type[Method[Any]]] = {}
 
 
 def register(method: type[Method[Any]]) -> type[Method[Any]]:
-    """Add a method under its name; usable as a decorator.
-
-    Raises:
-        UserError: another method has that name.
-    """
+    """Add a method under its name, which no other method may have; usable as a decorator."""
     if METHODS.setdefault(method.name, method) is not method:
         raise UserError(f"there are two methods {method.name!r}; rename one of them")
     return method
 
 
-for _method in (
-    Single,
-    AdaFuse,
-    FixedLength,
-    BeamScaling,
-    Unite,
-    Gac,
-    Deepen,
-    Bytewise,
-    SweetSpan,
-    CoolFusion,
-    SpecFuse,
-    Rerank,
-    LlmBlender,
-):
+_PAPER = [Single, AdaFuse, FixedLength, BeamScaling]
+_TOKENS = [Unite, Gac, Deepen, Bytewise]
+_SPANS = [SweetSpan, CoolFusion, SpecFuse]
+_ANSWERS = [Rerank, LlmBlender]
+_INSTALLED = [entry.load() for entry in entry_points(group="adafuse.methods")]
+for _method in (*_PAPER, *_TOKENS, *_SPANS, *_ANSWERS, *_INSTALLED):
     register(_method)
-for _entry in entry_points(group="adafuse.methods"):
-    register(_entry.load())
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> Method[Any]:
-    """Return the method `name` with `options` checked and completed by its defaults.
-
-    Raises:
-        UserError: no such method, an option that it does not have, or a value out of range.
-    """
+    """Return the method `name` with `options` checked and completed by its defaults."""
     if name not in METHODS:
         raise UserError(known("method", name, list(METHODS)))
     method = METHODS[name]

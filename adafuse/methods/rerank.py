@@ -34,13 +34,14 @@ class Rerank(Method[RerankOptions]):
     reads_answers = True
 
     def decode(self, example: Example) -> Program[None]:
-        """Take the best of the answers, with its stop reason."""
         answers = yield from own_answers(example)
         pool = Pool(example.sequences)
         for number, answer in without_errors(answers):
             pool.add(number, [Candidate(answer.text, answer.stop_reason == "eos")])
         best = pool.candidates[0]
-        pool.keep(lambda each: bool(each.text or each.ends) and pool.has_room_for(each))
+        pool.candidates = [
+            s for s in pool.candidates if (s.text or s.ends) and pool.has_room_for(s)
+        ]
         if pool.candidates:
             yield from pool.score()
             best = example.select(pool, each(SCORES[self.options.score]))

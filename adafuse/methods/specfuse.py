@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from adafuse.decoding.candidates import Candidate
@@ -17,16 +19,7 @@ from adafuse.options import MethodOptions, Positive, doc
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 Pick = Callable[[NextToken], int]
-
-
-def greedy(following: NextToken) -> int:
-    """Return the likeliest id."""
-    return following.greedy
-
-
-def generator(seed: int, number: int, sequence: TokenSequence) -> Random:
-    """Return the generator of one example and its model `number`, whatever else is decoded."""
-    return Random(f"{seed} {number} {sequence.ids[: sequence.prompt_length]}")
+Floats = NDArray[np.float64]
 
 
 def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
@@ -47,92 +40,59 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
     return pick
 
 
-Votes = Sequence[Sequence[float]]
-"""votes[j][i] is what verifier j (a model) gives candidate i (a draft)."""
+def softmax(scores: Floats) -> Floats:
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-def softmax_vote(nll: Sequence[float]) -> list[float]:
-    """Return one verifier's softmax over the candidates of their mean log-probabilities."""
-    best = min(nll)
-    terms = [math.exp(best - own) for own in nll]
-    total = math.fsum(terms)
-    return [term / total for term in terms]
+def reward(votes: Floats, model: int) -> float:
+    """Return the share of comparisons that a model's draft wins, ties included; at least one.
 
-
-def logprob_vote(nll: Sequence[float]) -> list[float]:
-    """Return one verifier's mean log-probabilities of the candidates."""
-    return [-own for own in nll]
-
-
-VOTES: dict[str, Callable[[Sequence[float]], list[float]]] = {
-    "softmax": softmax_vote,
-    "mean_nll": logprob_vote,
-}
-
-
-def totals(votes: Votes, weights: Sequence[float]) -> list[float]:
-    """Return the weighted sum of the votes for each candidate."""
-    columns = zip(*votes, strict=True)
-    return [
-        math.fsum(weight * vote for weight, vote in zip(weights, column, strict=True))
-        for column in columns
-    ]
-
-
-def reward(votes: Votes, model: int) -> float:
-    """Return the share of comparisons that a model's draft wins, at least one of them.
-
-    Each of the other verifiers compares it with the draft of each of the other models; a tie is
-    won. votes[j][i] is for the draft of model i.
+    Each other verifier j compares it with the draft of each other model i: votes[j, i].
     """
     others = [number for number in range(len(votes)) if number != model]
-    wins = sum(votes[j][model] >= votes[j][k] for j in others for k in others)
+    wins = sum(bool(votes[j, model] >= votes[j, k]) for j in others for k in others)
     return max(1, wins) / len(others) ** 2
 
 
-def hedge(weights: Sequence[float], votes: Votes, rate: float, number: int) -> list[float]:
+def hedge(weights: Floats, votes: Floats, rate: float, number: int) -> Floats:
     """Return the weights after round `number` (from 1), normalised (SpecEM's Hedge update).
 
     w_i becomes w_i exp(eta reward_i) with eta = rate sqrt(1/K) / number. The weights of two models
-    never change: each has one comparison, and at least one counts as won.
+    never change: the one comparison of each counts as won.
     """
     if len(weights) == 1:
-        return [1.0]
+        return np.ones(1)
     eta = rate * math.sqrt(1 / len(weights)) / number
-    rewards = [reward(votes, model) for model in range(len(weights))]
-    largest = max(rewards)
-    grown = [w * math.exp(eta * (r - largest)) for w, r in zip(weights, rewards, strict=True)]
-    total = math.fsum(grown)
-    return [weight / total for weight in grown]
+    rewards = np.array([reward(votes, model) for model in range(len(weights))])
+    grown = weights * np.exp(eta * (rewards - rewards.max()))
+    return np.asarray(grown / grown.sum())
 
 
 @dataclass
 class Ballot:
-    """The fusion rule of one example: F(s) is minus the total of the votes for s.
+    """The fusion rule of one example: F(s) is minus the weighted total of the votes for s.
 
-    `vote` makes one verifier's votes; `rate` is Hedge's learning rate (None: the weights stay),
-    `number` counts the rounds.
+    A verifier's votes are its mean log-probabilities of the drafts, or their softmax. With a
+    learning `rate`, Hedge updates the weights before they count.
     """
 
-    vote: Callable[[Sequence[float]], list[float]]
+    votes: str
     rate: float | None
-    weights: Sequence[float]
-    number: int = 0
+    weights: Floats
+    rounds: int = 0
 
     def __call__(self, pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
-        """Let all verifiers vote; with Hedge the votes count with the weights they lead to."""
-        votes = [self.vote([candidate.nll[j] for candidate in pool]) for j in range(len(weights))]
-        self.number += 1
+        votes = -np.array([candidate.nll for candidate in pool]).T
+        if self.votes == "softmax":
+            votes = softmax(votes)
+        self.rounds += 1
         if self.rate is not None:
-            drafts = [_for_drafts(row, pool, len(weights)) for row in votes]
-            self.weights = hedge(self.weights, drafts, self.rate, self.number)
-        return [-total for total in totals(votes, self.weights)]
-
-
-def _for_drafts(row: Sequence[float], pool: Sequence[Candidate], models: int) -> list[float]:
-    """Give every model the vote for the candidate that it wrote; -inf if that is out."""
-    written = {model: vote for vote, s in zip(row, pool, strict=True) for model in s.proposers}
-    return [written.get(model, -math.inf) for model in range(models)]
+            by_model = np.full((len(weights), len(weights)), -math.inf)  # if its draft is out
+            for number, candidate in enumerate(pool):
+                by_model[:, candidate.proposers] = votes[:, [number]]
+            self.weights = hedge(self.weights, by_model, self.rate, self.rounds)
+        return [-float(total) for total in self.weights @ votes]
 
 
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -173,10 +133,9 @@ class SpecFuse(Method[SpecFuseOptions]):
     Options = SpecFuseOptions
 
     def decode(self, example: Example) -> Program[None]:
-        """Draft, verify and commit until the text ends."""
         options = self.options
         picks = {seq: self._pick(number, seq) for number, seq in enumerate(example.sequences)}
-        ballot = Ballot(VOTES[options.votes], options.hedge, example.weights)
+        ballot = Ballot(options.votes, options.hedge, np.array(example.weights))
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
@@ -187,8 +146,9 @@ class SpecFuse(Method[SpecFuseOptions]):
 
     def _pick(self, number: int, sequence: TokenSequence) -> Pick:
         if not self.options.sampling:
-            return greedy
-        random = generator(self.options.seed, number, sequence)
+            return lambda following: following.greedy
+        prompt_ids = sequence.ids[: sequence.prompt_length]
+        random = Random(f"{self.options.seed} {number} {prompt_ids}")
         return nucleus(self.options.temperature, self.options.top_p, random)
 
 
@@ -197,16 +157,18 @@ def draft(
 ) -> Program[Candidate]:
     """Write `window` tokens, fewer where END is picked or the text holds a stop string.
 
-    Only at `window` tokens a word can be unfinished: the draft is cut back to its last complete
-    one, or stays if there is none. A character in the making is finished first. Where no more than
-    `left` tokens may be written in all, and that is less, the text is cut there, as `single` is.
+    An unfinished character is finished, then the draft is cut back to its last complete word, if it
+    has one. Where fewer than `window` tokens are `left` in all, it is cut there, as `single` is.
     """
     model = sequence.model
     anchor = model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
     steps = [unwritten(sequence)]
     tokens: list[int] = []
     last = steps[0]
-    while not (stops.within(last.text) or _is_full(last.text, len(tokens), min(window, left))):
+    most = min(window, left)
+    while len(tokens) < most + (UTF8_BYTES - 1) * last.text.endswith(UNFINISHED):
+        if stops.within(last.text):
+            break
         yield from evaluated([last.node])
         assert last.node.next is not None
         token = pick(last.node.next)
@@ -222,10 +184,7 @@ def draft(
 
 
 def last_complete_word(steps: Sequence[Candidate]) -> Candidate:
-    """Return the longest of the growing `steps` after which a word ends, or the last if none is.
-
-    A word ends before and after whitespace.
-    """
+    """Return the last of the growing `steps` at whose end a word ends, or the very last."""
     text = steps[-1].text
     for step in reversed(steps):
         if step.text.strip() and not step.text.endswith(UNFINISHED):
@@ -233,7 +192,3 @@ def last_complete_word(steps: Sequence[Candidate]) -> Candidate:
             if step.text[-1].isspace() or following[:1].isspace():
                 return step
     return steps[-1]
-
-
-def _is_full(text: str, tokens: int, window: int) -> bool:
-    return tokens >= window + (UTF8_BYTES - 1 if text.endswith(UNFINISHED) else 0)

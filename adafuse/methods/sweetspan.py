@@ -29,7 +29,7 @@ class SweetSpanOptions(MethodOptions):
 class SweetSpan(Method[SweetSpanOptions]):
     """Every model proposes a span, all score it by perplexity, the lowest mean is committed.
 
-    Spans are greedy, and unfaithful scores are left out. After arXiv 2409.18583. The paper has no
+    Spans are greedy, and unfaithful scores are left out. The paper (arXiv 2409.18583) has no
     published code: the length of four words, the filter and that END is scored like a token are our
     reading. With two models the filter leaves the more optimistic one.
     """
@@ -38,7 +38,6 @@ class SweetSpan(Method[SweetSpanOptions]):
     Options = SweetSpanOptions
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode with spans of `words` words."""
         rules = WordRules(example.stops, self.options.max_word_tokens)
         ratio = self.options.filter_ratio
         fuse = mean_perplexity if ratio is None else filtered_perplexity(ratio)

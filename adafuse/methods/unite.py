@@ -1,48 +1,26 @@
-"""The union of several models' likeliest tokens, and each model's probabilities over it."""
+"""`unite`: averaging over the union of the likeliest tokens (UniTE, arXiv 2410.03777)."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-from adafuse.decoding.method import Method
+import numpy as np
+from numpy.typing import NDArray
+
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    Choice,
-    Entry,
-    PendingText,
-    distributions,
-    entry_of,
-    fuse_tokens,
-)
-from adafuse.engine.node import Program
+from adafuse.decoding.token_round import Choice, Entry, PendingText, fuse_tokens, token_keys
+from adafuse.engine.node import Program, gather
 from adafuse.options import MethodOptions, ModelNumber, Positive, doc
 from adafuse.tokenization.text import first_token
-from adafuse.tokenization.token_bytes import END, TokenKeys, written
-
-if TYPE_CHECKING:
-    import torch
-
-    from adafuse.engine.node import NextToken
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
+from adafuse.tokenization.token_bytes import END, written
 
 Duplicates = Literal["exclude", "keep", "zero"]
 Normalise = Literal["union", "vocabulary"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The ids whose probabilities a model gives to an entry.
-
-    `duplicate` says that the entry is not in the vocabulary, and its first token, read in its
-    place, already stands for another entry.
-    """
-
-    ids: tuple[int, ...]
-    duplicate: bool = False
+Values = NDArray[np.float64]
 
 
 def union(ranked: Iterable[Sequence[bytes | None]]) -> list[bytes]:
@@ -51,76 +29,44 @@ def union(ranked: Iterable[Sequence[bytes | None]]) -> list[bytes]:
     return list(dict.fromkeys(key for row in rows for key in row if key is not None))
 
 
-def readings(
+def logits(
     entries: Sequence[bytes],
     ids: Mapping[bytes, tuple[int, ...]],
     first_token: Callable[[bytes], int | None],
-) -> list[Reading]:
-    """Return where one model reads each entry.
+    vector: NDArray[np.float32],
+    duplicates: Duplicates,
+) -> Values:
+    """Return one model's logit of each entry: that of its likeliest id, or all of END's together.
 
     Args:
         entries: keys.
         ids: the model's ids of each key in its vocabulary.
-        first_token: the model's first token of a key outside it; None if it cannot spell it.
+        first_token: the first token of a key outside it, read in its place; None if there is none.
+        vector: the model's logits, shape [vocabulary].
+        duplicates: what an entry gets whose first token stands for another entry already: that
+            token's logit ("keep"), 0 ("zero"), or minus infinity ("exclude").
     """
     used = {index for entry in entries for index in ids.get(entry, ())}
     found = []
     for entry in entries:
         if entry in ids:
-            found.append(Reading(ids[entry]))
+            own = vector[list(ids[entry])].astype(np.float64)
+            found.append(np.logaddexp.reduce(own) if entry == END else own.max())
+            continue
+        token = first_token(entry)
+        if token is None:
+            found.append(-math.inf)
+        elif token in used and duplicates != "keep":
+            found.append(0.0 if duplicates == "zero" else -math.inf)
         else:
-            tokens = [token for token in [first_token(entry)] if token is not None]
-            found.append(Reading(tuple(tokens), duplicate=not used.isdisjoint(tokens)))
-            used.update(tokens)
-    return found
+            found.append(vector[token])
+            used.add(token)
+    return np.array(found, np.float64)
 
 
-def logits(
-    entries: Sequence[bytes],
-    places: Sequence[Reading],
-    vector: "torch.Tensor",
-    duplicates: Duplicates,
-) -> list[float]:
-    """Return the logit of each entry: that of its likeliest id; END has the mass of all its ids.
-
-    Args:
-        entries: keys.
-        places: one per entry.
-        vector: the model's logits, shape [vocabulary]; one transfer brings over those needed.
-        duplicates: what a duplicate gets: its token's logit ("keep"), 0 ("zero"), or minus
-            infinity ("exclude").
-    """
-    known = iter(vector[[index for place in places for index in place.ids]].tolist())
-    found = []
-    for entry, place in zip(entries, places, strict=True):
-        values = [next(known) for _ in place.ids]
-        value = _log_sum_exp(values) if entry == END else max(values, default=-math.inf)
-        if place.duplicate and duplicates != "keep":
-            value = 0.0 if duplicates == "zero" else -math.inf
-        found.append(value)
-    return found
-
-
-def probabilities(values: Sequence[float], normalise: Normalise) -> list[float]:
+def probabilities(values: Values, normalise: Normalise) -> Values:
     """Return the softmax over the entries, or, of log-probabilities, just their exponentials."""
-    total = _log_sum_exp(values) if normalise == "union" else 0.0
-    return [math.exp(value - total) for value in values]
-
-
-def average(rows: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
-    """Return the weighted mean of the models' probabilities, per entry."""
-    total = math.fsum(weights)
-    return [
-        math.fsum(w * p for w, p in zip(weights, column, strict=True)) / total
-        for column in zip(*rows, strict=True)
-    ]
-
-
-def _log_sum_exp(values: Sequence[float]) -> float:
-    largest = max(values)
-    if largest == -math.inf:
-        return largest
-    return largest + math.log(math.fsum(math.exp(value - largest) for value in values))
+    return np.exp(values - np.logaddexp.reduce(values) if normalise == "union" else values)
 
 
 class UniteOptions(MethodOptions):
@@ -159,66 +105,44 @@ class Unite(Method[UniteOptions]):
 
     @property
     def top(self) -> int:
-        """k, and two for the margin."""
         return max(2, self.options.top_k)
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Read what the tokens are compared by, at the first position behind a template, too."""
-        chat = any(model.chat for model in models)
-        self._keys = [TokenKeys.read(model.token_bytes.of, model.stop_ids) for model in models]
-        self._first_keys = (
-            [TokenKeys.read(model.token_bytes.of, model.stop_ids, begins=True) for model in models]
-            if chat
-            else None
-        )
+    def prepare(self, models: Models) -> None:
+        self._keys = token_keys(models)
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode one token of the union a round."""
+        return fuse_tokens(example, partial(self._choose, example.weights))
 
-        def choose(texts: Sequence[PendingText]) -> Program[Choice]:
-            return self._choose(texts, example.weights)
-
-        return fuse_tokens(example, choose)
-
-    def _choose(self, texts: Sequence[PendingText], weights: Sequence[float]) -> Program[Choice]:
-        known = yield from distributions(texts)
-        begun = any(pending.generated for pending in texts)
-        keys = self._keys if begun or self._first_keys is None else self._first_keys
+    def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
+        nexts = yield from gather(pending.next_token() for pending in texts)
+        first = True in self._keys and not any(pending.generated for pending in texts)
+        keys = self._keys[first]
         top_k = [
-            [own.of[z] for z in after.top_ids[: self.options.top_k]]
-            for own, after in zip(keys, known, strict=True)
+            [keys_k.of[z] for z in after.top_ids[: self.options.top_k]]
+            for keys_k, after in zip(keys, nexts, strict=True)
         ]
-        entries = union(top_k[number] for number in self._order)
-        rows = [
-            self._probabilities(entries, pending, own, after)
-            for pending, own, after in zip(texts, keys, known, strict=True)
+        surfaces = union(top_k[number] for number in self._order)
+        rows = []
+        for pending, keys_k, after in zip(texts, keys, nexts, strict=True):
+            spell, vector = partial(first_token, pending.sequence.model), after.logprobs
+            values = logits(
+                surfaces, keys_k.ids, spell, vector.cpu().numpy(), self.options.duplicates
+            )
+            rows.append(probabilities(values, self.options.normalise))
+        fused = np.average(rows, axis=0, weights=weights)
+        entries = [
+            Entry.of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
+            for key, row, p in zip(surfaces, np.transpose(rows), fused, strict=True)
         ]
-        fused = average(rows, weights)
-        found = [
-            entry_of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
-            for key, *row, p in zip(entries, *rows, fused, strict=True)
-        ]
-        found.sort(key=lambda each: each.fused)
-        if keys is self._first_keys and found:
-            surface = written(found[0].surface, keys, [after.logprobs for after in known])
-            found[0] = replace(found[0], surface=surface)
-        if self.options.commit == "first_token":
-            found[0] = self._begun(found[0], texts)
-        return Choice(found, tuple((after.margin,) for after in known))
-
-    def _probabilities(
-        self, entries: Sequence[bytes], pending: PendingText, keys: TokenKeys, after: "NextToken"
-    ) -> list[float]:
-        """p_k of each entry: by its ids, or by its first token where the vocabulary lacks it."""
-        places = readings(entries, keys.ids, partial(first_token, pending.sequence.model))
-        values = logits(entries, places, after.logprobs, self.options.duplicates)
-        return probabilities(values, self.options.normalise)
-
-    def _begun(self, chosen: Entry, texts: Sequence[PendingText]) -> Entry:
-        primary = self.options.primary
-        model = texts[primary].sequence.model
-        token = first_token(model, chosen.surface)
-        surface = None if token is None else model.token_bytes.of[token]
-        return replace(chosen, surface=surface) if surface else chosen
+        entries.sort(key=lambda entry: entry.fused)
+        if first and entries:
+            surface = written(entries[0].surface, keys, [after.logprobs for after in nexts])
+            entries[0] = replace(entries[0], surface=surface)
+        if self.options.commit == "first_token" and entries:
+            model = texts[self.options.primary].sequence.model
+            token = first_token(model, entries[0].surface)
+            own = None if token is None else model.token_bytes.of[token]
+            entries[0] = replace(entries[0], surface=own or entries[0].surface)
+        return entries, tuple((after.margin,) for after in nexts)

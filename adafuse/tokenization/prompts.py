@@ -59,7 +59,7 @@ def shared_prefix(
     return shared if len(shared) >= WORTH_SHARING else []
 
 
-def ids_if_any(encode: Callable[[Any], Sequence[int]], text: Prompt) -> list[int]:
+def ids_if_any(encode: Callable[[Any], Sequence[int]], text: object) -> list[int]:
     """Return the ids of a text; none if its tokenizer fails."""
     try:
         return list(encode(text))

@@ -107,11 +107,13 @@ def test_the_gate_of_the_worked_example(threshold, asked):
         )
         for of in token_bytes
     ]
-    engines = [SimpleNamespace(model=model, context=9) for model in models]
+    engines = [
+        SimpleNamespace(model=model, context=9, commit=lambda node: None) for model in models
+    ]
     example = Example((1.0, 1.0), Limits())
     example.sequences.extend(TokenSequence(engine, [0]) for engine in engines)
     method = resolve("gac", {"threshold": threshold})
-    method.prepare(models, None)
+    method.prepare(models)
     evaluated = []
     for nodes in method.decode(example):
         for node in nodes:

@@ -1,11 +1,13 @@
 """Two vocabularies of five tokens, worked out by hand."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.methods.joint_vocabulary import JointVocabulary
+from adafuse.methods.gac import JointVocabulary
 from adafuse.tokenization.token_bytes import END, TokenKeys
 
 CPU = torch.device("cpu")
@@ -20,11 +22,11 @@ def merged(first, second, *, ends=False, weights=(0.5, 0.5), p=P):
     stop_ids = {4} if ends else set()
     keys = [TokenKeys.read(token_bytes, stop_ids) for token_bytes in (first, second)]
     logprobs = {k: torch.tensor(row).log() for k, row in enumerate(p)}
-    return JointVocabulary.of(keys, [CPU, CPU]).likeliest(logprobs, weights, 100)
+    return JointVocabulary(keys, [CPU, CPU]).likeliest(logprobs, weights, 100)
 
 
 def fused(found):
-    return {each.key: pytest.approx(each.fused, abs=5e-5) for each in found}
+    return {entry.surface: pytest.approx(math.exp(-entry.fused), abs=5e-5) for entry in found}
 
 
 def test_literal_strings():
@@ -39,7 +41,7 @@ def test_literal_strings():
         b"\n": 0.075,
         b"<|im_end|>": 0.2,
     }
-    assert found[0].key == b"the"
+    assert found[0].surface == b"the"
 
 
 def test_newline_merged():
@@ -53,7 +55,7 @@ def test_newline_merged():
         b"an": 0.075,
         b"<|im_end|>": 0.2,
     }
-    assert found[0].key == b"the"
+    assert found[0].surface == b"the"
 
 
 @pytest.mark.parametrize(
@@ -64,14 +66,14 @@ def test_newline_and_end_merged(weights, a, b, an):
     found = merged(FIRST, SECOND, ends=True, weights=weights)
     expected = {b"the": 0.25, b"a": a, b"\n": 0.15, b"b": b, END: 0.4, b"an": an}
     assert fused(found) == expected
-    assert found[0].key == END
-    assert found[0].favourite_of == (0, 1)
-    assert found[0].p == pytest.approx({0: 0.4, 1: 0.4})
+    assert found[0].surface == END
+    assert found[0].proposers == (0, 1)
+    assert found[0].nll == pytest.approx([-math.log(0.4)] * 2)
 
 
 def test_what_ids_without_a_key_had_goes_to_the_others():
     keys = [TokenKeys.read([b"a", None, b"b"])]
-    joint = JointVocabulary.of(keys, [CPU])
+    joint = JointVocabulary(keys, [CPU])
     assert joint.probabilities(0, torch.tensor([0.3, 0.5, 0.2]).log()).tolist() == pytest.approx(
         [0.6, 0.4]
     )
@@ -79,22 +81,21 @@ def test_what_ids_without_a_key_had_goes_to_the_others():
 
 def test_a_model_may_be_left_out():
     keys = [TokenKeys.read(token_bytes) for token_bytes in (FIRST, SECOND)]
-    joint = JointVocabulary.of(keys, [CPU, CPU])
+    joint = JointVocabulary(keys, [CPU, CPU])
     found = joint.likeliest({1: torch.tensor(P[1]).log()}, [0.0, 1.0], 2)
-    assert [(each.key, each.p) for each in found] == [
-        (b"<|im_end|>", {1: pytest.approx(0.4)}),
-        (b"the", {1: pytest.approx(0.25)}),
-    ]
+    assert [entry.surface for entry in found] == [b"<|im_end|>", b"the"]
+    assert all(math.isnan(entry.nll[0]) for entry in found)
+    assert [entry.nll[1] for entry in found] == pytest.approx([-math.log(0.4), -math.log(0.25)])
 
 
 def test_ties_go_to_the_first_model_that_has_the_entry_then_to_its_lower_id():
     even = [[0.2] * 5] * 2
     assert merged([b"z", b"y", b"x", b"w", b"v"], [b"a", b"b", b"c", b"d", b"e"], p=even)[
         0
-    ].key == (b"z")
+    ].surface == (b"z")
     assert merged([b"z", b"y", b"x", b"w", b"v"], [b"a", b"y", b"x", b"d", b"e"], p=even)[
         0
-    ].key == (b"y")
+    ].surface == (b"y")
 
 
 @settings(max_examples=60, deadline=None)
@@ -108,7 +109,7 @@ def test_ties_go_to_the_first_model_that_has_the_entry_then_to_its_lower_id():
 )
 def test_the_mass_of_every_model_is_spread_over_its_keys(vocabularies, random):
     keys = [TokenKeys.read(token_bytes) for token_bytes in vocabularies]
-    joint = JointVocabulary.of(keys, [CPU] * len(keys))
+    joint = JointVocabulary(keys, [CPU] * len(keys))
     for number, own in enumerate(keys):
         p = torch.tensor([random.random() + 0.01 for _ in own.of])
         spread = joint.probabilities(number, (p / p.sum()).log())

@@ -25,15 +25,15 @@ ANSWERS = (
 class Ranker:
     """Prefers what is worth more, and the candidate shown first a little."""
 
-    def evaluate(self, requests):
-        """Fill in the matrices."""
-        for request in requests:
-            self.asked = request
-            worth = [WORTH[text] for text in request.candidates]
-            request.matrix = [
-                [0.0 if i == j else one - two + 0.1 for j, two in enumerate(worth)]
-                for i, one in enumerate(worth)
-            ]
+    def compare(self, source, candidates):
+        """Return the matrix."""
+        yield from ()
+        self.source, self.candidates = source, candidates
+        worth = [WORTH[text] for text in candidates]
+        return [
+            [0.0 if i == j else one - two + 0.1 for j, two in enumerate(worth)]
+            for i, one in enumerate(worth)
+        ]
 
 
 class Fuser:
@@ -42,11 +42,11 @@ class Fuser:
     def __init__(self, text, ended=True):
         self.text, self.ended = text, ended
 
-    def evaluate(self, requests):
-        """Fill in the texts."""
-        for request in requests:
-            self.asked = request
-            request.text, request.ended = self.text, self.ended
+    def fuse(self, source, candidates):
+        """Return the text."""
+        yield from ()
+        self.source, self.candidates = source, candidates
+        return self.text, self.ended
 
 
 def decode(fuser=None, answers=ANSWERS, stop=(), **options):
@@ -55,25 +55,23 @@ def decode(fuser=None, answers=ANSWERS, stop=(), **options):
     method._ranker, method._fuser = Ranker(), fuser
     weights, shots = [1.0] * len(answers), "worked examples, then the prompt"
     example = Example(weights, Limits(stop=stop), shots, "the prompt", answers)
-    for requests in method.decode(example):
-        for request in requests:
-            request.engine.evaluate([request])
+    assert list(method.decode(example)) == []
     return example, method._ranker
 
 
 def test_rank_only_takes_the_best_answer_with_its_stop_reason():
     example, ranker = decode(rank_only=True)
     assert (example.text, example.reason) == (" best", "eos")
-    assert ranker.asked.source == "the prompt"
-    assert ranker.asked.candidates == ("good", "best", "bad")
+    assert ranker.source == "the prompt"
+    assert ranker.candidates == ["good", "best", "bad"]
 
 
 def test_with_cyclic_preferences_a_bubble_pass_takes_its_survivor(monkeypatch):
-    def cyclic(self, requests):
-        for request in requests:
-            request.matrix = [[0.0, 1.2, -0.3], [-0.8, 0.0, 0.5], [0.4, -0.9, 0.0]]
+    def cyclic(self, source, candidates):
+        yield from ()
+        return [[0.0, 1.2, -0.3], [-0.8, 0.0, 0.5], [0.4, -0.9, 0.0]]
 
-    monkeypatch.setattr(Ranker, "evaluate", cyclic)
+    monkeypatch.setattr(Ranker, "compare", cyclic)
     whole, _ = decode(answers=ANSWERS[:3], rank_only=True)
     passed, _ = decode(answers=ANSWERS[:3], rank_only=True, bubble=True)
     assert (whole.text, whole.rounds[0].selected) == (" good", 0)
@@ -85,7 +83,7 @@ def test_with_cyclic_preferences_a_bubble_pass_takes_its_survivor(monkeypatch):
 def test_answers_that_are_errors_take_no_part():
     error = Answer(" best", "error")
     example, ranker = decode(answers=(error, ANSWERS[0], ANSWERS[2]), rank_only=True)
-    assert ranker.asked.candidates == tuple(a.text.strip() for a in (ANSWERS[0], ANSWERS[2]))
+    assert ranker.candidates == [a.text.strip() for a in (ANSWERS[0], ANSWERS[2])]
     assert [c.proposers for c in example.rounds[0].candidates] == [(1,), (2,)]
     with pytest.raises(ExampleError, match="the own answers of all models are errors"):
         decode(answers=(error, error))
@@ -113,9 +111,9 @@ def test_equal_scores_go_to_the_earlier_model():
 @pytest.mark.parametrize(("top_k", "read"), [(1, 1), (2, 2), (3, 3), (9, 3)])
 def test_the_fuser_reads_the_best_answers_best_first(top_k, read):
     fuser = Fuser("written anew")
-    example, _ = decode(fuser, top_k=top_k, instruction="Do it.")
-    assert fuser.asked.candidates == ("best", "good", "bad")[:read]
-    assert (fuser.asked.instruction, fuser.asked.source) == ("Do it.", "the prompt")
+    example, _ = decode(fuser, top_k=top_k)
+    assert fuser.candidates == ["best", "good", "bad"][:read]
+    assert fuser.source == "the prompt"
     assert (example.text, example.reason) == ("written anew", "eos")
 
 
@@ -139,7 +137,7 @@ def test_the_fusers_text_is_cut_before_a_stop_string():
         ({"ranker": "/nowhere"}, "'/nowhere' is not a folder"),
         ({"ranker": toy_path("gen_fuser")}, "is of type t5, not deberta-v2"),
         ({"ranker": toy_path("llama")}, "is of type llama, not deberta-v2"),
-        ({"fuser": toy_path("llama")}, "is no encoder-decoder"),
+        ({"fuser": toy_path("llama")}, "is not an encoder-decoder"),
         ({"prompt_tokens": 9}, "prompt_tokens is 9, but the fuser's prompt takes"),
     ],
 )

@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.methods.unite import average, logits, probabilities, readings, union
+from adafuse.methods.unite import logits, probabilities, union
 from adafuse.tokenization.token_bytes import END, TokenKeys
 
 FIRST = TokenKeys.read([b" Paris", b" Lon", b" Rome", b"don", None], stop_ids={4})
@@ -30,11 +31,15 @@ def rows(vectors, duplicates, normalise="union"):
     """p of each model over ENTRIES."""
     return [
         probabilities(
-            logits(ENTRIES, readings(ENTRIES, keys.ids, first), vector, duplicates),
+            logits(ENTRIES, keys.ids, first, vector.numpy(), duplicates),
             normalise,
         )
         for keys, first, vector in zip((FIRST, SECOND), FOREIGN, vectors, strict=True)
     ]
+
+
+def average(values, weights):
+    return np.average(values, axis=0, weights=weights).tolist()
 
 
 def best(values, entries=ENTRIES):
@@ -79,9 +84,7 @@ def test_newlines_of_both_models_meet():
     assert sorted(entries) == [b"\n", b" a", b"n"]
     entries = [b"\n", b" a", b"n"]
     found = [
-        probabilities(
-            logits(entries, readings(entries, keys.ids, {}.__getitem__), v, "exclude"), "union"
-        )
+        probabilities(logits(entries, keys.ids, {}.__getitem__, v.numpy(), "exclude"), "union")
         for keys, v in zip((first, second), z, strict=True)
     ]
     assert found[0] == close([0.8438, 0.1142, 0.0420])
@@ -99,30 +102,22 @@ def test_the_union_is_in_order_of_rank_then_of_model():
 
 
 def test_a_token_stands_for_its_own_entry_and_the_first_foreign_one():
-    ids = {b"a": (0,)}
-    places = readings([b"ab", b"c", b"a", b"cd"], ids, {b"ab": 0, b"c": 1, b"cd": 1}.get)
-    assert [(place.ids, place.duplicate) for place in places] == [
-        ((0,), True),
-        ((1,), False),
-        ((0,), False),
-        ((1,), True),
-    ]
+    entries, first = [b"ab", b"c", b"a", b"cd", b"x"], {b"ab": 0, b"c": 1, b"cd": 1}.get
+    values = logits(entries, {b"a": (0,)}, first, np.array([2.0, 3.0]), "exclude")
+    assert values.tolist() == [-math.inf, 3.0, 2.0, -math.inf, -math.inf]
 
 
 def test_the_likeliest_id_of_an_entry_counts_but_all_ids_of_the_end_together():
     entries = [b"a", b"b", END]
-    places = readings(entries, {b"a": (0, 2), b"b": (1,), END: (3, 4)}, {}.__getitem__)
-    vector = torch.tensor([0.2, 0.3, 0.1, 0.15, 0.25]).log()
-    values = logits(entries, places, vector, "exclude")
+    ids = {b"a": (0, 2), b"b": (1,), END: (3, 4)}
+    vector = np.log([0.2, 0.3, 0.1, 0.15, 0.25])
+    values = logits(entries, ids, {}.__getitem__, vector, "exclude")
     assert probabilities(values, "vocabulary") == close([0.2, 0.3, 0.4])
 
 
 @given(st.lists(st.floats(-50, 0), min_size=1, max_size=8), st.floats(-100, 100))
 def test_probabilities_over_the_union_are_a_softmax_whatever_is_added(values, shift):
+    values = np.array(values)
     found = probabilities(values, "union")
     assert math.fsum(found) == pytest.approx(1)
-    assert probabilities([value + shift for value in values], "union") == pytest.approx(found)
-
-
-def test_weights_are_shares():
-    assert average([[1.0, 0.0], [0.0, 1.0]], [3.0, 1.0]) == [0.75, 0.25]
+    assert probabilities(values + shift, "union") == pytest.approx(found)

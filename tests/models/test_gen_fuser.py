@@ -6,32 +6,46 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.methods.llm_blender.gen_fuser import (
+from adafuse.methods.llm_blender.networks import (
     TASK,
-    FuserLimits,
     GenFuser,
+    Request,
     fuser_prompt,
     load_gen_fuser,
 )
-from adafuse.methods.llm_blender.requests import FuseRequest
+from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.models.placement import Place
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")
 PLACE = Place(CPU, torch.float32)
-FUSER = load_gen_fuser(toy_path("gen_fuser"), None, PLACE, FuserLimits(new_tokens=16))
+
+
+def load(path):
+    """The fuser at a path, which writes short texts."""
+    options = LlmBlenderOptions(fuser=path, fused_tokens=16, instruction="Do it.")
+    return load_gen_fuser(options, PLACE)
+
+
+FUSER = load(toy_path("gen_fuser"))
 LONG = "the old man sees a red house " * 60
 
 
-def prompt(fuser, instruction, source, *candidates):
+def prompt(fuser, source, *candidates):
     """The text of the prompt that a fuser reads."""
-    ids = fuser.prompt_ids(FuseRequest(fuser, instruction, source, candidates))
+    ids = fuser.prompt_ids(source, candidates)
     return fuser.tokenizer.decode(ids), len(ids)
 
 
 def limited(prompt_tokens, candidate_tokens=8):
     """The fuser with other limits."""
-    return GenFuser(FUSER.network, FUSER.tokenizer, FuserLimits(prompt_tokens, candidate_tokens))
+    return changed(prompt_tokens=prompt_tokens, candidate_tokens=candidate_tokens)
+
+
+def changed(**options):
+    """The fuser with other options."""
+    options = FUSER.options.model_copy(update=options)
+    return GenFuser(FUSER.network, FUSER.tokenizer, options)
 
 
 def test_the_prompt_is_the_published_one():
@@ -44,14 +58,13 @@ def test_the_prompt_is_the_published_one():
 
 
 def test_what_fits_is_not_cut():
-    request = FuseRequest(FUSER, "Do it.", "the input", ("one", "two"))
     whole = fuser_prompt("Do it.", "the input", ["one", "two"])
     encoded = FUSER.tokenizer(whole, add_special_tokens=False)["input_ids"]
-    assert FUSER.prompt_ids(request) == encoded
+    assert FUSER.prompt_ids("the input", ("one", "two")) == encoded
 
 
 def test_a_long_candidate_is_cut_and_marked():
-    text, _ = prompt(limited(1024, candidate_tokens=5), "Do it.", "the input", LONG, "short")
+    text, _ = prompt(limited(1024, candidate_tokens=5), "the input", LONG, "short")
     cut = FUSER.tokenizer.decode(FUSER.tokenizer(LONG, add_special_tokens=False)["input_ids"][:5])
     assert f"{cut}...</s>" in text
     assert "short</s>" in text
@@ -65,26 +78,26 @@ def test_a_long_candidate_is_cut_and_marked():
 @settings(deadline=None, max_examples=40)
 def test_the_task_is_always_there_and_the_limit_kept(spare, source, candidates):
     texts = [("a word " * count).strip() for count in candidates]
-    room = prompt(FUSER, "Do it.", "", *[""] * len(texts))[1] + spare
-    text, length = prompt(limited(room, 30), "Do it.", "an input " * source, *texts)
+    room = prompt(FUSER, "", *[""] * len(texts))[1] + spare
+    text, length = prompt(limited(room, 30), "an input " * source, *texts)
     assert text.endswith(TASK)
     assert length <= room
 
 
 def test_candidates_are_cut_before_the_source_and_the_source_from_its_start():
     source = "first " + "middle " * 20 + "last"
-    roomy, _ = prompt(limited(200, 100), "Do it.", source, LONG, LONG)
+    roomy, _ = prompt(limited(200, 100), source, LONG, LONG)
     assert source in roomy
-    tight, _ = prompt(limited(110, 100), "Do it.", source, LONG, LONG)
+    tight, _ = prompt(limited(110, 100), source, LONG, LONG)
     assert "first" not in tight
     assert "last" in tight
     assert tight.count(":the old man") == 2
 
 
 def test_a_limit_that_the_bare_prompt_breaks_is_refused():
-    limited(60).check_prompt("Do it.", 2)
+    limited(60).check_prompt(2)
     with pytest.raises(UserError, match=r"prompt_tokens is 9, but the fuser's prompt takes \d+"):
-        limited(9).check_prompt("Do it.", 2)
+        limited(9).check_prompt(2)
 
 
 def test_a_text_does_not_depend_on_the_prompts_beside_it():
@@ -93,31 +106,33 @@ def test_a_text_does_not_depend_on_the_prompts_beside_it():
     sources += [(LONG, ("a", LONG, "c")), ("a", ("", "b"))]
 
     def ask():
-        return [FuseRequest(FUSER, "Do it.", *source) for source in sources * 2]
+        return [Request(FUSER, *source) for source in sources * 2]
 
     together, alone = ask(), ask()
     FUSER.evaluate(together)
     for request in alone:
         FUSER.evaluate([request])
-    assert [(r.text, r.ended) for r in together] == [(r.text, r.ended) for r in alone]
+    assert [r.result for r in together] == [r.result for r in alone]
 
 
 def test_a_text_ends_by_itself_or_at_the_limit():
     source = "Translate English to German.\nQuestion: The cold king sees the cat.\nAnswer:"
     answers = ("Der kalte König sieht die Katze.", "Der kalte König sieht den Hund.")
     for tokens, ended in ((32, True), (2, False)):
-        fuser = GenFuser(FUSER.network, FUSER.tokenizer, FuserLimits(new_tokens=tokens))
-        request = FuseRequest(fuser, "Give the best response to the input.", source, answers)
+        instruction = "Give the best response to the input."
+        fuser = changed(fused_tokens=tokens, instruction=instruction)
+        request = Request(fuser, source, answers)
         fuser.evaluate([request])
-        assert request.ended is ended
-        assert request.text
+        text, found = request.result
+        assert text
+        assert found is ended
 
 
 def test_what_is_no_encoder_decoder_is_refused():
-    with pytest.raises(UserError, match=r"fuser .*llama' is no encoder-decoder \(llama\)"):
-        load_gen_fuser(toy_path("llama"), None, PLACE, FuserLimits())
+    with pytest.raises(UserError, match=r"fuser .*llama' is not an encoder-decoder \(llama\)"):
+        load(toy_path("llama"))
     with pytest.raises(UserError, match="'/nowhere/fuser' is not a folder"):
-        load_gen_fuser("/nowhere/fuser", None, PLACE, FuserLimits())
+        load("/nowhere/fuser")
 
 
 def test_a_fuser_without_tokenizer_is_refused(tmp_path):
@@ -125,4 +140,4 @@ def test_a_fuser_without_tokenizer_is_refused(tmp_path):
     for path in folder.glob("*token*"):
         path.unlink()
     with pytest.raises(UserError, match=r"has no tokenizer; put its tokenizer.json"):
-        load_gen_fuser(str(folder), None, PLACE, FuserLimits())
+        load(str(folder))

@@ -10,14 +10,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from adafuse.errors import UserError
-from adafuse.methods.llm_blender.pair_ranker import (
+from adafuse.methods.llm_blender.networks import (
     PREFIXES,
     PairNetwork,
     PairRanker,
+    Request,
     collate,
     load_pair_ranker,
 )
-from adafuse.methods.llm_blender.requests import RankRequest
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")
@@ -108,18 +108,18 @@ def test_a_pair_that_occurs_twice_is_compared_once(monkeypatch):
     monkeypatch.setattr(
         PairRanker, "logits", lambda self, pairs: seen.extend(pairs) or [1.0] * len(pairs)
     )
-    requests = [RankRequest(RANKER, "q", ("a", "b", "a")), RankRequest(RANKER, "q", ("b", "a"))]
+    requests = [Request(RANKER, "q", ("a", "b", "a")), Request(RANKER, "q", ("b", "a"))]
     RANKER.evaluate(requests)
     assert seen == [("q", "a", "b"), ("q", "b", "a")]
-    assert requests[0].matrix == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
-    assert requests[1].matrix == [[0, 1], [1, 0]]
+    assert requests[0].result == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+    assert requests[1].result == [[0, 1], [1, 0]]
 
 
 def test_a_single_candidate_needs_no_forward():
     ranker = PairRanker(RANKER.network, SimpleNamespace())
-    request = RankRequest(ranker, "q", ("a",))
+    request = Request(ranker, "q", ("a",))
     ranker.evaluate([request])
-    assert request.matrix == [[0.0]]
+    assert request.result == [[0.0]]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.words import Limits
 from adafuse.engine.node import Engine, NextToken, Node
 from adafuse.methods.registry import resolve
-from adafuse.models.placement import Place
 from adafuse.tokenization.token_bytes import TokenBytes
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
@@ -114,7 +113,7 @@ def decode(method, models, *, weights=None, limits=None, **options) -> Example:
     """Decode one example with a method of the registry; its rounds and text are in it."""
     chosen = resolve(method, options)
     chosen.check_models(len(models))
-    chosen.prepare(models, Place(torch.device("cpu"), torch.float32))
+    chosen.prepare(models)
     example = Example(weights or (1.0,) * len(models), Limits(**(limits or {})))
     example.sequences = [ScriptedEngine(model).open([START]) for model in models]
     run(chosen.decode(example))

@@ -8,10 +8,13 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
 import adafuse.toy
-from adafuse.methods.llm_blender.gen_fuser import FuserLimits, fuser_prompt, load_gen_fuser
-from adafuse.methods.llm_blender.method import LlmBlenderOptions
-from adafuse.methods.llm_blender.pair_ranker import load_pair_ranker
-from adafuse.methods.llm_blender.requests import FuseRequest
+from adafuse.methods.llm_blender.networks import (
+    Request,
+    fuser_prompt,
+    load_gen_fuser,
+    load_pair_ranker,
+)
+from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.models.placement import Place
 from tools.toy import gen_fuser, pair_ranker
 from tools.toy.gen_fuser import nonsense, pieces, shuffled
@@ -73,15 +76,14 @@ def test_the_ranker_prefers_right_answers() -> None:
 
 
 def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
-    fuser = load_gen_fuser(str(MODELS / "gen_fuser"), None, PLACE, FuserLimits())
-    rng, instruction = random.Random(2), LlmBlenderOptions().instruction
-    asked = [
-        FuseRequest(fuser, instruction, contest.prompt, shuffled(contest, rng))
-        for contest in held_out(40)
-    ]
+    fuser = load_gen_fuser(LlmBlenderOptions(fuser=str(MODELS / "gen_fuser")), PLACE)
+    rng = random.Random(2)
+    asked = [Request(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(40)]
     fuser.evaluate(asked)
-    assert all(request.ended for request in asked)
-    assert sum(request.text == request.candidates[0] for request in asked) > 35
+    texts, ended = zip(*(request.result for request in asked), strict=True)
+    assert all(ended)
+    firsts = [request.candidates[0] for request in asked]
+    assert sum(text == first for text, first in zip(texts, firsts, strict=True)) > 35
 
 
 def test_training_a_tokenizer_again_gives_the_committed_one() -> None:

@@ -16,8 +16,8 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from adafuse.methods.llm_blender.gen_fuser import fuser_prompt
-from adafuse.methods.llm_blender.method import LlmBlenderOptions
+from adafuse.methods.llm_blender.networks import fuser_prompt
+from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from tools.toy.tokenizers import fuser_tokenizer
 from tools.toy.train import IGNORED, Recipe, groups, optimize
 from tools.toy.world import Contest, build_world, contests

@@ -6,7 +6,7 @@ import torch
 
 import adafuse.toy
 from adafuse.ensemble import Ensemble
-from adafuse.methods.llm_blender.pair_ranker import load_pair_ranker
+from adafuse.methods.llm_blender.networks import load_pair_ranker
 from adafuse.records import Result
 from tools.toy.records import DEFAULT_PAIR, PROMPTS, Row
 from tools.toy.world import build_world

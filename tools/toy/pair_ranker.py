@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DebertaV2Config, PreTrainedTokenizerFast
 
-from adafuse.methods.llm_blender.pair_ranker import (
+from adafuse.methods.llm_blender.networks import (
     PREFIXES,
     EncodedPair,
     PairNetwork,
@@ -147,7 +147,7 @@ def _pair(ranker: PairRanker, contest: Contest, first: bool) -> Pair:
 
 def _batch(ranker: PairRanker, pairs: Sequence[Pair]) -> Batch:
     return Batch(
-        collate([pair.encoded for pair in pairs], ranker.tokenizer, ranker.device),
+        collate([pair.encoded for pair in pairs], ranker.tokenizer, ranker.network.device),
         torch.tensor([float(pair.first) for pair in pairs]),
         pad_sequence([torch.tensor(pair.replaced) for pair in pairs], batch_first=True),
     )

@@ -10,8 +10,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from tokenizers.processors import ByteLevel, Sequence, TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from adafuse.methods.llm_blender.gen_fuser import TASK
-from adafuse.methods.llm_blender.pair_ranker import PREFIXES
+from adafuse.methods.llm_blender.networks import PREFIXES, TASK
 from tools.toy.world import build_world, contests
 
 MISTRAL_CHAT = (

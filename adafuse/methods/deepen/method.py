@@ -1,4 +1,4 @@
-"""What a model says as a distribution over the anchors, and what all models say on average."""
+"""`deepen`: the logits of one model moved towards what all say (DeePEn, arXiv 2404.12715)."""
 
 import logging
 import math
@@ -8,51 +8,37 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import TRACED, Choice, PendingText, fuse_tokens, main_entry
-from adafuse.engine.node import Program, gather
+from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
+from adafuse.engine.node import NextToken, Program, gather
 from adafuse.options import MethodOptions, ModelNumber, Positive, doc
+from adafuse.tokenization.text import ModelTokenizer, first_token
 
 if TYPE_CHECKING:
     import torch
 
-    from adafuse.models.language_model import LanguageModel
-    from adafuse.models.placement import Place
+logger = logging.getLogger(__name__)
 
 
 def likeliest(
-    vector: "torch.Tensor", count: int, without: Sequence[int] = ()
+    logprobs: "torch.Tensor", count: int, ids: "torch.Tensor"
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """Return the `count` likeliest ids, in ascending order, and their log-probabilities.
-
-    Ties go to the lower id; the ids `without` are passed over.
-    """
-    if without:
-        vector = vector.clone()
-        vector[list(without)] = -math.inf
-        count = min(count, len(vector) - len(without))
-    ids = vector.sort(descending=True, stable=True).indices[:count].sort().values
-    return ids, vector[ids]
+    """Return the `count` likeliest of ascending `ids`, and their log-probabilities."""
+    order = logprobs[ids].sort(descending=True, stable=True).indices
+    best = ids[order[:count]].sort().values
+    return best, logprobs[best]
 
 
-def expected(logits: "torch.Tensor", rows: "torch.Tensor") -> "torch.Tensor":
-    """Return r = p R for p = softmax(logits) over the ids of the rows: float64 [anchors]."""
-    return logits.double().softmax(dim=-1).to(rows.device) @ rows
-
-
-def mean(r: Sequence["torch.Tensor"], weights: Sequence[float]) -> "torch.Tensor":
-    """Return q = sum_m w_m r_m, the weights adding up to 1, where the first of r is."""
-    total = math.fsum(weights)
-    q = r[0] * (weights[0] / total)
-    for weight, each in zip(weights[1:], r[1:], strict=True):
-        q = q + each.to(q.device) * (weight / total)
+def target(
+    logits: Sequence["torch.Tensor"], rows: Sequence["torch.Tensor"], weights: Sequence[float]
+) -> "torch.Tensor":
+    """Return q = sum_m w_m p_m R_m / sum_m w_m, float64 [anchors], for p_m = softmax(logits)."""
+    q = rows[0].new_zeros(rows[0].shape[1])
+    for x, of_ids, weight in zip(logits, rows, weights, strict=True):
+        r = x.double().softmax(dim=-1).to(of_ids.device) @ of_ids
+        q += r.to(q.device) * (weight / math.fsum(weights))
     return q
-
-
-logger = logging.getLogger(__name__)
-
-_NO_RATE = 1e-6
 
 
 class DeepenOptions(MethodOptions):
@@ -84,53 +70,70 @@ class Deepen(Method[DeepenOptions]):
 
     The learning rate is a cap: 5 steps of AdamW move a logit by about 4.4963 of it, so a lead of
     the main model above about twice that (1.35 nats for 0.15) stands whatever the others say.
-
-    Anchors are the tokens that all models have, compared and sorted by bytes; `RelativeRows` says
-    what they take in memory. The candidates of the trace are tokens of the main model with what the
-    search makes of them; `main_entry` says what the NLLs of the models are.
+    Anchors are the tokens that all models have, compared by their bytes.
     """
 
     name = "deepen"
     Options = DeepenOptions
 
-    def prepare(self, models: Sequence["LanguageModel"], place: "Place") -> None:
-        """Find the anchors, and the ids that can neither be written nor end a text."""
-        # These import torch, which listing the methods should not wait for.
+    def prepare(self, models: Models) -> None:
+        import torch
+
         from adafuse.methods.deepen.relative import InverseSearch, relative_rows
 
-        self._unspeakable = [_unspeakable(model) for model in models]
+        self._models = models
+        # An id without bytes can neither be written nor, unless it is special, end a text.
+        self._ids = [
+            torch.tensor([i for i, own in enumerate(m.token_bytes.of) if own or i in m.stop_ids])
+            for m in models
+        ]
         o = self.options
         self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
-        self._alone = len(models) == 1 or o.learning_rate <= _NO_RATE
-        if not self._alone:
+        self._main_only = len(models) == 1 or o.learning_rate <= 1e-6
+        if not self._main_only:
             self._rows = relative_rows(models, o.temperature_factor)
             cap = 2 * self._search.reach
             logger.info("deepen cannot overturn a lead of the main model above %.2f nats", cap)
 
     def decode(self, example: Example) -> Program[None]:
-        """Decode token by token of the main model."""
         return fuse_tokens(example, partial(self._choose, example.weights))
 
     def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
-        nodes = yield from gather(pending.known() for pending in texts)
-        main, known = self.options.main, [node.next for node in nodes if node.next is not None]
-        models = [pending.sequence.model for pending in texts]
+        nexts = yield from gather(pending.next_token() for pending in texts)
+        main = self.options.main
         heads = [
-            likeliest(each.logprobs, self.options.top, without)
-            for each, without in zip(known, self._unspeakable, strict=True)
+            likeliest(after.logprobs, self.options.top, usable.to(after.logprobs.device))
+            for after, usable in zip(nexts, self._ids, strict=True)
         ]
         ids, x = heads[main]
-        if not self._alone and known[main].greedy not in models[main].stop_ids:
-            rows = [make(head[0]) for make, head in zip(self._rows, heads, strict=True)]
-            r = [expected(head[1], each) for head, each in zip(heads, rows, strict=True)]
-            q = mean(r, weights)
+        if not self._main_only and nexts[main].greedy not in self._models[main].stop_ids:
+            rows = [make(head) for make, (head, _) in zip(self._rows, heads, strict=True)]
+            q = target([logprobs for _, logprobs in heads], rows, weights)
             x, _ = self._search(x, rows[main], q)
         best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
         fused = (-x.log_softmax(dim=-1)).tolist()
-        entries = [main_entry(int(ids[i]), fused[i], main, models, known) for i in best]
-        return Choice(entries, ((),) * len(texts))
+        entries = [self._entry(int(ids[i]), fused[i], nexts) for i in best]
+        return entries, ((),) * len(texts)
+
+    def _entry(self, token: int, fused: float, nexts: Sequence[NextToken]) -> Entry:
+        """Return the entry of a token of the main model.
+
+        Its NLL under another model is that of the token with the same bytes, else of the first one
+        that spells them; for END of all special tokens together.
+        """
+        main, writer = self.options.main, self._models[self.options.main]
+        surface = b"" if token in writer.stop_ids else writer.token_bytes.of[token] or b""
+        nll, proposers = [], []
+        for number, (model, after) in enumerate(zip(self._models, nexts, strict=True)):
+            ids = [token] if number == main else _counterparts(model, surface)
+            nll.append(-float(after.logprobs[ids].logsumexp(dim=-1)))
+            if number == main or after.greedy in ids:
+                proposers.append(number)
+        return Entry(surface, tuple(proposers), tuple(nll), fused)
 
 
-def _unspeakable(model: "LanguageModel") -> list[int]:
-    token_bytes = enumerate(model.token_bytes.of)
-    return [index for index, each in token_bytes if not each and index not in model.stop_ids]
+def _counterparts(model: ModelTokenizer, surface: bytes) -> list[int]:
+    if not surface:
+        return sorted(model.stop_ids)
+    token = first_token(model, surface)
+    return [] if token is None else [token]

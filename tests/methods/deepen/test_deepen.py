@@ -100,7 +100,7 @@ def test_what_cannot_run_is_refused_before_decoding(pair):
         pair.generate(PROMPTS, method="deepen", main=2)
     strange = model("c", ["x", "y", "END"], e.LOGITS_A[:3], [[1.0]] * 3)
     with pytest.raises(UserError, match="'a' and 'c' have 0 tokens in common, and deepen needs 2"):
-        resolve("deepen", {}).prepare([small_pair()[0], strange], None)
+        resolve("deepen", {}).prepare([small_pair()[0], strange])
 
 
 def test_the_cap_is_logged_once(caplog):

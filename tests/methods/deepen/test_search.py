@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.methods.deepen.method import expected, mean
+from adafuse.methods.deepen.method import target
 from adafuse.methods.deepen.relative import InverseSearch, RelativeRows
 from tests.methods.deepen import example as e
 
@@ -13,7 +13,7 @@ from tests.methods.deepen import example as e
 def target_and_rows(factor=100.0):
     """q of the small pair with equal weights, and the main model's rows."""
     a, b = e.rows_a(factor), e.rows_b(factor)
-    return mean([expected(e.LOGITS_A, a), expected(e.LOGITS_B, b)], (1.0, 1.0)), a
+    return target([e.LOGITS_A, e.LOGITS_B], [a, b], (1.0, 1.0)), a
 
 
 def close(tensor, expected, digits=4):
@@ -127,5 +127,5 @@ def test_what_all_agree_on_is_left_alone(reduction):
     rows = RelativeRows(torch.randn(50, 8), list(range(40)), 1.0)
     ids, logits = torch.arange(50), torch.randn(50)
     search = InverseSearch(0.15, reduction=reduction)
-    x, losses = search(logits, rows(ids), expected(logits, rows(ids)))
+    x, losses = search(logits, rows(ids), target([logits], [rows(ids)], (1.0,)))
     assert torch.equal(x.float(), logits) and len(losses) == 1
