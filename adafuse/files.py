@@ -1,4 +1,4 @@
-"""Writing a file so that others see the whole of it or nothing."""
+"""Writing a file so that others see all of it or nothing."""
 
 import glob
 import os
@@ -15,31 +15,32 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     The content is on the disk before the name changes. When writing fails, the temporary file is
     removed and whatever stood at `path` stays.
-
-    Raises:
-        UserError: the folder cannot be written.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _writable(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch()
+            yield temporary
+            _sync(temporary)
+            temporary.replace(path)
+            _sync(path.parent)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch()
-        yield temporary
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        yield
     except OSError as error:
+        # Arrow puts words of its own around what the system says.
+        reason = os.strerror(error.errno) if error.errno else str(error).split("\n")[0]
         raise UserError(
-            f"{str(path)!r} cannot be written ({_reason(error)}); make room or give a folder that"
-            " can be written"
+            f"{str(path)!r} cannot be written ({reason}); make room or give a folder that can be"
+            " written"
         ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _reason(error: OSError) -> str:
-    """Return what the system says; Arrow puts words of its own around it."""
-    return os.strerror(error.errno) if error.errno else str(error).split("\n")[0]
 
 
 def remove_torn(path: Path) -> None:
@@ -51,8 +52,7 @@ def remove_torn(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, as UTF-8."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -70,19 +70,11 @@ def _sync(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Find out now, not after hours of work, whether `path` can be written.
-
-    Raises:
-        UserError: the folder cannot be made or written, or `path` is a folder.
-    """
+    """Find out now, not after hours of work, whether `path` can be written."""
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; give the name of a file")
     probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with _writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"{str(path)!r} cannot be written ({_reason(error)}); give a folder that can"
-        ) from error

@@ -20,17 +20,7 @@ def write_table(
     rows: Sequence[dict[str, Any]],
     metadata: dict[str, Any],
 ) -> None:
-    """Write rows atomically: a temporary file, fsync, rename.
-
-    Args:
-        path: the file to write; its folder is made.
-        columns: names and types; every row has a value for each.
-        rows: one dict a row.
-        metadata: JSON-ready; `read_metadata` returns it.
-
-    Raises:
-        UserError: the file cannot be written.
-    """
+    """Write rows atomically, with metadata (JSON-ready) that `read_metadata` returns."""
     write_arrow(path, pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns))), metadata)
 
 
@@ -42,16 +32,12 @@ def write_arrow(path: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the rows of a file, or only some of their columns.
-
-    Raises:
-        UserError: no readable Parquet file, or a column that it does not have.
-    """
+    """Return the rows of a file, or only some of their columns."""
     return list(read_arrow(path, columns).to_pylist())
 
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a file as an Arrow table; see `read_rows`."""
+    """Return a file, or only some of its columns, as an Arrow table."""
     file = _open(path)
     missing = [name for name in columns or () if name not in file.schema_arrow.names]
     if missing:
@@ -60,20 +46,16 @@ def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the columns of a file; see `read_rows`."""
+    """Return the columns of a file."""
     return list(_open(path).schema_arrow.names)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return what `write_table` was given as metadata.
-
-    Raises:
-        UserError: no readable Parquet file, or one that adafuse did not write.
-    """
-    stored = _open(path).schema_arrow.metadata or {}
-    if METADATA_KEY not in stored:
+    """Return what `write_table` was given as metadata."""
+    found = _open(path).schema_arrow.metadata or {}
+    if METADATA_KEY not in found:
         raise UserError(f"{str(path)!r} was not written by adafuse; give a file that was")
-    metadata: dict[str, Any] = json.loads(stored[METADATA_KEY])
+    metadata: dict[str, Any] = json.loads(found[METADATA_KEY])
     return metadata
 
 
@@ -85,10 +67,10 @@ def _open(path: Path) -> pq.ParquetFile:
     except (OSError, pa.ArrowException) as error:
         if path.suffix != ".parquet":
             raise UserError(
-                f"{str(path)!r} is no trace; give a .parquet file of `adafuse generate --out`, or"
-                " traces/BENCHMARK/RUN.parquet of a results folder"
+                f"{str(path)!r} is not a trace; give a .parquet file of `adafuse generate --out`,"
+                " or traces/BENCHMARK/RUN.parquet of a results folder"
             ) from None
         reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(
-            f"{str(path)!r} is no readable Parquet file ({reason}); delete it and make it again"
+            f"{str(path)!r} is not a readable Parquet file ({reason}); delete it and make it again"
         ) from None

@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
 def test_files_of_others_are_refused_in_one_sentence(tmp_path: Path) -> None:
     torn, missing, plain = (tmp_path / f"{name}.parquet" for name in ("torn", "missing", "plain"))
     torn.write_bytes(b"PAR1 half a file")
-    with pytest.raises(UserError, match="is no readable Parquet file"):
+    with pytest.raises(UserError, match="is not a readable Parquet file"):
         read_rows(torn)
     with pytest.raises(UserError, match="does not exist"):
         read_rows(missing)
