@@ -21,8 +21,8 @@ def json_line(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Return a value with null for numbers that are not finite, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, dict):
         return {key: plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -39,6 +39,11 @@ def harmless(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a text as one line that does nothing to a terminal."""
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 model" or "2 models"."""
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def write(text: str) -> None:

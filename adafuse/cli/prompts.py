@@ -3,22 +3,32 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, field_validator
+
 from adafuse.errors import UserError
+from adafuse.options import Identifier, parse
 
 STANDARD_INPUT = Path("-")
 _FORM = '{"id": ..., "prompt": ...}'
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRow:
+class PromptRow(BaseModel):
     """One prompt and the id that its result is found by."""
 
-    id: str
-    text: str
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    id: Identifier
+    prompt: str
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_not_empty(cls, prompt: str) -> str:
+        if not prompt.strip():
+            raise ValueError("must hold some text")
+        return prompt
 
 
 def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
@@ -26,9 +36,6 @@ def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
 
     In `texts`, a backslash and an n are a line break; a piped text is one prompt without the line
     break at its end.
-
-    Raises:
-        UserError: two of these, or none, or a prompt that cannot be used.
     """
     if file is not None and texts:
         raise UserError("--prompts and --prompt are both given; give one of them")
@@ -43,25 +50,21 @@ def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
         if not text.strip():
             raise UserError("standard input holds no prompt; pipe one in, or add --prompt TEXT")
         found = [text.removesuffix("\n").removesuffix("\r")]
-    for text in found:
-        if not text.strip():
-            raise UserError(f"the prompt is {text!r}; give a text that is not empty")
-    return [PromptRow(str(number), text) for number, text in enumerate(found, 1)]
+    return [
+        parse(PromptRow, {"id": number, "prompt": text}, "--prompt")
+        for number, text in enumerate(found, 1)
+    ]
 
 
 def read_prompts(path: Path) -> list[PromptRow]:
-    """Read JSON lines {"id", "prompt"}; errors name the line.
-
-    Raises:
-        UserError: no such file, broken JSON, a missing or doubled id, an empty prompt.
-    """
+    """Read JSON lines {"id", "prompt"} with different ids; errors name the line."""
     name = "standard input" if path == STANDARD_INPUT else str(path)
     prompts: dict[str, PromptRow] = {}
     for number, line in enumerate(_read(path, name).split("\n"), 1):
-        where = f"{name}, line {number}"
         if not line.strip():
             continue
-        prompt = _parse(line, where)
+        where = f"{name}, line {number}"
+        prompt = parse(PromptRow, _object(line, where), where)
         if prompt.id in prompts:
             raise UserError(
                 f"{where}: id {prompt.id!r} occurs twice; give every prompt one of its own"
@@ -81,23 +84,13 @@ def _read(path: Path, name: str) -> str:
         raise UserError(f"{name} is not UTF-8 text ({error}); save it as UTF-8") from None
 
 
-def _parse(line: str, where: str) -> PromptRow:
+def _object(line: str, where: str) -> dict[str, Any]:
     try:
-        row: Any = json.loads(line)
+        row = json.loads(line)
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{where}: broken JSON ({error.msg} at column {error.colno}); write one"
-            f" {_FORM} per line"
+            f"{where}: broken JSON ({error.msg} at column {error.colno}); write {_FORM}"
         ) from None
     if not isinstance(row, dict):
         raise UserError(f"{where}: {line.strip()[:40]!r} is not an object {_FORM}")
-    for key in ("id", "prompt"):
-        if key not in row:
-            raise UserError(f'{where}: the key "{key}" is missing; write {_FORM}')
-    unique = row["id"]
-    if not isinstance(unique, str | int) or isinstance(unique, bool) or unique == "":
-        raise UserError(f"{where}: id is {unique!r}; give every prompt a string or number as id")
-    text = row["prompt"]
-    if not isinstance(text, str) or not text.strip():
-        raise UserError(f"{where}: prompt is {text!r}; give a text that is not empty")
-    return PromptRow(str(unique), text)
+    return row

@@ -16,11 +16,15 @@ from tests.conftest import toy_path
 MODELS = [toy_path("mistral"), toy_path("llama")]
 
 
+def row(name, text):
+    return PromptRow(id=name, prompt=text)
+
+
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     """A trace of two examples, one of them with an escape sequence in its prompt."""
     path = tmp_path_factory.mktemp("show") / "out.parquet"
-    rows = [PromptRow("first", "Question: Who?\nAnswer:"), PromptRow("second", "\x1b[31mred 漢")]
+    rows = [row("first", "Question: Who?\nAnswer:"), row("second", "\x1b[31mred 漢")]
     decoding, described = {"max_new_tokens": 10}, {"models": MODELS}
     ensemble = load(model_specs(MODELS, device="cpu"))
     assert decode_rows(ensemble, rows, decoding, described, path, as_json=False) == 0
@@ -105,7 +109,7 @@ def test_what_is_not_there_is_named(trace, options, sentence):
 def test_a_file_that_is_no_trace_is_not_to_be_deleted(tmp_path):
     (tmp_path / "main.csv").write_text("run\n")
     done = CliRunner().invoke(app, ["show", str(tmp_path / "main.csv")])
-    assert "main.csv' is no trace; give a .parquet file" in str(done.exception)
+    assert "main.csv' is not a trace; give a .parquet file" in str(done.exception)
     (tmp_path / "torn.parquet").write_text("PAR1")
     done = CliRunner().invoke(app, ["show", str(tmp_path / "torn.parquet")])
     assert "delete it and make it again" in str(done.exception)
