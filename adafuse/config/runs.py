@@ -31,12 +31,17 @@ class ModelConfig(ModelEntry):
         return value
 
 
-class JobSize(Section):
-    """What the decode jobs of a run ask a cluster for, instead of an estimate."""
+class FirstAttempt(Section):
+    """What decode jobs ask a cluster for, instead of an estimate."""
 
-    gpu: Number | None = doc("GPUs of a job", "the run needs more or fewer", None)
     mem_mb: Positive | None = doc("megabytes of the first attempt", "the estimate is off", None)
     runtime: Positive | None = doc("minutes of the first attempt", "the estimate is off", None)
+
+
+class JobSize(FirstAttempt):
+    """What the decode jobs of a run ask for."""
+
+    gpu: Number | None = doc("GPUs of a job", "the run needs more or fewer", None)
 
 
 class RunConfig(Section):
@@ -145,18 +150,12 @@ class DecodeConfig(Section):
     )
 
 
-class ClusterConfig(Section):
-    """What decode jobs ask a cluster for: megabytes, minutes, and the most of both.
+class ClusterConfig(FirstAttempt):
+    """What all decode jobs ask for, and the most that they may.
 
     `uniform` has all ask for what the largest of them needs, as the tasks of an array must.
     """
 
-    mem_mb: Positive | None = doc(
-        "megabytes of the first attempt, instead of the estimate", "the estimate is off", None
-    )
-    runtime: Positive | None = doc(
-        "minutes of the first attempt, instead of the estimate", "the estimate is off", None
-    )
     max_mem_mb: Positive | None = doc(
         "the most megabytes of any attempt", "the partition refuses more", None
     )

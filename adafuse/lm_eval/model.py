@@ -18,8 +18,8 @@ from adafuse.errors import UserError
 from adafuse.files import check_writable
 from adafuse.lm_eval.arguments import read_arguments
 from adafuse.lm_eval.requests import (
-    Failures,
     GenerationLimits,
+    check_failures,
     fuse,
     read_generation,
     read_pair,
@@ -77,7 +77,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             **method.options.model_dump(mode="json"),
         }
         self._trace = Trace(arguments.trace, self._settings) if arguments.trace else None
-        self._failures = Failures(arguments.max_error_share)
+        self._failed = 0
         self._ensemble = Ensemble.from_pretrained(
             arguments.models, weights=arguments.weights, **arguments.loading
         )
@@ -109,31 +109,39 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         for request in distinct.values():
             groups.setdefault(read_generation(request.args[1], default), []).append(request)
         texts: dict[int, str] = {}
+        errors: dict[str, str] = {}
         with tqdm(total=len(distinct), unit="prompt", disable=None) as bar:
             for limits, group in groups.items():
                 for number, result in self._stream(limits, group):
-                    texts[id(group[number])] = self._take(group[number], result)
+                    request = group[number]
+                    texts[id(request)] = result.text if result.error is None else ""
+                    if self._trace:
+                        self._trace.add(_name(request), result)
+                    if result.error is None:
+                        self.cache_hook.add_partial("generate_until", request.args, result.text)
+                    else:
+                        errors[_name(request)] = result.error
                     bar.update()
         if self._trace:
             self._trace.write(map(_name, distinct.values()))
-        self._failures.check("generate_until", len(distinct))
+        self._check(errors, "generate_until", len(distinct))
         return [texts[id(request)] for request in requests]
 
     def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
         """Return the weighted mean of the models' log-likelihoods, and if all agree greedily."""
-        arguments, weights = self._arguments, self._ensemble.weights
         pairs = [read_pair(*request.args[:2]) for request in requests]
         stream = self._ensemble.loglikelihoods(
-            pairs, batch_size=arguments.batch_size, engine=arguments.engine
+            pairs, batch_size=self._arguments.batch_size, engine=self._arguments.engine
         )
         found: dict[int, tuple[float, bool]] = {}
+        errors: dict[str, str] = {}
         for number, likelihood in tqdm(stream, total=len(pairs), unit="text", disable=None):
-            found[number] = fuse(likelihood, weights)
-            if likelihood.error is not None:
-                self._failures.add(_name(requests[number]), likelihood.error)
-            else:
+            found[number] = fuse(likelihood, self._ensemble.weights)
+            if likelihood.error is None:
                 self.cache_hook.add_partial("loglikelihood", requests[number].args, found[number])
-        self._failures.check("loglikelihood", len(pairs))
+            else:
+                errors[_name(requests[number])] = likelihood.error
+        self._check(errors, "loglikelihood", len(pairs))
         return [found[number] for number in range(len(pairs))]
 
     def loglikelihood_rolling(self, requests: Sequence[Instance]) -> list[float]:
@@ -184,7 +192,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
                 "loaded": loaded,
                 "weights": list(self._ensemble.weights),
                 "versions": versions(),
-                "failed_requests": self._failures.total,
+                "failed_requests": self._failed,
             }
         }
 
@@ -198,15 +206,9 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             **self._method.options.model_dump(),
         )
 
-    def _take(self, request: Instance, result: Result) -> str:
-        """Return the answer to the harness: an empty text where decoding failed."""
-        if self._trace:
-            self._trace.add(_name(request), result)
-        if result.error is not None:
-            self._failures.add(_name(request), result.error)
-            return ""
-        self.cache_hook.add_partial("generate_until", request.args, result.text)
-        return result.text
+    def _check(self, errors: Mapping[str, str], kind: str, requests: int) -> None:
+        self._failed += len(errors)
+        check_failures(errors, kind, requests, self._arguments.max_error_share)
 
 
 def _name(request: Instance) -> str:

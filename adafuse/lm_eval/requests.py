@@ -133,29 +133,19 @@ def fuse(found: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
     return mean, all(greedy for _, _, greedy in counted)
 
 
-class Failures:
-    """Counts failed requests; of those of one kind no more than the part `share` may fail."""
+def check_failures(errors: Mapping[str, str], kind: str, requests: int, share: float) -> None:
+    """Warn of failed requests (errors by name); refuse to answer if more than `share` of them did.
 
-    def __init__(self, share: float) -> None:
-        self._share = share
-        self._errors: dict[str, str] = {}
-        self.total = 0
-
-    def add(self, name: str, error: str) -> None:
-        """Count a request that failed."""
-        self._errors[name] = error
-        self.total += 1
-
-    def check(self, kind: str, requests: int) -> None:
-        """Refuse to answer with too many failures, else warn of them, and begin to count again."""
-        errors, self._errors = self._errors, {}
-        if not errors:
-            return
-        first, error = next(iter(errors.items()))
-        told = (
-            f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
-            f" {' '.join(error.split())}"
-        )
-        if len(errors) > self._share * requests:
-            raise UserError(f"{told}; fix it or raise max_error_share={self._share:g}")
-        logger.warning("%s; they count as wrong", told)
+    Raises:
+        UserError: more did; it tells the first one.
+    """
+    if not errors:
+        return
+    first, error = next(iter(errors.items()))
+    told = (
+        f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
+        f" {' '.join(error.split())}"
+    )
+    if len(errors) > share * requests:
+        raise UserError(f"{told}; fix it or raise max_error_share={share:g}")
+    logger.warning("%s; they count as wrong", told)

@@ -1,6 +1,6 @@
 import pytest
 
-from adafuse.cli.prompts import read_prompts
+from adafuse.cli.generate import read_prompts
 from adafuse.errors import UserError
 
 

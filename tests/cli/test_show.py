@@ -6,9 +6,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from adafuse.cli.generate import decode_rows, load
+from adafuse.cli.generate import PromptRow, decode_rows, load
 from adafuse.cli.main import app
-from adafuse.cli.prompts import PromptRow
 from adafuse.models.spec import model_specs
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
