@@ -51,12 +51,10 @@ def remove_torn(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically, as UTF-8."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 

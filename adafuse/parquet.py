@@ -25,7 +25,6 @@ def write_table(
 
 
 def write_arrow(path: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
-    """Write an Arrow table as `write_table` does."""
     described = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata)})
     with atomic_path(path) as temporary:
         pq.write_table(described, temporary, compression="zstd")
@@ -37,7 +36,6 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str
 
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return a file, or only some of its columns, as an Arrow table."""
     file = _open(path)
     missing = [name for name in columns or () if name not in file.schema_arrow.names]
     if missing:
@@ -46,7 +44,6 @@ def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the columns of a file."""
     return list(_open(path).schema_arrow.names)
 
 

@@ -53,7 +53,6 @@ def question_of(prompt: Prompt) -> str:
 
 
 def letters(prompt: Prompt) -> int:
-    """Return how long a prompt is."""
     return sum(len(t.content) for t in prompt.turns) if isinstance(prompt, Chat) else len(prompt)
 
 

@@ -151,7 +151,6 @@ def generate(
 def check_decoding(
     models: int, method: str, options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
-    """Refuse what can be refused before a model is loaded."""
     from adafuse.decoding.words import Settings
     from adafuse.methods import resolve
     from adafuse.metrics.selection import SELECTIONS
@@ -183,7 +182,6 @@ def check_out(out: Path) -> None:
 
 
 def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) -> "Ensemble":
-    """Load the models."""
     from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
 
     if sys.stderr.isatty():

@@ -91,5 +91,4 @@ def _settings(
 
 
 def main() -> None:
-    """Run a command and exit with its status."""
     sys.exit(run(app))

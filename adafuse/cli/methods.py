@@ -78,7 +78,6 @@ def _default(field: Any) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """Say what a value may be, as far as it is a choice or a range."""
     names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
     names["exclusiveMaximum"] = "below"
     found = [f"{names[key]} {value}" for key, value in schema.items() if key in names]

@@ -10,12 +10,10 @@ import typer
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as indented JSON."""
     typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def json_line(value: Any) -> str:
-    """Return a value as one line of JSON."""
     return json.dumps(plain(value), ensure_ascii=False)
 
 
@@ -42,7 +40,6 @@ def one_line(text: str) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return "1 model" or "2 models"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 

@@ -150,7 +150,6 @@ class Config(Section):
         return self
 
     def _check_gpus(self, name: str) -> None:
-        """Check a model's device against the GPUs that decode jobs ask for."""
         own = self.models[name].device
         text = own or self.decode.device
         device = DeviceName.parse(text)
@@ -216,12 +215,10 @@ class Config(Section):
 
     @property
     def main_runs(self) -> list[str]:
-        """Runs of the main table."""
         return list(self.runs if self.main.runs is None else self.main.runs)
 
     @property
     def main_benchmarks(self) -> list[str]:
-        """Benchmarks of the main table."""
         return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
 
     def model_spec(self, name: str) -> ModelSpec:
@@ -230,7 +227,6 @@ class Config(Section):
         return ModelSpec(**{"device": self.decode.device, "dtype": self.decode.dtype} | own)
 
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
-        """Return how many examples of a benchmark are decoded at a time."""
         return self.benchmarks[benchmark].batch_size or self.decode.batch_size
 
     def single_model_runs(self, run: RunConfig) -> list[str]:

@@ -52,7 +52,6 @@ def read_config(path: Path) -> Config:
 
 
 def to_json(config: Config) -> str:
-    """Return the resolved configuration, every default filled in."""
     return json.dumps(config.model_dump(mode="json"), ensure_ascii=False, indent=2)
 
 
@@ -211,7 +210,6 @@ def _check_model(model: ModelConfig) -> None:
 
 
 def _check_checkpoints(run: RunConfig) -> None:
-    """Check the further models of a run's method, and that they are of the right type."""
     if run.method not in METHODS:
         return
     method = resolve(run.method, run.options)

@@ -22,8 +22,6 @@ def _device(text: str) -> str:
 
 
 class ModelConfig(ModelEntry):
-    """A folder or hub id, and how the model is loaded, prompted and placed."""
-
     @field_validator("device")
     @classmethod
     def _known_device(cls, value: str | None) -> str | None:
@@ -39,8 +37,6 @@ class FirstAttempt(Section):
 
 
 class JobSize(FirstAttempt):
-    """What the decode jobs of a run ask for."""
-
     gpu: Number | None = doc("GPUs of a job", "the run needs more or fewer", None)
 
 

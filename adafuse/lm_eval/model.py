@@ -48,7 +48,6 @@ class Trace:
         self._written: dict[str, None] = {}
 
     def add(self, name: str, result: Result) -> None:
-        """Keep the row of a result; it replaces an earlier one of this name."""
         row = {"id": name, **result_columns(result)}
         self._rows[name] = pa.Table.from_pylist([row], schema=_SCHEMA)
 
@@ -68,7 +67,6 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     """Answers the harness's requests with all models together (docs/lm-eval.md)."""
 
     def __init__(self, **given: Any) -> None:
-        """Check all arguments, then load the models."""
         super().__init__()
         self._arguments, self._method = arguments, method = read_arguments(given)
         # No option of a method is called like an argument.
@@ -96,7 +94,6 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     def create_from_arg_string(
         cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
     ) -> "AdaFuseLM":
-        """Make the model from "models=A+B,tau=0.7"; see `create_from_arg_obj`."""
         return cls.create_from_arg_obj(
             utils.simple_parse_args_string(arg_string), additional_config
         )
@@ -175,7 +172,6 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         return "adafuse"
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what the harness writes into its results about the model."""
         loaded = [
             {
                 "name": model.name,

@@ -22,7 +22,6 @@ def register() -> None:
 
 
 def run_harness(arguments: Sequence[str]) -> None:
-    """Run `lm_eval` with these arguments."""
     register()
     from lm_eval.__main__ import cli_evaluate
 
