@@ -13,17 +13,20 @@ CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
 
 
-def doc(meaning: str, when: str = "", default: Any = ..., **more: Any) -> Any:
-    """Return a field: what it means, when to change it, and whatever else `pydantic.Field` takes.
+def doc(meaning: str, when: str = "") -> Any:
+    """Return the annotation of a field: what it means, and when to change it; as in `Section`."""
+    return Field(description=f"{meaning}{_WHEN}{when}" if when else meaning)
 
-    Both are Markdown of one line, without a capital at the beginning and a full stop at the end.
-    """
-    return Field(
-        default,
-        description=meaning,
-        json_schema_extra={CHANGE_WHEN: when} if when else None,
-        **more,
-    )
+
+_WHEN = "; change it when "
+
+
+def _split_descriptions(schema: dict[str, Any]) -> None:
+    for field in schema.get("properties", {}).values():
+        text = " ".join(field.get("description", "").split())
+        field["description"], _, when = text.partition(_WHEN)
+        if when:
+            field[CHANGE_WHEN] = when
 
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
@@ -56,9 +59,18 @@ BatchSize = Annotated[Positive | Literal["auto"], BeforeValidator(_batch_size)]
 
 
 class Section(BaseModel):
-    """Base of all groups of settings: frozen, unknown keys refused."""
+    """Base of all groups of settings: frozen, unknown keys refused.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    The docstring of a field says what it means, and after "; change it when" when to change it, in
+    Markdown without a capital at the beginning and a full stop at the end.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        json_schema_extra=_split_descriptions,
+    )
     kind_of_key: ClassVar[str] = "key"
 
     @model_validator(mode="before")

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, WithJsonSchema, field_validator, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.experiments import RULES, ExperimentConfig, MainConfig
@@ -16,7 +16,7 @@ from adafuse.errors import UserError, known
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
-from adafuse.options import Section, Text, doc
+from adafuse.options import Section, Text
 
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
@@ -40,56 +40,42 @@ Name = Annotated[
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
-    results: Text = doc(
-        "folder for everything that is written", "two experiments are to stay apart", "results"
+    results: Text = "results"
+    """folder for everything that is written; change it when two experiments are to stay apart"""
+    note: Text | None = None
+    """printed above the table; change it when a reader must know something before the numbers"""
+    models: dict[Name, ModelConfig] = Field(min_length=1)
+    """the models by name"""
+    benchmarks: dict[Name, BenchmarkConfig] = Field(min_length=1)
+    """the tasks by name; their order is that of the columns"""
+    runs: dict[Name, RunConfig] = Field(min_length=1)
+    """a method on a list of models, by name; their order is that of the rows"""
+    main: MainConfig = MainConfig()
+    """the main table and the comparisons; everything without it; change it when some runs are extra
+    """
+    experiments: dict[Name, ExperimentConfig] = Field(default_factory=dict)
+    """tables and figures, each a target: `snakemake figure_6`; a name is made of letters, digits
+    (not first) and `_`, and is not that of a rule (`all`, `decode`, ...); change it when the main
+    table is not all that you want to see"""
+    targets: tuple[Literal["tables", "experiments", "report"], ...] = Field(
+        ("tables", "report"), min_length=1
     )
-    note: Text | None = doc(
-        "printed above the table", "a reader must know something before the numbers", None
-    )
-    models: dict[Name, ModelConfig] = doc("the models by name", min_length=1)
-    benchmarks: dict[Name, BenchmarkConfig] = doc(
-        "the tasks by name; their order is that of the columns", min_length=1
-    )
-    runs: dict[Name, RunConfig] = doc(
-        "a method on a list of models, by name; their order is that of the rows", min_length=1
-    )
-    main: MainConfig = doc(
-        "the main table and the comparisons; everything without it",
-        "some runs are extra",
-        MainConfig(),
-    )
-    experiments: dict[Name, ExperimentConfig] = doc(
-        "tables and figures, each a target: `snakemake figure_6`; a name is made of letters, digits"
-        " (not first) and `_`, and is not that of a rule (`all`, `decode`, ...)",
-        "the main table is not all that you want to see",
-        default_factory=dict,
-    )
-    targets: tuple[Literal["tables", "experiments", "report"], ...] = doc(
-        "what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`, the"
-        " pages for a browser ([docs/report.md](../docs/report.md))",
-        "the experiments are always wanted, or the report is not",
-        ("tables", "report"),
-        min_length=1,
-    )
-    protocols: tuple[Literal["strict", "published"], ...] = doc(
-        "`[strict]` or `[strict, published]`, which adds tables of the published scorer and an"
-        " audit of what only it accepts",
-        "you compare with published numbers",
-        ("strict",),
-        min_length=1,
-    )
-    spm_sha256: Text | None = doc(
-        "SentencePiece model of `translation`", "two machines must give the same spBLEU", None
-    )
-    published_numbers: Text | None = doc(
-        "`config/published.yaml`: a table of the paper's numbers", "you reproduce the paper", None
-    )
-    decode: DecodeConfig = doc("how decode jobs run", "they run on a GPU", DecodeConfig())
-    cluster: ClusterConfig = doc(
-        "what decode jobs ask a cluster for",
-        "its limits, or an estimate, do not fit",
-        ClusterConfig(),
-    )
+    """what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`, the
+    pages for a browser ([docs/report.md](../docs/report.md)); change it when the experiments are
+    always wanted, or the report is not"""
+    protocols: tuple[Literal["strict", "published"], ...] = Field(("strict",), min_length=1)
+    """`[strict]` or `[strict, published]`, which adds tables of the published scorer and an audit
+    of what only it accepts; change it when you compare with published numbers"""
+    spm_sha256: Text | None = None
+    """SentencePiece model of `translation`; change it when two machines must give the same spBLEU
+    """
+    published_numbers: Text | None = None
+    """`config/published.yaml`: a table of the paper's numbers; change it when you reproduce the
+    paper"""
+    decode: DecodeConfig = DecodeConfig()
+    """how decode jobs run; change it when they run on a GPU"""
+    cluster: ClusterConfig = ClusterConfig()
+    """what decode jobs ask a cluster for; change it when its limits, or an estimate, do not fit"""
 
     @field_validator("benchmarks")
     @classmethod

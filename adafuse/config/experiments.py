@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from adafuse.errors import known
-from adafuse.options import Section, Text, doc
+from adafuse.options import Section, Text
 
 WHOLE_PAPER = ("paper", "paper_toy")
 """Targets that make all experiments; the toy configuration's documentation uses the second."""
@@ -31,33 +31,29 @@ SomeNames = Annotated[DifferentNames, Field(min_length=1)]
 class MainConfig(Section):
     """What the main table and the comparisons show; all runs on all benchmarks by default."""
 
-    runs: DifferentNames | None = doc("names of `runs`", "some runs belong elsewhere", None)
-    benchmarks: DifferentNames | None = doc(
-        "names of `benchmarks`", "some benchmarks only serve others", None
-    )
+    runs: DifferentNames | None = None
+    """names of `runs`; change it when some runs belong elsewhere"""
+    benchmarks: DifferentNames | None = None
+    """names of `benchmarks`; change it when some benchmarks only serve others"""
 
 
 class ExperimentConfig(Section):
     """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them."""
 
-    title: Text = doc("above the figure")
-    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired"] = doc(
-        "`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);"
-        " `words_per_round`; `paired` (scores, and tests of all runs against each other)"
-    )
-    benchmarks: SomeNames = doc("names of `benchmarks`; for `runtime`, those of one `batch_size`")
-    runs: SomeNames = doc("names of `runs`; `paired` needs two")
-    options: tuple[Text, ...] = doc(
-        "for `sweep`: the options on the axis; each run has exactly one of them, a number; no two"
-        " runs are the same",
-        "the experiment is a `sweep`",
-        (),
-    )
-    published: dict[str, Text] = doc(
-        "for `scores`: rows of the paper's Table 1 by run",
-        "you reproduce that table",
-        default_factory=dict,
-    )
+    title: Text
+    """above the figure"""
+    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired"]
+    """`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);
+    `words_per_round`; `paired` (scores, and tests of all runs against each other)"""
+    benchmarks: SomeNames
+    """names of `benchmarks`; for `runtime`, those of one `batch_size`"""
+    runs: SomeNames
+    """names of `runs`; `paired` needs two"""
+    options: tuple[Text, ...] = ()
+    """for `sweep`: the options on the axis; each run has exactly one of them, a number; no two runs
+    are the same; change it when the experiment is a `sweep`"""
+    published: dict[str, Text] = Field(default_factory=dict)
+    """for `scores`: rows of the paper's Table 1 by run; change it when you reproduce that table"""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
