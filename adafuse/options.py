@@ -76,11 +76,11 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, values: object) -> object:
-        """Refuse them before pydantic misses the key that may be meant."""
+        """Refuse a misspelt key before pydantic misses the right one."""
         for key in values if isinstance(values, dict) else ():
             if key not in cls.model_fields:
-                told = known(cls.kind_of_key, key, list(cls.model_fields))
-                raise PydanticCustomError("unknown_key", "{told}", {"told": told})
+                message = known(cls.kind_of_key, key, list(cls.model_fields))
+                raise PydanticCustomError("unknown_key", "{message}", {"message": message})
         return values
 
 

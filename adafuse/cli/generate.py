@@ -141,8 +141,8 @@ def generate(
     if out is None and not as_json:
         failed = print_text(ensemble, rows[0], decoding)
     else:
-        loading = {name: [getattr(each, own) for each in models] for name, own in LOADING.items()}
-        paths = [each.path for each in models]
+        loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
+        paths = [spec.path for spec in models]
         described = {"models": paths, **loading, **given(weights=weight), **decoding}
         failed = decode_rows(ensemble, rows, decoding, described, out, as_json=as_json)
     raise typer.Exit(FAILED if failed else 0)

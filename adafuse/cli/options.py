@@ -30,7 +30,7 @@ def method_names(incomplete: str) -> list[tuple[str, str]]:
 
 def scorer_names(incomplete: str) -> list[tuple[str, str]]:
     """Suggest scorers, with what they report."""
-    return [(name, each.doc) for name, each in SCORERS.items() if name.startswith(incomplete)]
+    return [(name, scorer.doc) for name, scorer in SCORERS.items() if name.startswith(incomplete)]
 
 
 def method_options(ctx: typer.Context, incomplete: str) -> list[str]:

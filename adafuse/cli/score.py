@@ -139,7 +139,7 @@ def audit(
         check_writable(csv)
     name, rows, texts = read_files(benchmark, predictions, references, scorer)
     named = {"benchmark": benchmark, "run": predictions.stem}
-    strict, published = (evaluate(rows, texts, name, each, **named) for each in PROTOCOLS)
+    strict, published = (evaluate(rows, texts, name, protocol, **named) for protocol in PROTOCOLS)
     result = compare(strict.outcomes, published.outcomes, name, **named)
     table = audit_table([result])
     if csv is not None:

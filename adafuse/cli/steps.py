@@ -41,14 +41,14 @@ def step(function: Callable[..., None]) -> Callable[..., None]:
     A parameter of type `Config` is given as the path of a configuration.
     """
     parameters = []
-    for each in inspect.signature(function).parameters.values():
-        kind = typer.Option if each.kind is each.KEYWORD_ONLY else typer.Argument
-        default = ... if each.default is each.empty else each.default
-        if each.annotation == "Config":
-            each = each.replace(annotation=Any, default=kind(default, parser=_read))
+    for parameter in inspect.signature(function).parameters.values():
+        info = typer.Option if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument
+        default = ... if parameter.default is parameter.empty else parameter.default
+        if parameter.annotation == "Config":
+            parameter = parameter.replace(annotation=Any, default=info(default, parser=_read))
         else:
-            each = each.replace(default=kind(default))
-        parameters.append(each)
+            parameter = parameter.replace(default=info(default))
+        parameters.append(parameter)
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {}
     return app.command()(function)
@@ -296,6 +296,7 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from adafuse.metrics.scorer import STRICT
     from adafuse.report.main_table import stored_table, table_view
@@ -312,13 +313,10 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
         grid.add_column(f"{escape(name)}\nn = {n}", justify="right")
     grid.add_column("macro\naverage", justify="right")
     for row in view.rows:
-        cells = [f"{cell.value}\n{cell.interval}".rstrip() for cell in row.cells]
-        marked = [
-            f"[bold]{text}[/bold]" if cell.best else text
-            for cell, text in zip(row.cells, cells, strict=True)
-        ]
+        texts = [f"{cell.value}\n{cell.interval}".rstrip() for cell in row.cells]
+        bold = ["bold" if cell.best else "" for cell in row.cells]
         name = escape(row.run) + "\n(oracle)" * row.oracle
-        grid.add_row(name, escape("\n".join(row.models)), *marked)
+        grid.add_row(name, escape("\n".join(row.models)), *map(Text, texts, bold))
     console.print(grid)
     for name, path in ResultsLayout(settings.results).outputs(settings.protocols).items():
         console.print(f"{name:<24}{escape(str(path))}", soft_wrap=True)

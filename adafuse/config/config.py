@@ -37,6 +37,26 @@ Name = Annotated[
 ]
 
 
+def _no_column(name: str) -> str:
+    if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
+        raise ValueError(f"{name!r} is also a column of the table; rename it")
+    return name
+
+
+def _rule(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError(
+            f"{name!r} cannot name a rule of the workflow; use letters, digits (not first) and _"
+        )
+    if name in RULES:
+        raise ValueError(f"{name!r} is another rule of the workflow; rename it")
+    return name
+
+
+BenchmarkName = Annotated[Name, AfterValidator(_no_column)]
+RuleName = Annotated[Name, AfterValidator(_rule)]
+
+
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
@@ -46,14 +66,14 @@ class Config(Section):
     """printed above the table; change it when a reader must know something before the numbers"""
     models: dict[Name, ModelConfig] = Field(min_length=1)
     """the models by name"""
-    benchmarks: dict[Name, BenchmarkConfig] = Field(min_length=1)
+    benchmarks: dict[BenchmarkName, BenchmarkConfig] = Field(min_length=1)
     """the tasks by name; their order is that of the columns"""
     runs: dict[Name, RunConfig] = Field(min_length=1)
     """a method on a list of models, by name; their order is that of the rows"""
     main: MainConfig = MainConfig()
     """the main table and the comparisons; everything without it; change it when some runs are extra
     """
-    experiments: dict[Name, ExperimentConfig] = Field(default_factory=dict)
+    experiments: dict[RuleName, ExperimentConfig] = Field(default_factory=dict)
     """tables and figures, each a target: `snakemake figure_6`; a name is made of letters, digits
     (not first) and `_`, and is not that of a rule (`all`, `decode`, ...); change it when the main
     table is not all that you want to see"""
@@ -76,27 +96,6 @@ class Config(Section):
     """how decode jobs run; change it when they run on a GPU"""
     cluster: ClusterConfig = ClusterConfig()
     """what decode jobs ask a cluster for; change it when its limits, or an estimate, do not fit"""
-
-    @field_validator("benchmarks")
-    @classmethod
-    def _are_no_columns(cls, benchmarks: dict[str, BenchmarkConfig]) -> dict[str, BenchmarkConfig]:
-        for name in benchmarks:
-            if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
-                raise ValueError(f"{name!r} is also a column of the table; rename it")
-        return benchmarks
-
-    @field_validator("experiments")
-    @classmethod
-    def _can_be_rules(cls, experiments: dict[str, ExperimentConfig]) -> dict[str, ExperimentConfig]:
-        for name in experiments:
-            if not name.isidentifier():
-                raise ValueError(
-                    f"{name!r} cannot name a rule of the workflow; use letters, digits (not first)"
-                    " and _"
-                )
-            if name in RULES:
-                raise ValueError(f"{name!r} is another rule of the workflow; rename it")
-        return experiments
 
     @field_validator("protocols")
     @classmethod

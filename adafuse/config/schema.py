@@ -9,7 +9,7 @@ SCHEMA_FILE = "workflow/schemas/config.schema.json"
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema with all that is told of each field, defaults included."""
+    """Return the JSON schema with all that is said of each field, defaults included."""
     found = Config.model_json_schema()
     for kind in ("models", "benchmarks", "runs", "experiments"):
         named = found["properties"][kind]

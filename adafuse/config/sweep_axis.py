@@ -21,16 +21,10 @@ class SweepPosition:
 def sweep_positions(
     owner: str, options: Sequence[str], runs: Mapping[str, RunConfig]
 ) -> dict[str, SweepPosition]:
-    """Return the position of each run.
+    """Return the position of each run by name; `options` are the methods' names for the axis.
 
-    Args:
-        owner: names the experiment in errors.
-        options: what is swept over, under the names that the methods have for it.
-        runs: by name; all decode.
-
-    Raises:
-        UserError: a run has none or several of the options, or no number there; two runs have
-            the same position.
+    Refused are runs with none or several of the options, or no number there, and two runs of the
+    same position. `owner` names the experiment in errors.
     """
     axes: dict[str, tuple[str, float]] = {}
     others: dict[str, dict[str, Any]] = {}

@@ -26,16 +26,6 @@ def _entries(value: object) -> object:
     return value if value is None else (value,)
 
 
-def _numbers(value: object) -> object:
-    entries = _entries(value)
-    if not isinstance(entries, tuple):
-        return entries
-    try:
-        return tuple(float(entry) for entry in entries)
-    except (TypeError, ValueError):
-        raise ValueError("must be numbers joined by +, such as 2+1") from None
-
-
 def _texts(value: object) -> object:
     entries = value if isinstance(value, bool) else _entries(value)
     if not isinstance(entries, tuple):
@@ -51,6 +41,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
+Weight = Annotated[float, Field(strict=False)]
 Texts = Annotated[Any, BeforeValidator(_texts)]
 
 
@@ -62,7 +53,7 @@ class Arguments(MethodOptions):
     """
 
     models: Annotated[tuple[str, ...], BeforeValidator(_entries), Field(min_length=1)]
-    weights: Annotated[tuple[float, ...] | None, BeforeValidator(_numbers)] = None
+    weights: Annotated[tuple[Weight, ...] | None, BeforeValidator(_entries)] = None
     method: str = "adafuse"
     batch_size: Annotated[BatchSize, BeforeValidator(_whole)] = 1
     max_gen_toks: Positive = 256
@@ -79,7 +70,7 @@ class Arguments(MethodOptions):
 
     @property
     def loading(self) -> Loading:
-        """What `Ensemble.from_pretrained` is told of the models; the harness decides on chats."""
+        """How `Ensemble.from_pretrained` loads the models; the harness itself decides on chats."""
         return cast(Loading, {name: getattr(self, name) for name in LOADING if name != "chat"})
 
 

@@ -69,10 +69,8 @@ class GenerationLimits:
 def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
     """Check the generation settings of a request: `generation_kwargs`, changed by `--gen_kwargs`.
 
-    `default` is the most new tokens where the task says nothing.
-
-    Raises:
-        UserError: a setting that is unknown, or asks for something else than greedy decoding.
+    Refused are unknown settings and all but greedy decoding. `default` is the most new tokens where
+    the task says nothing.
     """
     for name, value in given.items():
         if name in ("until", *LENGTHS, *IDLE):
@@ -109,7 +107,7 @@ def _length(given: Mapping[str, Any], default: int) -> int:
 
 
 def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
-    """Return the prompt of a request and the text whose likelihood is asked.
+    """Return the prompt of a request and the continuation whose likelihood is wanted.
 
     Whitespace at the end of a plain context goes to the text, as everywhere in the harness: no
     model would begin its next word after a loose space.
@@ -134,18 +132,14 @@ def fuse(found: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
 
 
 def check_failures(errors: Mapping[str, str], kind: str, requests: int, share: float) -> None:
-    """Warn of failed requests (errors by name); refuse to answer if more than `share` of them did.
-
-    Raises:
-        UserError: more did; it tells the first one.
-    """
+    """Warn of failed requests (errors by name); refuse to answer if more than `share` failed."""
     if not errors:
         return
     first, error = next(iter(errors.items()))
-    told = (
+    message = (
         f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
         f" {' '.join(error.split())}"
     )
     if len(errors) > share * requests:
-        raise UserError(f"{told}; fix it or raise max_error_share={share:g}")
-    logger.warning("%s; they count as wrong", told)
+        raise UserError(f"{message}; fix it or raise max_error_share={share:g}")
+    logger.warning("%s; they count as wrong", message)

@@ -55,7 +55,7 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
         ({"models": "A+B", "method": "single"}, "method single needs exactly 1 model, not 2"),
         ({"models": "A+B", "tau": -1}, "method adafuse: tau must be greater than or equal to 0"),
         ({"models": "A+B", "weights": "1"}, "1 weights for 2 models; give one per model"),
-        ({"models": "A+B", "weights": "a+b"}, "weights must be numbers joined by"),
+        ({"models": "A+B", "weights": "a+b"}, "weights.0 must be a valid number"),
         ({"models": "A", "revisions": 1e5}, r"revisions must be text \(write '100000.0' in quotes"),
         ({"models": "A+B", "revisions": "v1"}, "1 values of revisions for 2 models"),
         ({"models": "A", "trust_remote_code": "yes"}, "trust_remote_code must be a valid boolean"),
