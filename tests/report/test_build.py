@@ -146,7 +146,7 @@ def test_examples_that_cannot_be_written_leave_the_old_ones(config: Config, tmp_
     write_examples(stored, name, tmp_path)
     before = sorted((tmp_path / "data").rglob("*.js"))
     stored.trace(name, next(iter(config.runs))).write_bytes(b"torn")
-    with pytest.raises(UserError, match="is no readable Parquet file"):
+    with pytest.raises(UserError, match="is not a readable Parquet file"):
         write_examples(stored, name, tmp_path)
     assert sorted((tmp_path / "data").rglob("*.js")) == before
     assert [path.name for path in (tmp_path / "data").iterdir()] == [name]

@@ -129,7 +129,7 @@ def test_a_torn_or_foreign_shard_is_named_and_not_merged(
     lose(workflow, "adafuse")
     status, said = workflow.run()
     (sentence,) = {line.strip() for line in said.splitlines() if "error: " in line}
-    assert status != 0 and "adafuse/0.parquet' is no readable Parquet file" in sentence
+    assert status != 0 and "adafuse/0.parquet' is not a readable Parquet file" in sentence
     assert not (workflow.results / "traces/qa/adafuse.parquet").exists()
     shard.unlink()
     status, said = workflow.run()
