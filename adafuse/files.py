@@ -1,4 +1,4 @@
-"""Writing a file so that others see all of it or nothing."""
+"""Reading a user's text file, and writing a file so that others see the whole of it or nothing."""
 
 import glob
 import os
@@ -9,6 +9,14 @@ from pathlib import Path
 from adafuse.errors import UserError
 
 
+def read_text(path: Path, kind: str) -> str:
+    """Return the text of a UTF-8 file, line ends as they are; errors begin with its kind."""
+    try:
+        return path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{kind} {str(path)!r} cannot be read: {error}") from None
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that takes its place once it was written.
@@ -16,24 +24,20 @@ def atomic_path(path: Path) -> Iterator[Path]:
     The content is on the disk before the name changes. When writing fails, the temporary file is
     removed and whatever stood at `path` stays.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _writable(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.touch()
-            yield temporary
-            _sync(temporary)
-            temporary.replace(path)
-            _sync(path.parent)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+    with _temporary(path) as temporary:
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
 
 
 @contextmanager
-def _writable(path: Path) -> Iterator[None]:
+def _temporary(path: Path) -> Iterator[Path]:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        yield
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        yield temporary
     except OSError as error:
         # Arrow puts words of its own around what the system says.
         reason = os.strerror(error.errno) if error.errno else str(error).split("\n")[0]
@@ -41,6 +45,9 @@ def _writable(path: Path) -> Iterator[None]:
             f"{str(path)!r} cannot be written ({reason}); make room or give a folder that can be"
             " written"
         ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def remove_torn(path: Path) -> None:
@@ -51,10 +58,12 @@ def remove_torn(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, as UTF-8."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
@@ -71,8 +80,5 @@ def check_writable(path: Path) -> None:
     """Find out now, not after hours of work, whether `path` can be written."""
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; give the name of a file")
-    probe = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _writable(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+    with _temporary(path):
+        pass

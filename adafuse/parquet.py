@@ -1,7 +1,8 @@
 """Parquet files whose metadata says how their rows came about."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 from adafuse.errors import UserError
 from adafuse.files import atomic_path
 
-METADATA_KEY = b"adafuse"
+_METADATA = b"adafuse"
 
 
 def write_table(
@@ -20,45 +21,67 @@ def write_table(
     rows: Sequence[dict[str, Any]],
     metadata: dict[str, Any],
 ) -> None:
-    """Write rows atomically, with metadata (JSON-ready) that `read_metadata` returns."""
+    """Write rows atomically, with a value for each column; `read_metadata` returns `metadata`."""
     write_arrow(path, pa.Table.from_pylist(list(rows), schema=pa.schema(list(columns))), metadata)
 
 
 def write_arrow(path: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
-    described = table.replace_schema_metadata({METADATA_KEY: json.dumps(metadata)})
+    """Write an Arrow table as `write_table` does."""
+    described = table.replace_schema_metadata({_METADATA: json.dumps(metadata)})
     with atomic_path(path) as temporary:
         pq.write_table(described, temporary, compression="zstd")
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the rows of a file, or only some of their columns."""
+    """Return the rows of a file, or only some of their columns.
+
+    Raises:
+        UserError: not a readable Parquet file, or a column that it does not have.
+    """
     return list(read_arrow(path, columns).to_pylist())
 
 
+def iterate_rows(path: Path, columns: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file that may be large, or those of `columns` that it has."""
+    with _opened(path) as file:
+        names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        for batch in file.iter_batches(columns=names):
+            yield from batch.to_pylist()
+
+
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    file = _open(path)
-    missing = [name for name in columns or () if name not in file.schema_arrow.names]
-    if missing:
-        raise UserError(f"{str(path)!r} has no column {missing[0]!r}; give a file of adafuse")
-    return file.read(columns=list(columns) if columns is not None else None)
+    """Return a file as an Arrow table; see `read_rows`."""
+    with _opened(path) as file:
+        missing = [name for name in columns or () if name not in file.schema_arrow.names]
+        if missing:
+            raise UserError(f"{str(path)!r} has no column {missing[0]!r}; give a file of adafuse")
+        return file.read(columns=list(columns) if columns is not None else None)
 
 
 def column_names(path: Path) -> list[str]:
-    return list(_open(path).schema_arrow.names)
+    with _opened(path) as file:
+        return list(file.schema_arrow.names)
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return what `write_table` was given as metadata."""
-    found = _open(path).schema_arrow.metadata or {}
-    if METADATA_KEY not in found:
+    """Return what `write_table` was given as metadata.
+
+    Raises:
+        UserError: not a readable Parquet file, or one that adafuse did not write.
+    """
+    with _opened(path) as file:
+        schema = file.schema_arrow.metadata or {}
+    if _METADATA not in schema:
         raise UserError(f"{str(path)!r} was not written by adafuse; give a file that was")
-    metadata: dict[str, Any] = json.loads(found[METADATA_KEY])
+    metadata: dict[str, Any] = json.loads(schema[_METADATA])
     return metadata
 
 
-def _open(path: Path) -> pq.ParquetFile:
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        return pq.ParquetFile(path)
+        with pq.ParquetFile(path) as file:
+            yield file
     except FileNotFoundError:
         raise UserError(f"file {str(path)!r} does not exist; check its path") from None
     except (OSError, pa.ArrowException) as error:
@@ -69,5 +92,6 @@ def _open(path: Path) -> pq.ParquetFile:
             ) from None
         reason = str(error).split("\n")[0].rstrip(".")
         raise UserError(
-            f"{str(path)!r} is not a readable Parquet file ({reason}); delete it and make it again"
+            f"{str(path)!r} is not a readable Parquet file ({reason}); replace it, or delete it to"
+            " have it made again"
         ) from None

@@ -111,4 +111,4 @@ def test_a_file_that_is_no_trace_is_not_to_be_deleted(tmp_path):
     assert "main.csv' is not a trace; give a .parquet file" in str(done.exception)
     (tmp_path / "torn.parquet").write_text("PAR1")
     done = CliRunner().invoke(app, ["show", str(tmp_path / "torn.parquet")])
-    assert "delete it and make it again" in str(done.exception)
+    assert "delete it to have it made again" in str(done.exception)

@@ -251,9 +251,7 @@ def test_merging_finds_rows_that_are_missing_or_there_twice(
 def test_merging_refuses_a_torn_or_foreign_file(decoded: Shards, content: bytes | None) -> None:
     file = decoded.out(1)
     file.write_bytes(file.read_bytes()[:-30] if content is None else content)
-    with pytest.raises(
-        UserError, match=r"1\.parquet' is not a readable Parquet file .*; delete it"
-    ):
+    with pytest.raises(UserError, match=r"1\.parquet' is not a readable Parquet .* or delete it"):
         decoded.merge()
 
 
