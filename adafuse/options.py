@@ -12,21 +12,19 @@ from adafuse.errors import UserError, known
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
 
+_WHEN = "; change it when "
+
 
 def doc(meaning: str, when: str = "") -> Any:
     """Return the annotation of a field: what it means, and when to change it; as in `Section`."""
     return Field(description=f"{meaning}{_WHEN}{when}" if when else meaning)
 
 
-_WHEN = "; change it when "
-
-
 def _split_descriptions(schema: dict[str, Any]) -> None:
-    for field in schema.get("properties", {}).values():
-        text = " ".join(field.get("description", "").split())
-        field["description"], _, when = text.partition(_WHEN)
-        if when:
-            field[CHANGE_WHEN] = when
+    for field in schema["properties"].values():
+        meaning, _, when = " ".join(field.get("description", "").split()).partition(_WHEN)
+        texts = {"description": meaning, CHANGE_WHEN: when}
+        field.update({keyword: text for keyword, text in texts.items() if text})
 
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
