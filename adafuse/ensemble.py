@@ -1,8 +1,7 @@
-"""The text of one prompt while it is decoded."""
+"""The Python interface: models that decode together."""
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Unpack
 
 from adafuse.decoding.fusion import check_weights
@@ -31,22 +30,17 @@ class TextStream(Iterator[str]):
         self.result: Result | None = None
 
     def __next__(self) -> str:
-        for each in self._spans:
-            if isinstance(each, Result):
-                self.result = each
-            elif each:
-                return each
+        for span in self._spans:
+            if isinstance(span, Result):
+                self.result = span
+            elif span:
+                return span
         raise StopIteration
 
     def __enter__(self) -> "TextStream":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -58,8 +52,8 @@ class TextStream(Iterator[str]):
 class Ensemble:
     """Models m_1..m_K with their weights w_k.
 
-    There are no models where a method starts from their answers and asks them for nothing; `place`
-    is then where its own checkpoints go, which is where the first model is otherwise.
+    There are none where a method only reads their answers; `place` is then where its own
+    checkpoints go, which is where the first model is otherwise.
     """
 
     models: tuple[LanguageModel, ...]
@@ -77,11 +71,10 @@ class Ensemble:
         """Load models from folders or the Hugging Face hub.
 
         Args:
-            models: folders or hub ids, or specs that say all that `loading` could; their order is
-                that of every list in the results.
+            models: folders or hub ids, or specs that say all that `loading` could; lists in the
+                results have their order.
             weights: w_k of the fusion rule, 1 each by default.
-            **loading: `device`, `dtype`, `revisions`, `chat`, `quantization`, `trust_remote_code`
-                and `allow_pickle`: one value for all models, or one per model; see `Loading`.
+            **loading: the fields of `Loading`: one value for all models, or one per model.
 
         Raises:
             UserError: a model, tokenizer or setting that cannot be used.
@@ -113,20 +106,17 @@ class Ensemble:
         """Continue prompts, yielding (index, result) as they end.
 
         Args:
-            prompts: texts, which each model tokenizes its own way, or conversations (`Chat`), which
-                each puts into its own chat template.
+            prompts: texts, or conversations (`Chat`) for each model's own chat template.
             method: a name from `adafuse.methods.METHODS`; `method_options` are its options.
             max_new_tokens: ends a text when some model holds that many generated ids.
             max_rounds: ends a text after that many rounds.
             stop: strings that end a text; it is cut before them.
-            batch_size: how many examples are decoded at a time; "auto" is as many as fit into the
-                memory that is free now.
+            batch_size: examples at a time; "auto" is as many as fit into the free memory.
             engine: "tree", or "reference" to check it.
             answers: what each model wrote on its own, per prompt, for a method that starts from
-                that; it is decoded where it is not given.
+                that; decoded by default.
             questions: the prompts without few-shot examples, for a method that reads finished
-                answers; the prompts themselves by default, of a conversation what the user said
-                last.
+                answers; by default the prompts, of a conversation what the user said last.
 
         Raises:
             UserError: an unknown or impossible setting. What goes wrong in one example ends that
@@ -134,14 +124,15 @@ class Ensemble:
         """
         if isinstance(prompts, str | Chat):
             raise UserError("prompts is one prompt; give a list of strings or chats")
-        given = {
-            "max_new_tokens": max_new_tokens,
-            "max_rounds": max_rounds,
-            "stop": stop,
-            "batch_size": batch_size,
-            "engine": engine,
-        }
-        run = self._run(method, method_options, given)
+        run = self._run(
+            method,
+            max_new_tokens=max_new_tokens,
+            max_rounds=max_rounds,
+            stop=stop,
+            batch_size=batch_size,
+            engine=engine,
+            **method_options,
+        )
         known = answers if run.method.reads_answers else None
         events = run.events(prompts, questions or [*map(question_of, prompts)], known)
         return (
@@ -160,10 +151,10 @@ class Ensemble:
         """Say how likely each model finds continuations, yielding (index, likelihood) as they end.
 
         Args:
-            asked: prompts with the text behind each. Each model reads the prompt as it does when it
-                generates, and encodes the text by itself, so that both meet at that very byte.
-                Those of one prompt share its computation.
-            batch_size: how many prompts are read at a time; "auto" is as many as fit into memory.
+            asked: prompts, each with the text after it. A model reads the prompt as it does when it
+                generates, and encodes the text by itself. Those of one prompt share its
+                computation.
+            batch_size: prompts at a time; "auto" is as many as fit into the free memory.
             engine: "tree", or "reference" to check it.
 
         Raises:
@@ -176,38 +167,23 @@ class Ensemble:
         self,
         prompt: Prompt,
         *,
-        method: str = "adafuse",
-        max_new_tokens: int = 256,
-        max_rounds: int | None = None,
-        stop: Sequence[str] = (),
-        engine: str = "tree",
         question: str | None = None,
-        **method_options: Any,
+        method: str = "adafuse",
+        **settings: Any,
     ) -> TextStream:
         """Continue one prompt and yield its text while it is decoded, span by span.
 
-        The spans together are the text that `generate` returns, which is the `result` of the
-        stream when they have all been read; one that is left before its end is to be closed, or
-        used in a `with` block. Settings are those of `stream`.
+        The spans together are the text that `generate` returns, and when they have all been read,
+        the stream has its `result`. Settings are those of `stream`.
 
         Raises:
             UserError: an unknown or impossible setting.
         """
-        given = {
-            "max_new_tokens": max_new_tokens,
-            "max_rounds": max_rounds,
-            "stop": stop,
-            "engine": engine,
-        }
-        return TextStream(
-            self._run(method, method_options, given).text(prompt, question or question_of(prompt))
-        )
+        run = self._run(method, **settings)
+        return TextStream(run.text(prompt, question or question_of(prompt)))
 
-    def _run(self, method: str, options: Mapping[str, Any], given: Mapping[str, Any]) -> Run:
-        chosen, settings = resolve(method, options), parse(Settings, given, "generate")
-        return Run(self.models, self.weights, self._place(), chosen, settings)
-
-    def _place(self) -> Place:
-        if self.place is not None:
-            return self.place
-        return Place(self.models[0].device, self.models[0].network.dtype)
+    def _run(self, method: str, **settings: Any) -> Run:
+        own = {name: settings.pop(name) for name in Settings.model_fields if name in settings}
+        place = self.place or Place(self.models[0].device, self.models[0].network.dtype)
+        chosen = resolve(method, settings)
+        return Run(self.models, self.weights, place, chosen, parse(Settings, own, "generate"))

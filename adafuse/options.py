@@ -1,24 +1,30 @@
 """Settings that users write: what each means, and what is wrong with one, in a sentence."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from adafuse.errors import UserError, known
 
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
 
+_WHEN = "; change it when "
+
 
 def doc(meaning: str, when: str = "") -> Any:
-    """Return the annotation of a field: what it means, and when to change it.
+    """Return the annotation of a field: what it means, and when to change it; as in `Section`."""
+    return Field(description=f"{meaning}{_WHEN}{when}" if when else meaning)
 
-    Both are Markdown of one line, without a capital at the beginning and a full stop at the end.
-    """
-    return Field(description=meaning, json_schema_extra={CHANGE_WHEN: when} if when else None)
+
+def _split_descriptions(schema: dict[str, Any]) -> None:
+    for field in schema["properties"].values():
+        meaning, _, when = " ".join(field.get("description", "").split()).partition(_WHEN)
+        texts = {"description": meaning, CHANGE_WHEN: when}
+        field.update({keyword: text for keyword, text in texts.items() if text})
 
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
@@ -29,6 +35,15 @@ IS_MODEL_NUMBER = "number of a model"
 ModelNumber = Annotated[int, Field(ge=0), IS_MODEL_NUMBER]
 """Counted from 0; `Method.check_models` refuses one that the ensemble does not have."""
 WordTokens = Annotated[Positive, doc("the most tokens of a word, for text without spaces")]
+
+
+def _as_text(identifier: object) -> object:
+    whole = isinstance(identifier, int) and not isinstance(identifier, bool)
+    return str(identifier) if whole else identifier
+
+
+Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int)]
+"""The id of a row; whole numbers become text."""
 
 
 def _batch_size(value: object) -> object:
@@ -44,32 +59,45 @@ BatchSize = Annotated[Positive | Literal["auto"], BeforeValidator(_batch_size)]
 class Section(BaseModel):
     """Base of all groups of settings: frozen, unknown keys refused.
 
-    `replaced` are further keys that users may write, which are gone before validation.
+    The docstring of a field says what it means, and after "; change it when" when to change it, in
+    Markdown without a capital at the beginning and a full stop at the end.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    replaced: ClassVar[tuple[str, ...]] = ()
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        json_schema_extra=_split_descriptions,
+    )
+    kind_of_key: ClassVar[str] = "key"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, values: object) -> object:
+        """Refuse a misspelt key before pydantic misses the right one."""
+        for key in values if isinstance(values, dict) else ():
+            if key not in cls.model_fields:
+                message = known(cls.kind_of_key, key, list(cls.model_fields))
+                raise PydanticCustomError("unknown_key", "{message}", {"message": message})
+        return values
 
 
 class MethodOptions(Section):
     """Base of all options of methods; no value is converted."""
 
     model_config = ConfigDict(strict=True)
+    kind_of_key = "option"
 
 
-SectionT = TypeVar("SectionT", bound=Section)
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def parse(section: type[SectionT], values: Mapping[str, Any], owner: str = "") -> SectionT:
-    """Build a section from plain values; `owner` names it in errors.
-
-    Raises:
-        UserError: an unknown key or a value that is not allowed, named with what is.
-    """
+def parse(section: type[ModelT], values: Mapping[str, Any], owner: str = "") -> ModelT:
+    """Build a section from plain values; a `UserError` says what is wrong in `owner`."""
     try:
         return section.model_validate(dict(values))
     except ValidationError as error:
-        raise UserError(sentence(error.errors()[0], section, owner)) from None
+        raise UserError(sentence(error.errors()[0], owner)) from None
 
 
 @contextmanager
@@ -81,36 +109,16 @@ def refusing() -> Iterator[None]:
         raise ValueError(str(error)) from None
 
 
-def sentence(error: ErrorDetails, section: type[Section], owner: str = "") -> str:
+def sentence(error: ErrorDetails, owner: str = "") -> str:
     """Say what is wrong with the values of a section, where, and what would be right."""
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = message.replace("should", "must")
-    own = error["type"] == "value_error" and not message.startswith("must")
     location = [str(part) for part in error["loc"]]
-    if own and location[-1:] == ["[key]"]:  # of a mapping, whose message names it
-        location = location[:-2]
-    *above, last = location or [""]
-    outer = ".".join(filter(None, [owner, *above])) or "config"
-    if error["type"] == "extra_forbidden":
-        kind = "option" if issubclass(section, MethodOptions) else "key"
-        return f"{outer}: {known(kind, last, _keys(section, above))}"
     if error["type"] == "missing":
-        return f"{outer} has no {last!r}; add it"
-    if own:
+        section = ".".join(filter(None, [owner, *location[:-1]])) or "config"
+        return f"{section} has no {location[-1]!r}; add it"
+    if error["type"] in ("value_error", "unknown_key") and not message.startswith("must"):
+        if location[-1:] == ["[key]"]:  # of a mapping, whose message names it
+            location = location[:-2]
         return f"{': '.join(filter(None, [owner, '.'.join(location)])) or 'config'}: {message}"
     return f"{owner or 'config'}: {'.'.join(location)} {message}, not {error['input']!r}"
-
-
-def _keys(section: type[Section], path: Sequence[str]) -> list[str]:
-    """Return the keys of the section that a path leads to, through mappings and lists."""
-    keys = iter(path)
-    for key in keys:
-        kind = section.model_fields[key].annotation
-        if get_origin(kind) in (dict, tuple):
-            next(keys)
-        section = next(each for each in (kind, *get_args(kind)) if _is_section(each))
-    return [*section.model_fields, *section.replaced]
-
-
-def _is_section(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Section)

@@ -20,11 +20,10 @@ class Turn:
 class Chat:
     """A conversation as a prompt; each model puts it into its own chat template.
 
-    The models write what follows: an answer, or where the prompt `continues` its last turn, the
-    rest of that turn, whose beginning is given.
+    The models write an answer, or the rest of the last turn if the prompt `continues` it.
 
     Raises:
-        UserError: no turns, an unknown role, or an answer that is not begun to be continued.
+        UserError: no turns, an unknown role, or a turn of another role that is to be continued.
     """
 
     turns: tuple[Turn, ...]
@@ -41,24 +40,19 @@ class Chat:
                 " began to say can be continued"
             )
 
-    @property
-    def question(self) -> str:
-        """What the user said last."""
-        said = [turn.content for turn in self.turns if turn.role == "user"]
-        return said[-1] if said else ""
-
 
 Prompt = str | Chat
 """What models continue: a text, or a conversation."""
 
 
 def question_of(prompt: Prompt) -> str:
-    """Return a prompt as one text, for what reads no conversations."""
-    return prompt.question if isinstance(prompt, Chat) else prompt
+    """Return a text prompt as it is, of a conversation what the user said last."""
+    if isinstance(prompt, str):
+        return prompt
+    return next((turn.content for turn in reversed(prompt.turns) if turn.role == "user"), "")
 
 
 def letters(prompt: Prompt) -> int:
-    """Return how long a prompt is."""
     return sum(len(t.content) for t in prompt.turns) if isinstance(prompt, Chat) else len(prompt)
 
 
@@ -78,9 +72,8 @@ class Answer:
 class Candidate:
     """One span of the pool of a round.
 
-    `nll` holds NLL_k(s) in nats per token, one value per model in the order of the ensemble
-    (eq. 4); `fused` is F(s) under the fusion rule of the run (eq. 5); `proposers` are the numbers
-    of the models that wrote the span, counted from 0.
+    `nll` holds NLL_k(s) in nats per token (eq. 4), one per model; `fused` is F(s) (eq. 5);
+    `proposers` are the numbers of the models that wrote the span, from 0.
     """
 
     text: str
@@ -94,9 +87,8 @@ class Candidate:
 class Round:
     """One round of Algorithm 1.
 
-    `selected` is the index of the committed candidate (None when no candidate had a finite NLL),
-    `words` the number of whitespace-separated words it committed, and `margins[k]` the
-    start-of-word margins p(1) - p(2) that model k read while it proposed.
+    `selected` is the index of the committed candidate (None: none had a finite NLL), `words` how
+    many words it has, and `margins[k]` the start-of-word margins p(1) - p(2) that model k read.
     """
 
     candidates: tuple[Candidate, ...]
@@ -109,11 +101,10 @@ class Round:
 class Result:
     """The continuation of one prompt.
 
-    `tokens`, `prompt_tokens` and `forwards` have one entry per model: ids held for the generated
-    text, ids of the prompt, and forward passes the example took part in. `seconds` is the wall
-    time from admission to the end, and that of the answers it started from; at batch sizes above 1
-    examples share that time. `error` is a sentence and `traceback` where it came from; both are
-    None unless `stop_reason` is "error".
+    `tokens` (ids of the text), `prompt_tokens` and `forwards` (passes that the example took part
+    in) have one entry per model. `seconds` is wall time from admission to the end, which examples
+    of a batch share, with that of the answers it started from. `error` is a sentence and
+    `traceback` where it came from; both are None unless `stop_reason` is "error".
     """
 
     text: str
@@ -131,9 +122,8 @@ class Result:
 class Likelihood:
     """What the models say of a given continuation; one entry per model.
 
-    `logprobs` are log p_k(continuation | prompt) in nats, `tokens` its lengths in ids, and
-    `greedy` says whether every id is the likeliest one there. With an `error`, all are as if the
-    continuation were impossible.
+    `logprobs` are log p_k(continuation | prompt) in nats, `tokens` its lengths in ids; `greedy`
+    says whether every id is the likeliest there. With an `error` it counts as impossible.
     """
 
     logprobs: tuple[float, ...]

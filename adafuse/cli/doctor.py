@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adafuse.cli.errors import FAILED
-from adafuse.cli.options import (
-    DECODING,
-    AsJson,
-    BatchSize,
-    MaxNewTokens,
-    number_or_name,
-    option,
-    with_models,
-)
-from adafuse.cli.output import echo_json, one_line
+from adafuse.cli.options import DECODING, AsJson, BatchSize, MaxNewTokens, option, with_models
+from adafuse.cli.output import counted, echo_json, one_line
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -42,11 +34,10 @@ def doctor(
     from adafuse.decoding.words import Settings
     from adafuse.options import parse
 
-    said = {"batch_size": number_or_name(batch_size), "max_new_tokens": max_new_tokens}
-    size = parse(Settings, said, "doctor").batch_size
+    parse(Settings, {"batch_size": batch_size, "max_new_tokens": max_new_tokens}, "doctor")
     from adafuse.models.doctor import Batch, examination  # imports torch
 
-    rows = None if size == "auto" else size
+    rows = None if batch_size == "auto" else batch_size
     report = examination(models, Batch(rows, prompt_tokens, max_new_tokens))
     if as_json:
         echo_json({**asdict(report), "healthy": report.healthy})
@@ -68,20 +59,16 @@ def _lines(report: "Report") -> Iterator[str]:
         rows = f"{load.rows} examples at a time take {_gib(load.rows * load.per_row)}"
         yield f"  weights take {_gib(load.weights)}; {rows}; {load.fits} have room"
     yield ""
-    for finding in sorted(report.findings, key=lambda each: not each.problem):
+    for finding in sorted(report.findings, key=lambda finding: not finding.problem):
         kind, color = ("problem", "red") if finding.problem else ("warning", "yellow")
         yield typer.style(f"{kind}: ", fg=color, bold=True) + one_line(finding.sentence)
     problems = sum(finding.problem for finding in report.findings)
     warnings = len(report.findings) - problems
-    yield f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}"
+    yield f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}"
 
 
 def _gib(size: float, digits: int = 3) -> str:
     return f"{size / (1 << 30):.{digits}f} GiB"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _installation(found: "Installation") -> Iterator[str]:

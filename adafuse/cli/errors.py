@@ -1,4 +1,4 @@
-"""An example or two of each command, as help and docs/command-line.md show them."""
+"""How a command ends: its exit status, and mistakes as one line; and the examples in its help."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "bench": ("adafuse bench --repeats 3", "adafuse bench --model A --model B --json"),
 }
-"""Lines are short enough for a terminal of 80 columns."""
+"""Of each command; lines are short enough for a terminal of 80 columns."""
 
 
 def epilog(command: str) -> str:
@@ -82,26 +82,39 @@ def run(app: typer.Typer) -> int:
         # Not every terminal can write what models can.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = app(prog_name="adafuse", standalone_mode=False)
-    except UserError as error:
-        _tell(f"error: {error}")
-        status = WRONG
-    except TyperException as error:
-        if error.format_message():  # it is empty where help was asked for by giving nothing
-            _tell(_usage(error))
-        status = WRONG
-    except KeyboardInterrupt:
-        status = INTERRUPTED
+        status = _status(app)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        status = BROKEN_PIPE
     except SystemExit as end:  # what typer and rich make of a broken pipe
         if not isinstance(end.__context__, BrokenPipeError):
             raise
         status = BROKEN_PIPE
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _tell(f"error: the output cannot be written ({error.strerror}); make room for it")
+        status = WRONG
+    # What is left cannot be written, and the interpreter need not try again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _status(app: typer.Typer) -> int:
+    try:
+        status = app(prog_name="adafuse", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except UserError as error:
+        _tell(f"error: {error}")
+    except TyperException as error:
+        if error.format_message():  # it is empty where help was asked for by giving nothing
+            _tell(_usage(error))
     except ModuleNotFoundError as error:
         _tell(f"error: {_missing(error)}")
-        status = WRONG
-    except OSError as error:
-        status = _full(error)
-    return _flushed(status if isinstance(status, int) else 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return WRONG
 
 
 def _missing(error: ModuleNotFoundError) -> str:
@@ -115,45 +128,18 @@ def _missing(error: ModuleNotFoundError) -> str:
     return f"{needed} ({module} is missing); pip install 'adafuse[{extra}]'"
 
 
-def _flushed(status: int) -> int:
-    """Write out what is left; what cannot be written the interpreter need not try again."""
-    try:
-        sys.stdout.flush()
-        failed = status == BROKEN_PIPE
-    except BrokenPipeError:
-        status, failed = BROKEN_PIPE, True
-    except OSError as error:
-        status, failed = _full(error) if status != WRONG else WRONG, True
-    if failed:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return status
-
-
-def _full(error: OSError) -> int:
-    """Tell that there is no room for the output; any other error is not of the user's making."""
-    if error.errno != errno.ENOSPC:
-        raise error
-    _tell(f"error: the output cannot be written ({error.strerror}); make room for it")
-    return WRONG
-
-
 def _usage(error: TyperException) -> str:
     """Return what typer has to say in one line, with where to read on."""
     if isinstance(cause := error.__context__, ValidationError):  # of a value, which it leaves out
         first = cause.errors()[0]
-        said = first["msg"].removeprefix("Input ").partition(",")[0]
-        error.message = f"{first['input']!r} {said.replace('should be', 'must be')}"
+        reason = first["msg"].removeprefix("Input ").partition(",")[0]
+        error.message = f"{first['input']!r} {reason.replace('should be', 'must be')}"
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else _command()
-    told = f"error: {message[:1].lower()}{message[1:]}"
-    return told + (" See" if told.endswith("?") else "; see") + f" '{command} --help'"
-
-
-def _command() -> str:
-    """Return what was asked for, as far as that is a command; some errors do not know."""
-    first = next(iter(sys.argv[1:]), "")
-    return f"adafuse {first}" if first in EXAMPLES else "adafuse"
+    named = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in EXAMPLES else ""
+    command = context.command_path if context else f"adafuse {named}".rstrip()
+    sentence = f"error: {message[:1].lower()}{message[1:]}"
+    return sentence + (" See" if sentence.endswith("?") else "; see") + f" '{command} --help'"
 
 
 def _tell(sentence: str) -> None:

@@ -1,5 +1,6 @@
 """`adafuse generate`: decode prompts from everywhere into a terminal, a pipe or a file."""
 
+import json
 import os
 import sys
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from adafuse.cli.errors import FAILED
 from adafuse.cli.options import (
@@ -17,27 +19,43 @@ from adafuse.cli.options import (
     BatchSize,
     MaxNewTokens,
     MethodName,
-    MethodOption,
+    Strings,
     given,
-    number_or_name,
-    one_of,
+    method_options,
     option,
     with_models,
     with_options,
 )
-from adafuse.cli.output import json_line, one_line, write
-from adafuse.cli.prompts import PromptRow, find_prompts
+from adafuse.cli.output import counted, json_line, one_line, write
 from adafuse.errors import UserError
 from adafuse.models.spec import LOADING, ModelSpec
-from adafuse.records import Result
+from adafuse.options import Identifier, parse
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
 
-_FUSIONS = ("mean_nll", "mixture", "most_confident")
+STANDARD_INPUT = Path("-")
+_FORM = '{"id": ..., "prompt": ...}'
+
+
+class PromptRow(BaseModel):
+    """One prompt and the id that its result is found by."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    id: Identifier
+    prompt: str
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_not_empty(cls, prompt: str) -> str:
+        if not prompt.strip():
+            raise ValueError("must hold some text")
+        return prompt
+
 
 PromptTexts = Annotated[
-    list[str] | None,
+    Strings,
     option("A prompt, \\n in it a line break; repeatable. Or pipe one in.", "TEXT", PROMPTS),
 ]
 PromptsFile = Annotated[
@@ -46,28 +64,29 @@ PromptsFile = Annotated[
 ]
 OutFile = Annotated[Path | None, option("The Parquet file to write.", "FILE", PROMPTS)]
 RowsAsJson = Annotated[bool, option("Print a line of JSON per prompt.", "", PROMPTS, "--json")]
-
+MethodOption = Annotated[
+    Strings,
+    option(
+        "Any option of the method; repeatable.",
+        "NAME=VALUE",
+        DECODING,
+        autocompletion=method_options,
+    ),
+]
 Tau = Annotated[float | None, option("Margin threshold; margins are 0 to 1.", "X", DECODING)]
 MaxWords = Annotated[int | None, option("M, the most words a round.", "N", DECODING)]
 Branching = Annotated[int | None, option("B, alternatives where unsure.", "N", DECODING)]
+_RULES = ("mean_nll", "mixture", "most_confident")
 Fusion = Annotated[
-    str | None,
-    option(
-        "mean_nll, mixture or most_confident.", "NAME", DECODING, autocompletion=one_of(*_FUSIONS)
-    ),
+    str | None, option("mean_nll, mixture or most_confident.", "NAME", DECODING, values=_RULES)
 ]
 MaxRounds = Annotated[int | None, option("Rounds; no limit by default.", "N", DECODING)]
 Stop = Annotated[
-    list[str] | None, option("Cut before it, \\n in it a line break; repeatable.", "TEXT", DECODING)
+    Strings, option("Cut before it, \\n in it a line break; repeatable.", "TEXT", DECODING)
 ]
+_ENGINES = ("tree", "reference")
 Engine = Annotated[
-    str,
-    option(
-        "tree, or reference to check it.",
-        "NAME",
-        DECODING,
-        autocompletion=one_of("tree", "reference"),
-    ),
+    str, option("tree, or reference to check it.", "NAME", DECODING, values=_ENGINES)
 ]
 Weights = Annotated[
     list[float] | None,
@@ -105,10 +124,12 @@ def generate(
     named = given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
     options = with_options(named, option or [])
     settings = given(
-        max_new_tokens=max_new_tokens, max_rounds=max_rounds, engine=engine,
-        batch_size=number_or_name(batch_size),
+        max_new_tokens=max_new_tokens,
+        max_rounds=max_rounds,
+        engine=engine,
+        batch_size=batch_size,
         stop=[string.replace("\\n", "\n") for string in stop or []],
-    )  # fmt: skip
+    )
     check_decoding(len(models), method, options, settings)
     rows = find_prompts(prompts, prompt or [])
     if out is not None:
@@ -120,8 +141,8 @@ def generate(
     if out is None and not as_json:
         failed = print_text(ensemble, rows[0], decoding)
     else:
-        loading = {name: [getattr(each, own) for each in models] for name, own in LOADING.items()}
-        paths = [each.path for each in models]
+        loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
+        paths = [spec.path for spec in models]
         described = {"models": paths, **loading, **given(weights=weight), **decoding}
         failed = decode_rows(ensemble, rows, decoding, described, out, as_json=as_json)
     raise typer.Exit(FAILED if failed else 0)
@@ -130,15 +151,9 @@ def generate(
 def check_decoding(
     models: int, method: str, options: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> None:
-    """Refuse what can be refused before a model is loaded.
-
-    Raises:
-        UserError: an unknown method, an option that it does not have, or a value out of range.
-    """
     from adafuse.decoding.words import Settings
     from adafuse.methods import resolve
     from adafuse.metrics.selection import SELECTIONS
-    from adafuse.options import parse
 
     if method in SELECTIONS:
         raise UserError(
@@ -151,11 +166,7 @@ def check_decoding(
 
 
 def check_out(out: Path) -> None:
-    """Refuse a file that cannot be written, before anything is decoded.
-
-    Raises:
-        UserError: another ending than .parquet, a folder, or one in which nothing can be written.
-    """
+    """Refuse a file that cannot be written, before anything is decoded."""
     from adafuse.files import check_writable
 
     if out.suffix != ".parquet" and not out.is_dir():
@@ -171,12 +182,10 @@ def check_out(out: Path) -> None:
 
 
 def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) -> "Ensemble":
-    """Load the models."""
     from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
 
     if sys.stderr.isatty():
-        count = len(models)
-        typer.echo("loading 1 model" if count == 1 else f"loading {count} models", err=True)
+        typer.echo(f"loading {counted(len(models), 'model')}", err=True)
     return Ensemble.from_pretrained(models, weights=weights)
 
 
@@ -185,9 +194,7 @@ def print_text(ensemble: "Ensemble", row: PromptRow, decoding: Mapping[str, Any]
 
     Nothing else goes to standard output, but for a line break after the text in a terminal.
     """
-    stream = ensemble.stream_text(
-        row.text, **{name: value for name, value in decoding.items() if name != "batch_size"}
-    )
+    stream = ensemble.stream_text(row.prompt, **decoding)
     for span in stream:
         write(span)
     result = stream.result
@@ -217,22 +224,14 @@ def decode_rows(
     *,
     as_json: bool,
 ) -> int:
-    """Decode prompts into lines of JSON, in order, or a Parquet file, or both.
+    """Decode prompts into lines of JSON, in order, or a Parquet file; return how many failed.
 
-    On Ctrl-C or an error in between, the rows that ended are written to the file.
-
-    Args:
-        ensemble: the models.
-        rows: the prompts.
-        decoding: method, options and settings of `Ensemble.stream`.
-        described: what the file says of its making.
-        out: the Parquet file.
-        as_json: print a line per prompt, as soon as it and those before it have ended.
-
-    Returns:
-        How many prompts failed.
+    The file says how it was made in the words of `described`. On Ctrl-C or an error in between, the
+    rows that ended are written to it.
     """
     from tqdm import tqdm
+
+    from adafuse.workflow.traces import result_columns
 
     ended: dict[int, dict[str, Any]] = {}
     printed = failed = tokens = 0
@@ -240,16 +239,14 @@ def decode_rows(
     hidden = True if as_json and sys.stdout.isatty() else None  # no bar between printed lines
     try:
         with tqdm(total=len(rows), unit="prompt", disable=hidden) as bar:
-            for index, result in ensemble.stream([row.text for row in rows], **decoding):
-                ended[index] = _columns(rows[index], result)
+            for index, result in ensemble.stream([row.prompt for row in rows], **decoding):
+                ended[index] = {**rows[index].model_dump(), **result_columns(result)}
                 failed += result.stop_reason == "error"
                 tokens += max(result.tokens, default=0)
-                rate = _speed(tokens, time.perf_counter() - start)
-                bar.set_postfix_str(rate, refresh=False)
+                bar.set_postfix_str(_speed(tokens, time.perf_counter() - start), refresh=False)
                 bar.update()
                 while as_json and printed in ended:
-                    row = ended[printed] if out is not None else ended.pop(printed)
-                    typer.echo(json_line(row))
+                    typer.echo(json_line(ended[printed] if out else ended.pop(printed)))
                     sys.stdout.flush()
                     printed += 1
     finally:
@@ -259,16 +256,10 @@ def decode_rows(
             partial = f"stopped after {len(ended)} of {len(rows)} prompts; they are in {out}"
             typer.echo(partial + ", which was replaced" * replaced, err=True)
     if out is not None:
-        count = "1 prompt" if len(rows) == 1 else f"{len(rows)} prompts"
         file = f"replaced {out}" if replaced else f"written to {out}"
+        count = counted(len(rows), "prompt")
         typer.echo(f"{count} continued, {failed} of them failed; {file}", err=as_json)
     return failed
-
-
-def _columns(row: PromptRow, result: Result) -> dict[str, Any]:
-    from adafuse.workflow.traces import result_columns
-
-    return {"id": row.id, "prompt": row.text, **result_columns(result)}
 
 
 def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[str, Any]) -> None:
@@ -280,3 +271,68 @@ def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[s
 
     fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
     write_table(out, fields, rows, {"settings": dict(described), "versions": versions()})
+
+
+def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
+    """Return the prompts of a file ("-" is standard input), or else `texts`, or else what is piped.
+
+    In `texts`, a backslash and an n are a line break; a piped text is one prompt without the line
+    break at its end.
+    """
+    if file is not None and texts:
+        raise UserError("--prompts and --prompt are both given; give one of them")
+    if file is not None:
+        return read_prompts(file)
+    if texts:
+        found = [text.replace("\\n", "\n") for text in texts]
+    elif sys.stdin.isatty():
+        raise UserError("no prompt was given; add --prompt TEXT or --prompts FILE, or pipe one in")
+    else:
+        text = _read(STANDARD_INPUT, "standard input")
+        if not text.strip():
+            raise UserError("standard input holds no prompt; pipe one in, or add --prompt TEXT")
+        found = [text.removesuffix("\n").removesuffix("\r")]
+    return [
+        parse(PromptRow, {"id": number, "prompt": text}, "--prompt")
+        for number, text in enumerate(found, 1)
+    ]
+
+
+def read_prompts(path: Path) -> list[PromptRow]:
+    """Read JSON lines {"id", "prompt"} with different ids; errors name the line."""
+    name = "standard input" if path == STANDARD_INPUT else str(path)
+    prompts: dict[str, PromptRow] = {}
+    for number, line in enumerate(_read(path, name).split("\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{name}, line {number}"
+        prompt = parse(PromptRow, _object(line, where), where)
+        if prompt.id in prompts:
+            raise UserError(
+                f"{where}: id {prompt.id!r} occurs twice; give every prompt one of its own"
+            )
+        prompts[prompt.id] = prompt
+    if not prompts:
+        raise UserError(f"{name} holds no prompt; write one {_FORM} per line")
+    return list(prompts.values())
+
+
+def _read(path: Path, name: str) -> str:
+    if path != STANDARD_INPUT and not path.is_file():
+        raise UserError(f"prompts file {name!r} does not exist; check its path")
+    try:
+        return (sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()).decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 text ({error}); save it as UTF-8") from None
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{where}: broken JSON ({error.msg} at column {error.colno}); write {_FORM}"
+        ) from None
+    if not isinstance(row, dict):
+        raise UserError(f"{where}: {line.strip()[:40]!r} is not an object {_FORM}")
+    return row

@@ -21,11 +21,10 @@ from adafuse.lm_eval.register import run_harness
 from adafuse.version import __version__
 
 
-class _PlainFlags:
+class PlainFlags:
     """Help without a type after options that take no value; typer writes <bool> there."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return all options and arguments, `--help` included."""
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for parameter in parameters:
             if getattr(parameter, "is_flag", False) and parameter.metavar is None:
@@ -33,12 +32,12 @@ class _PlainFlags:
         return parameters
 
 
-class PlainCommand(_PlainFlags, TyperCommand):
-    """A command whose flags show no type."""
+class PlainCommand(PlainFlags, TyperCommand):
+    pass
 
 
-class PlainGroup(_PlainFlags, TyperGroup):
-    """A group of commands whose flags show no type."""
+class PlainGroup(PlainFlags, TyperGroup):
+    pass
 
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -65,15 +64,14 @@ COMMANDS = {
 }
 for _panel, _commands in COMMANDS.items():
     for _command in _commands:
-        app.command(cls=PlainCommand, epilog=epilog(_command.__name__), rich_help_panel=_panel)(
-            _command
-        )
+        _examples = epilog(_command.__name__)
+        app.command(cls=PlainCommand, epilog=_examples, rich_help_panel=_panel)(_command)
 app.command("lm-eval", context_settings=PASS_ON, rich_help_panel="Evaluate")(lm_eval)
 app.add_typer(app_steps, name="step", rich_help_panel="Inside the workflow")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(given: bool) -> None:
+    if given:
         typer.echo(f"adafuse {__version__}")
         raise typer.Exit
 
@@ -93,5 +91,4 @@ def _settings(
 
 
 def main() -> None:
-    """Run a command and exit with its status."""
     sys.exit(run(app))

@@ -27,30 +27,28 @@ def methods(
     from adafuse.methods import METHODS
     from adafuse.metrics.selection import SELECTIONS
 
-    every: dict[str, Any] = {**METHODS, **SELECTIONS}
-    if method is not None and method not in every:
-        raise UserError(known("method", method, list(every)))
+    methods: dict[str, Any] = {**METHODS, **SELECTIONS}
+    if method is not None and method not in methods:
+        raise UserError(known("method", method, list(methods)))
     if as_json:
-        names = every if method is None else [method]
-        echo_json([_record(name, every[name], name in SELECTIONS) for name in names])
-        return
-    if method is not None:
-        _explain(method, every[method])
-        return
-    for name, each in every.items():
-        if name == next(iter(SELECTIONS)):
-            typer.echo("\nIn a workflow only, choices between the texts of other runs:")
-        typer.echo(f"{name}: {_summary(each)}")
-        for option, field in each.Options.model_fields.items():
-            typer.echo(f"    {option} ({_default(field)})")
-    typer.echo("\n`adafuse methods NAME` says what the options of a method mean.")
+        names = methods if method is None else [method]
+        echo_json([_record(name, methods[name], name in SELECTIONS) for name in names])
+    elif method is not None:
+        _explain(method, methods[method])
+    else:
+        for name in methods:
+            if name == next(iter(SELECTIONS)):
+                typer.echo("\nIn a workflow only, choices between the texts of other runs:")
+            typer.echo(f"{name}: {_summary(methods[name])}")
+            for option, field in methods[name].Options.model_fields.items():
+                typer.echo(f"    {option} ({_default(field)})")
+        typer.echo("\n`adafuse methods NAME` says what the options of a method mean.")
 
 
 def _explain(name: str, method: Any) -> None:
-    typer.echo(f"{name}: {inspect.cleandoc(method.__doc__ or '')}")
-    described = method.Options.__doc__
-    if method.Options.model_fields and described:
-        typer.echo(f"\n{inspect.cleandoc(described)}\n")
+    typer.echo(f"{name}: {inspect.getdoc(method)}")
+    if method.Options.model_fields and method.Options.__doc__:
+        typer.echo(f"\n{inspect.cleandoc(method.Options.__doc__)}\n")
     kinds = method.Options.model_json_schema().get("properties", {})
     for option, field in method.Options.model_fields.items():
         typer.echo(f"    {option} ({_default(field)}{_kind(kinds.get(option, {}))})")
@@ -72,7 +70,7 @@ def _record(name: str, method: Any, chooses: bool) -> dict[str, Any]:
 
 def _summary(method: Any) -> str:
     """Return the first paragraph of a method's docstring, as one line."""
-    return " ".join(inspect.cleandoc(method.__doc__ or "").split("\n\n")[0].split())
+    return " ".join((inspect.getdoc(method) or "").split("\n\n")[0].split())
 
 
 def _default(field: Any) -> str:
@@ -80,10 +78,9 @@ def _default(field: Any) -> str:
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """Say what a value may be, as far as it is a choice or a range."""
     names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
     names["exclusiveMaximum"] = "below"
     found = [f"{names[key]} {value}" for key, value in schema.items() if key in names]
     if "enum" in schema:
         found.append("one of " + ", ".join(map(str, schema["enum"])))
-    return "".join(f"; {each}" for each in found)
+    return "".join(f"; {limit}" for limit in found)

@@ -13,19 +13,8 @@ import typer
 import yaml
 
 from adafuse.errors import UserError
-from adafuse.metrics.registry import BENCHMARKS
+from adafuse.metrics.registry import SCORERS
 from adafuse.models.spec import DTYPES, QUANTIZATIONS, ModelSpec, model_specs
-
-Suggest = Callable[[str], list[str]]
-
-
-def one_of(*values: str) -> Suggest:
-    """Return what suggests some of `values`."""
-
-    def suggest(incomplete: str) -> list[str]:
-        return [value for value in values if value.startswith(incomplete)]
-
-    return suggest
 
 
 def method_names(incomplete: str) -> list[tuple[str, str]]:
@@ -41,9 +30,7 @@ def method_names(incomplete: str) -> list[tuple[str, str]]:
 
 def scorer_names(incomplete: str) -> list[tuple[str, str]]:
     """Suggest scorers, with what they report."""
-    from adafuse.metrics.registry import SCORERS
-
-    return [(name, each.doc) for name, each in SCORERS.items() if name.startswith(incomplete)]
+    return [(name, scorer.doc) for name, scorer in SCORERS.items() if name.startswith(incomplete)]
 
 
 def method_options(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -76,10 +63,10 @@ def example_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     # An option that still lacks its value keeps the arguments before it from being read.
     trace = ctx.params.get("trace") or next(iter(ctx.args), None)
     try:
-        rows = read_rows(Path(trace), ["id"]) if trace else []
+        ids = [str(row["id"]) for row in read_rows(Path(trace), ["id"])] if trace else []
     except UserError:
         return []
-    return [str(row["id"]) for row in rows if str(row["id"]).startswith(incomplete)]
+    return [name for name in ids if name.startswith(incomplete)]
 
 
 NONE = "none"
@@ -87,78 +74,79 @@ PROMPTS, MODELS, DECODING = "Prompts and output", "Models", "Decoding"
 _DEVICES = ("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential")
 
 
-def option(text: str, metavar: str = "", panel: str | None = None, *names: str, **more: Any) -> Any:
-    """Return an option by its help, the name of its value, and where help lists it."""
+def option(
+    text: str,
+    metavar: str = "",
+    panel: str | None = None,
+    *names: str,
+    values: Sequence[str] = (),
+    **more: Any,
+) -> Any:
+    """Return an option: its help, the name of its value, its panel, and values to suggest."""
+    if values:
+        more["autocompletion"] = lambda incomplete: [
+            value for value in values if value.startswith(incomplete)
+        ]
     return typer.Option(*names, help=text, metavar=metavar, rich_help_panel=panel, **more)
 
 
-def each(text: str, metavar: str, *values: str, autocompletion: Any = None) -> Any:
-    """Return an option of models that may be repeated."""
-    suggest = autocompletion or (one_of(*values) if values else None)
-    return option(text, metavar, MODELS, autocompletion=suggest)
+def folders(text: str) -> Any:
+    """Return a repeatable option whose values are models."""
+    return option(text, "MODEL", MODELS, autocompletion=model_folders)
 
 
-SomeModels = Annotated[
-    list[str] | None,
-    each("A model folder or hub id; repeatable.", "MODEL", autocompletion=model_folders),
-]
+Strings = list[str] | None
+SomeModels = Annotated[Strings, folders("A model folder or hub id; repeatable.")]
 Device = Annotated[
-    list[str] | None,
-    each(
+    Strings,
+    option(
         "auto, cpu, cuda:0; or one model over several: cuda:0+cuda:1, balanced, sequential."
         " One, or one per model.",
         "DEVICE",
-        *_DEVICES,
+        MODELS,
+        values=_DEVICES,
     ),
 ]
-Dtype = Annotated[str, each(f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.", "NAME", *DTYPES)]
+Dtype = Annotated[
+    str, option(f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.", "NAME", MODELS, values=DTYPES)
+]
+Quantization = Annotated[
+    Strings,
+    option(
+        "int8, int4 or none; one, or one per model.", "NAME", MODELS, values=(*QUANTIZATIONS, NONE)
+    ),
+]
 
 
 def read_models(
-    model: Annotated[
-        list[str],
-        each("A model folder or hub id; repeat it to fuse.", "MODEL", autocompletion=model_folders),
-    ],
+    model: Annotated[list[str], folders("A model folder or hub id; repeat it to fuse.")],
     chat: Annotated[
         bool, option("Use each model's own chat template.", "", MODELS, "--chat")
     ] = False,
     device: Device = None,
     dtype: Dtype = "auto",
-    quantization: Annotated[
-        list[str] | None,
-        each("int8, int4 or none; one, or one per model.", "NAME", *QUANTIZATIONS, NONE),
-    ] = None,
-    revision: Annotated[list[str] | None, each("Hub revision, one per model.", "REV")] = None,
+    quantization: Quantization = None,
+    revision: Annotated[Strings, option("Hub revision, one per model.", "REV", MODELS)] = None,
     trust_remote_code: Annotated[
-        list[str] | None,
-        each("A model whose own code may run; repeatable.", "MODEL", autocompletion=model_folders),
+        Strings, folders("A model whose own code may run; repeatable.")
     ] = None,
     allow_pickle: Annotated[
-        list[str] | None,
-        each(
-            "A model whose weights may be pickled; repeatable.",
-            "MODEL",
-            autocompletion=model_folders,
-        ),
+        Strings, folders("A model whose weights may be pickled; repeatable.")
     ] = None,
 ) -> list[ModelSpec]:
-    """Return what these options say of each model.
-
-    Raises:
-        UserError: a value that is not allowed, a list of another length, or no such model.
-    """
-    said = {
+    """Return what these options say of each model."""
+    lists = {
         "device": device,
         "quantization": [None if name == NONE else name for name in quantization or ()],
         "revisions": revision,
-        "trust_remote_code": _named(model, trust_remote_code, "--trust-remote-code"),
-        "allow_pickle": _named(model, allow_pickle, "--allow-pickle"),
+        "trust_remote_code": _flags(model, trust_remote_code, "--trust-remote-code"),
+        "allow_pickle": _flags(model, allow_pickle, "--allow-pickle"),
     }
-    loading: Any = {name: values for name, values in said.items() if values}
+    loading: Any = {name: values for name, values in lists.items() if values}
     return model_specs(model or [], chat=chat, dtype=dtype, **loading)
 
 
-def _named(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
+def _flags(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
     for name in named or ():
         if name not in models:
             raise UserError(f"{option} names {name!r}, which is not a --model; name one of these")
@@ -172,62 +160,43 @@ def with_models(command: Callable[..., None]) -> Callable[..., None]:
     """
     own = inspect.signature(command, eval_str=True)
     model, *others = inspect.signature(read_models, eval_str=True).parameters.values()
-    before = list(own.parameters.values())
-    place = list(own.parameters).index("models")
-    if before[place].default is not inspect.Parameter.empty:
+    before = [each for each in own.parameters.values() if each.name != "models"]
+    if own.parameters["models"].default is not inspect.Parameter.empty:
         model = model.replace(default=None, annotation=SomeModels)
-    options = [model, *before[:place], *others, *before[place + 1 :]]
 
     @wraps(command)
     def run(**given: Any) -> None:
         loading = {each.name: given.pop(each.name) for each in (model, *others)}
         command(models=read_models(**loading), **given)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
     run.__signature__ = own.replace(  # type: ignore[attr-defined]  # which typer reads
-        parameters=[each.replace(kind=keyword) for each in options]
+        parameters=[
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (model, *before, *others)
+        ]
     )
     run.__annotations__ = {}
     return run
 
 
+def _number_or_name(text: str) -> int | str:
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
 MethodName = Annotated[
     str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
 ]
-MethodOption = Annotated[
-    list[str] | None,
-    option(
-        "Any option of the method; repeatable.",
-        "NAME=VALUE",
-        DECODING,
-        autocompletion=method_options,
-    ),
-]
 MaxNewTokens = Annotated[int, option("The most tokens a model may generate.", "N", DECODING)]
 BatchSize = Annotated[
-    str,
-    option("Examples at a time: a number, or auto.", "N", DECODING, autocompletion=one_of("auto")),
-]
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
-Benchmark = Annotated[
-    str,
-    option(f"{', '.join(BENCHMARKS)}.", "NAME", autocompletion=one_of(*BENCHMARKS)),
-]
-Predictions = Annotated[
-    Path, option('JSON lines {"id" or "question", "text"}, or a Parquet trace.', "FILE")
-]
-References = Annotated[Path, option('JSON lines {"question", "answer", "id"}.', "FILE")]
-ScorerName = Annotated[
-    str | None,
+    Any,
     option(
-        "For a benchmark of another name: nq, squad, translation, ...",
-        "NAME",
-        None,
-        "--scorer",
-        autocompletion=scorer_names,
+        "Examples at a time: a number, or auto.",
+        "N",
+        DECODING,
+        values=["auto"],
+        parser=_number_or_name,
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
 
 
 def given(**values: Any) -> dict[str, Any]:
@@ -236,11 +205,7 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, Any]:
-    """Return `named` and the options that are `given` as NAME=VALUE.
-
-    Raises:
-        UserError: not NAME=VALUE, a value that is not valid YAML, or an option that is given twice.
-    """
+    """Return `named` and the options that are `given` as NAME=VALUE, with a value in YAML."""
     options = dict(named)
     for text in given:
         name, equals, value = text.partition("=")
@@ -255,8 +220,3 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
                 f"--option {text!r} has a value that is not valid YAML; quote it"
             ) from None
     return options
-
-
-def number_or_name(text: str) -> int | str:
-    """Return a whole number as such, everything else as it is."""
-    return int(text) if text.removeprefix("-").isdecimal() else text

@@ -10,23 +10,21 @@ import typer
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as indented JSON."""
     typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def json_line(value: Any) -> str:
-    """Return a value as one line of JSON."""
     return json.dumps(plain(value), ensure_ascii=False)
 
 
 def plain(value: Any) -> Any:
     """Return a value with null for numbers that are not finite, which JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(inner) for inner in value]
     return value
 
 
@@ -39,6 +37,10 @@ def harmless(text: str) -> str:
 def one_line(text: str) -> str:
     """Return a text as one line that does nothing to a terminal."""
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def write(text: str) -> None:

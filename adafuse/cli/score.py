@@ -8,32 +8,36 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adafuse.benchmarks.rows import Row, read_rows
-from adafuse.cli.options import (
-    AsJson,
-    Benchmark,
-    Predictions,
-    References,
-    ScorerName,
-    one_of,
-    option,
-)
+from adafuse.cli.options import AsJson, option, scorer_names
 from adafuse.cli.output import echo_json, plain
 from adafuse.errors import UserError, meant
 from adafuse.metrics.predictions import read_predictions
 from adafuse.metrics.registry import BENCHMARKS, SCORERS, scorer_named
+from adafuse.metrics.scorer import PROTOCOLS
 
 if TYPE_CHECKING:
     from adafuse.metrics.score import Score
+
+Benchmark = Annotated[str, option(f"{', '.join(BENCHMARKS)}.", "NAME", values=list(BENCHMARKS))]
+Predictions = Annotated[
+    Path, option('JSON lines {"id" or "question", "text"}, or a Parquet trace.', "FILE")
+]
+References = Annotated[Path, option('JSON lines {"question", "answer", "id"}.', "FILE")]
+ScorerName = Annotated[
+    str | None,
+    option(
+        "For a benchmark of another name: nq, squad, translation, ...",
+        "NAME",
+        autocompletion=scorer_names,
+    ),
+]
+Protocol = Annotated[str, option("strict or published.", "NAME", values=PROTOCOLS)]
 
 
 def read_files(
     benchmark: str, predictions: Path, references: Path, scorer: str | None
 ) -> tuple[str, tuple[Row, ...], list[dict[str, str]]]:
-    """Read both files; return the scorer, the rows, and the predictions matched with them.
-
-    Raises:
-        UserError: an unknown benchmark, or files that do not belong to it or to each other.
-    """
+    """Read both files; return the scorer, the rows, and the predictions matched with them."""
     if scorer is not None:
         scorer_named(scorer, "--scorer")
     elif benchmark not in BENCHMARKS and benchmark not in SCORERS:
@@ -42,20 +46,17 @@ def read_files(
             f" any other, name its scorer in --benchmark or --scorer: {', '.join(SCORERS)}"
             f"{meant(benchmark, [*BENCHMARKS, *SCORERS])}"
         )
-    chosen = scorer or BENCHMARKS.get(benchmark, benchmark)
     rows = read_rows(references)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
-    return chosen, rows, read_predictions(predictions, rows, benchmark=named)
+    texts = read_predictions(predictions, rows, benchmark=named)
+    return scorer or BENCHMARKS.get(benchmark, benchmark), rows, texts
 
 
 def score(
     benchmark: Benchmark,
     predictions: Predictions,
     references: References,
-    protocol: Annotated[
-        str,
-        option("strict or published.", "NAME", autocompletion=one_of("strict", "published")),
-    ] = "strict",
+    protocol: Protocol = "strict",
     out: Annotated[Path | None, option("The JSON file to write.", "FILE")] = None,
     as_json: AsJson = False,
     exclude: Annotated[
@@ -75,52 +76,49 @@ def score(
     from adafuse.metrics.registry import check_protocol
     from adafuse.metrics.score import evaluate
     from adafuse.metrics.scorer import PUBLISHED
-    from adafuse.metrics.translation import require_model
+    from adafuse.metrics.translation import bertscore_f1, require_model
 
     check_protocol(protocol)
     if out is not None:
         check_writable(out)
-    chosen, rows, texts = read_files(benchmark, predictions, references, scorer)
+    name, rows, texts = read_files(benchmark, predictions, references, scorer)
     if spm_sha256 is not None:
         require_model(spm_sha256)
-    left_out = read_exclusions(exclude, rows) if exclude is not None else frozenset()
+    excluded = read_exclusions(exclude, rows) if exclude is not None else frozenset()
     result = evaluate(
-        rows, texts, chosen, protocol,
-        benchmark=benchmark, run=predictions.stem, exclude=left_out,
-    )  # fmt: skip
-    scored = result.score
+        rows, texts, name, protocol, benchmark=benchmark, run=predictions.stem, exclude=excluded
+    )
+    found = result.score
     if bertscore is not None:
-        from adafuse.metrics.translation import bertscore_f1
-
         f1 = bertscore_f1(result.outcomes, bertscore)
-        scored = replace(scored, metrics={**scored.metrics, "bertscore_f1": f1})
+        found = replace(found, metrics={**found.metrics, "bertscore_f1": f1})
     if out is not None:
-        write_text(out, json.dumps(plain(asdict(scored)), indent=2) + "\n")
+        write_text(out, json.dumps(plain(asdict(found)), indent=2) + "\n")
     if as_json:
-        echo_json(asdict(scored))
+        echo_json(asdict(found))
     else:
-        _print(scored, kept=len(left_out) if protocol == PUBLISHED else 0)
+        _print(found, kept=len(excluded) if protocol == PUBLISHED else 0)
 
 
-def _print(scored: "Score", kept: int) -> None:
+def _print(found: "Score", kept: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = f"{scored.benchmark}, {scored.protocol}, n = {scored.n}"
-    if scored.excluded:
-        title += f" ({scored.excluded} few-shot examples left out)"
+    title = f"{found.benchmark}, {found.protocol}, n = {found.n}"
+    if found.excluded:
+        title += f" ({found.excluded} few-shot examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
     grid = Table("metric", "percent", "95 % interval")
-    for name, value in scored.metrics.items():
+    for name, value in found.metrics.items():
         grid.add_row(name, f"{value.value:.2f}", f"{value.low:.2f} to {value.high:.2f}")
-    console = Console(width=None if Console().is_terminal else 100)
-    console.print(title, highlight=False, soft_wrap=True, markup=False)
+    console = Console(width=None if Console().is_terminal else 100, highlight=False)
+    console.print(title, soft_wrap=True, markup=False)
     console.print(grid)
-    counts = f"{scored.missing} missing, {scored.empty} empty, {scored.failed} failed"
-    console.print(f"{counts}: counted as wrong", highlight=False)
-    for name, detail in scored.details.items():
-        console.print(f"{name}: {detail}", highlight=False, soft_wrap=True, markup=False)
+    counts = f"{found.missing} missing, {found.empty} empty, {found.failed} failed"
+    console.print(f"{counts}: counted as wrong")
+    for name, detail in found.details.items():
+        console.print(f"{name}: {detail}", soft_wrap=True, markup=False)
 
 
 def audit(
@@ -135,27 +133,23 @@ def audit(
     from adafuse.files import check_writable
     from adafuse.metrics.audit import audit as compare
     from adafuse.metrics.score import evaluate
-    from adafuse.metrics.scorer import PUBLISHED, STRICT
     from adafuse.report.tables import audit_table, write_table
 
     if csv is not None:
         check_writable(csv)
-    chosen, rows, texts = read_files(benchmark, predictions, references, scorer)
+    name, rows, texts = read_files(benchmark, predictions, references, scorer)
     named = {"benchmark": benchmark, "run": predictions.stem}
-    strict, published = (
-        evaluate(rows, texts, chosen, protocol, **named) for protocol in (STRICT, PUBLISHED)
-    )
-    result = compare(strict.outcomes, published.outcomes, chosen, **named)
+    strict, published = (evaluate(rows, texts, name, protocol, **named) for protocol in PROTOCOLS)
+    result = compare(strict.outcomes, published.outcomes, name, **named)
     table = audit_table([result])
     if csv is not None:
         write_table(table, csv)
     if as_json:
-        scores = [asdict(strict.score), asdict(published.score)]
-        echo_json({**asdict(result), "scores": scores})
+        echo_json({**asdict(result), "scores": [asdict(strict.score), asdict(published.score)]})
         return
     typer.echo(table.markdown, nl=False)
-    difference = published.score.main.value - strict.score.main.value
+    first, second = strict.score.main.value, published.score.main.value
     typer.echo(
-        f"\n{strict.score.primary}: strict {strict.score.main.value:.2f}, published"
-        f" {published.score.main.value:.2f}, {difference:+.2f} points"
+        f"\n{strict.score.primary}: strict {first:.2f}, published {second:.2f},"
+        f" {second - first:+.2f} points"
     )

@@ -42,19 +42,19 @@ def status(
     from adafuse.workflow.prefetch import with_commits
     from adafuse.workflow.status import failed_steps, shard_statuses
 
-    stored = ResultsLayout(results).config
-    if config is None and not stored.is_file():
-        raise UserError(f"{str(stored)!r} does not exist; name a results folder, or run snakemake")
-    settings = read_config(config or stored).model_copy(update={"results": str(results)})
+    file = config or ResultsLayout(results).config
+    if config is None and not file.is_file():
+        raise UserError(f"{str(file)!r} does not exist; name a results folder, or run snakemake")
+    settings = read_config(file).model_copy(update={"results": str(results)})
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(settings))
-    every = plan.all_cells()
-    shards = shard_statuses(plan, every if whole else plan.requested_cells())
+    cells = plan.all_cells()
+    shards = shard_statuses(plan, cells if whole else plan.requested_cells())
     steps = failed_steps(plan)
     if as_json:
         echo_json({"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))})
     else:
-        _print(shards, steps, sum(len(plan.shards(name)) for name, _ in every) - len(shards))
+        _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
     states = {shard.state for shard in shards}
     if steps or "failed" in states:
         raise typer.Exit(FAILED)

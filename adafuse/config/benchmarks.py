@@ -1,24 +1,15 @@
 """The section `benchmarks`: where rows come from, how they are asked and scored."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from adafuse.benchmarks.description import PaperFigures
 from adafuse.benchmarks.prompts import SLOT, Style
 from adafuse.benchmarks.rows import Fields
 from adafuse.errors import known
 from adafuse.metrics.registry import SCORERS
-from adafuse.options import BatchSize, Flag, Number, Positive, Section, Text, doc
-
-
-def _as_text(identifier: object) -> object:
-    whole = isinstance(identifier, int) and not isinstance(identifier, bool)
-    return str(identifier) if whole else identifier
-
-
-Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int)]
-
+from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text
 
 PIN = (
     "pin it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its files on"
@@ -29,36 +20,24 @@ PIN = (
 class SourceConfig(Section):
     """Where the rows of a benchmark come from: a file, or a split of a dataset."""
 
-    file: Annotated[
-        Text | None,
-        doc(
-            'JSON lines, a JSON list, or Parquet; rows `{"question", "answer", optional "id"}`',
-            "you have the rows as a file",
-        ),
-    ] = None
-    dataset: Annotated[
-        Text | None,
-        doc("a hub dataset `org/name`, or a folder in its layout", "the rows are on the hub"),
-    ] = None
-    config: Annotated[Text | None, doc("its configuration", "it has several")] = None
-    answer_config: Annotated[
-        Text | None,
-        doc(
-            "a second configuration, with the answers, joined by id",
-            "questions and answers are apart (FLORES: the other language)",
-        ),
-    ] = None
-    split: Annotated[Text | None, doc("its split", "you want other rows")] = None
-    revision: Annotated[
-        Text | None,
-        doc(
-            "commit of a hub dataset, 40 hexadecimal digits; required there",
-            "you want the rows of another day",
-        ),
-    ] = None
-    fields: Annotated[
-        Fields, doc("where a record holds what", "records have other names than rows")
-    ] = Fields()
+    file: Text | None = None
+    """JSON lines, a JSON list, or Parquet; rows `{"question", "answer", optional "id"}`; change it
+    when you have the rows as a file"""
+    dataset: Text | None = None
+    """a hub dataset `org/name`, or a folder in its layout; change it when the rows are on the hub
+    """
+    config: Text | None = None
+    """its configuration; change it when it has several"""
+    answer_config: Text | None = None
+    """a second configuration, with the answers, joined by id; change it when questions and answers
+    are apart (FLORES: the other language)"""
+    split: Text | None = None
+    """its split; change it when you want other rows"""
+    revision: Text | None = None
+    """commit of a hub dataset, 40 hexadecimal digits; required there; change it when you want the
+    rows of another day"""
+    fields: Fields = Fields()
+    """where a record holds what; change it when records have other names than rows"""
 
     @model_validator(mode="after")
     def _one_whole_source(self) -> Self:
@@ -78,100 +57,69 @@ class SourceConfig(Section):
 class ShotsConfig(Section):
     """A file with an instruction and few-shot examples, of which the first `count` are used."""
 
-    file: Annotated[Text, doc("an instruction and few-shot examples")]
-    count: Annotated[
-        Number | None, doc("how many, from the first; all without it", "prompts are too long")
-    ] = None
+    file: Text
+    """an instruction and few-shot examples"""
+    count: Number | None = None
+    """how many, from the first; all without it; change it when prompts are too long"""
 
 
 class SampleConfig(Section):
     """A part of the rows that a seed decides."""
 
-    size: Annotated[Positive, doc("how many rows")]
-    seed: Annotated[Number, doc("which rows", "you want others")] = 0
+    size: Positive
+    """how many rows"""
+    seed: Number = 0
+    """which rows; change it when you want others"""
 
 
 class BenchmarkConfig(Section):
-    """A task: its rows, the text around each question, when an answer ends, how it is scored.
+    """A task: its rows, the text around each question, when an answer ends, how it is scored."""
 
-    `development` names the benchmark whose scores choose between models for this one. A `timed`
-    benchmark is decoded with nothing else running on the machine; `batch_size` goes before that of
-    `decode`.
-    """
-
-    replaced: ClassVar[tuple[str, ...]] = ("use",)
-
-    source: Annotated[SourceConfig, doc("where the rows come from")]
-    prompt: Annotated[Text, doc("the text around the question, with `{question}` once")]
-    shots: Annotated[
-        ShotsConfig | None, doc("an instruction and few-shot examples", "the task needs them")
-    ] = None
-    frame: Annotated[
-        Style,
-        doc(
-            "`strict`: examples laid out as the question; `published`: the file's text as it is"
-            " and a blank line",
-            "you compare with the paper's numbers",
-        ),
-    ] = "strict"
-    exclude_shots: Annotated[
-        Flag,
-        doc(
-            "mark rows that are few-shot examples of the prompt; a strict score leaves them out",
-            "never, but to see what it changes",
-        ),
-    ] = True
-    stop: Annotated[
-        tuple[Text, ...],
-        doc("strings before which an answer is cut", "answers go on with a question of their own"),
-    ] = ()
-    max_new_tokens: Annotated[
-        Positive,
-        doc(
-            "ends an answer when some model holds that many generated tokens",
-            "answers are cut short (stop reason `length`)",
-        ),
-    ]
-    scorer: Annotated[Text, doc("how texts are scored: one of the [scorers](#scorers)")]
-    limit: Annotated[Positive | None, doc("only the first rows", "trying things out")] = None
-    sample: Annotated[
-        SampleConfig | None,
-        doc(
-            "`size` rows that `seed` chooses, in file order; after `limit`",
-            "a smaller run is to stand for the whole",
-        ),
-    ] = None
-    ids: Annotated[
-        Annotated[tuple[Identifier, ...], Field(min_length=1)] | None,
-        doc("only the rows of those ids", "some rows are of interest"),
-    ] = None
-    ids_file: Annotated[
-        Text | None, doc("the same from a file with one id a line", "the list is long")
-    ] = None
-    shards: Annotated[
-        Positive,
-        doc(
-            "decode jobs per run",
-            "a job takes much less or more than 10 to 30 minutes; each loads the models",
-        ),
-    ] = 1
-    development: Annotated[
-        Text | None,
-        doc(
-            "the benchmark whose scores choose between models for this one",
-            "a run of method `development_pair` has this benchmark",
-        ),
-    ] = None
-    batch_size: Annotated[
-        BatchSize | None,
-        doc("instead of that of `decode`", "one benchmark has longer prompts, or runs are timed"),
-    ] = None
-    timed: Annotated[
-        Flag, doc("decode with nothing beside it on the machine", "seconds are to be compared")
-    ] = False
-    paper: Annotated[
-        PaperFigures, doc("what the paper says of it, beside our figures", "that is known")
-    ] = PaperFigures()
+    source: SourceConfig
+    """where the rows come from"""
+    prompt: Text
+    """the text around the question, with `{question}` once"""
+    shots: ShotsConfig | None = None
+    """an instruction and few-shot examples; change it when the task needs them"""
+    frame: Style = "strict"
+    """`strict`: examples laid out as the question; `published`: the file's text as it is and a
+    blank line; change it when you compare with the paper's numbers"""
+    exclude_shots: Flag = True
+    """mark rows that are few-shot examples of the prompt; a strict score leaves them out; change it
+    when never, but to see what it changes"""
+    stop: tuple[Text, ...] = ()
+    """strings before which an answer is cut; change it when answers go on with a question of their
+    own"""
+    max_new_tokens: Positive
+    """ends an answer when some model holds that many generated tokens; change it when answers are
+    cut short (stop reason `length`)"""
+    scorer: Text
+    """how texts are scored: one of the [scorers](#scorers)"""
+    limit: Positive | None = None
+    """only the first rows; change it when trying things out"""
+    sample: SampleConfig | None = None
+    """`size` rows that `seed` chooses, in file order; after `limit`; change it when a smaller run
+    is to stand for the whole"""
+    ids: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
+    """only the rows of those ids; change it when some rows are of interest"""
+    ids_file: Text | None = None
+    """the same from a file with one id a line; change it when the list is long"""
+    shards: Positive = 1
+    """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes; each
+    loads the models"""
+    development: Text | None = None
+    """the benchmark whose scores choose between models for this one; change it when a run of method
+    `development_pair` has this benchmark"""
+    batch_size: BatchSize | None = None
+    """instead of that of `decode`; change it when one benchmark has longer prompts, or runs are
+    timed"""
+    timed: Flag = False
+    """decode with nothing beside it on the machine; change it when seconds are to be compared"""
+    paper: PaperFigures = PaperFigures()
+    """what the paper says of it, beside our figures; change it when that is known"""
+    use: Text | None = Field(None, exclude=True)
+    """file with the benchmark's other fields; change it when several configurations share a
+    benchmark"""
 
     @field_validator("prompt")
     @classmethod

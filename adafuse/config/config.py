@@ -1,7 +1,4 @@
-"""The workflow's configuration: its sections, and what holds between them.
-
-What each field means is written where it is declared; config/README.md is made of it.
-"""
+"""The workflow's configuration: its sections, and what holds between them."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +16,7 @@ from adafuse.errors import UserError, known
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
-from adafuse.options import Section, Text, doc
+from adafuse.options import Section, Text
 
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
@@ -40,91 +37,65 @@ Name = Annotated[
 ]
 
 
+def _no_column(name: str) -> str:
+    if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
+        raise ValueError(f"{name!r} is also a column of the table; rename it")
+    return name
+
+
+def _rule(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError(
+            f"{name!r} cannot name a rule of the workflow; use letters, digits (not first) and _"
+        )
+    if name in RULES:
+        raise ValueError(f"{name!r} is another rule of the workflow; rename it")
+    return name
+
+
+BenchmarkName = Annotated[Name, AfterValidator(_no_column)]
+RuleName = Annotated[Name, AfterValidator(_rule)]
+
+
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
-    results: Annotated[
-        Text, doc("folder for everything that is written", "two experiments are to stay apart")
-    ] = "results"
-    note: Annotated[
-        Text | None,
-        doc("printed above the table", "a reader must know something before the numbers"),
-    ] = None
-    models: Annotated[
-        Annotated[dict[Name, ModelConfig], Field(min_length=1)], doc("the models by name")
-    ]
-    benchmarks: Annotated[
-        Annotated[dict[Name, BenchmarkConfig], Field(min_length=1)],
-        doc("the tasks by name; their order is that of the columns"),
-    ]
-    runs: Annotated[
-        Annotated[dict[Name, RunConfig], Field(min_length=1)],
-        doc("a method on a list of models, by name; their order is that of the rows"),
-    ]
-    main: Annotated[
-        MainConfig,
-        doc("the main table and the comparisons; everything without it", "some runs are extra"),
-    ] = MainConfig()
-    experiments: Annotated[
-        dict[Name, ExperimentConfig],
-        doc(
-            "tables and figures, each a target: `snakemake figure_6`; a name is made of letters,"
-            " digits (not first) and `_`, and is not that of a rule (`all`, `decode`, ...)",
-            "the main table is not all that you want to see",
-        ),
-    ] = Field(default_factory=dict)
-    targets: Annotated[
-        Annotated[tuple[Literal["tables", "experiments", "report"], ...], Field(min_length=1)],
-        doc(
-            "what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`,"
-            " the pages for a browser ([docs/report.md](../docs/report.md))",
-            "the experiments are always wanted, or the report is not",
-        ),
-    ] = ("tables", "report")
-    protocols: Annotated[
-        Annotated[tuple[Literal["strict", "published"], ...], Field(min_length=1)],
-        doc(
-            "`[strict]` or `[strict, published]`, which adds tables of the published scorer and an"
-            " audit of what only it accepts",
-            "you compare with published numbers",
-        ),
-    ] = ("strict",)
-    spm_sha256: Annotated[
-        Text | None,
-        doc("SentencePiece model of `translation`", "two machines must give the same spBLEU"),
-    ] = None
-    published_numbers: Annotated[
-        Text | None,
-        doc("`config/published.yaml`: a table of the paper's numbers", "you reproduce the paper"),
-    ] = None
-    decode: Annotated[DecodeConfig, doc("how decode jobs run", "they run on a GPU")] = (
-        DecodeConfig()
+    results: Text = "results"
+    """folder for everything that is written; change it when two experiments are to stay apart"""
+    note: Text | None = None
+    """printed above the table; change it when a reader must know something before the numbers"""
+    models: dict[Name, ModelConfig] = Field(min_length=1)
+    """the models by name"""
+    benchmarks: dict[BenchmarkName, BenchmarkConfig] = Field(min_length=1)
+    """the tasks by name; their order is that of the columns"""
+    runs: dict[Name, RunConfig] = Field(min_length=1)
+    """a method on a list of models, by name; their order is that of the rows"""
+    main: MainConfig = MainConfig()
+    """the main table and the comparisons; everything without it; change it when some runs are extra
+    """
+    experiments: dict[RuleName, ExperimentConfig] = Field(default_factory=dict)
+    """tables and figures, each a target: `snakemake figure_6`; a name is made of letters, digits
+    (not first) and `_`, and is not that of a rule (`all`, `decode`, ...); change it when the main
+    table is not all that you want to see"""
+    targets: tuple[Literal["tables", "experiments", "report"], ...] = Field(
+        ("tables", "report"), min_length=1
     )
-    cluster: Annotated[
-        ClusterConfig,
-        doc("what decode jobs ask a cluster for", "its limits, or an estimate, do not fit"),
-    ] = ClusterConfig()
-
-    @field_validator("benchmarks")
-    @classmethod
-    def _are_no_columns(cls, benchmarks: dict[str, BenchmarkConfig]) -> dict[str, BenchmarkConfig]:
-        for name in benchmarks:
-            if name in _TABLE_COLUMNS or name.endswith(_CELL_ENDINGS):
-                raise ValueError(f"{name!r} is also a column of the table; rename it")
-        return benchmarks
-
-    @field_validator("experiments")
-    @classmethod
-    def _can_be_rules(cls, experiments: dict[str, ExperimentConfig]) -> dict[str, ExperimentConfig]:
-        for name in experiments:
-            if not name.isidentifier():
-                raise ValueError(
-                    f"{name!r} cannot name a rule of the workflow; use letters, digits (not first)"
-                    " and _"
-                )
-            if name in RULES:
-                raise ValueError(f"{name!r} is another rule of the workflow; rename it")
-        return experiments
+    """what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`, the
+    pages for a browser ([docs/report.md](../docs/report.md)); change it when the experiments are
+    always wanted, or the report is not"""
+    protocols: tuple[Literal["strict", "published"], ...] = Field(("strict",), min_length=1)
+    """`[strict]` or `[strict, published]`, which adds tables of the published scorer and an audit
+    of what only it accepts; change it when you compare with published numbers"""
+    spm_sha256: Text | None = None
+    """SentencePiece model of `translation`; change it when two machines must give the same spBLEU
+    """
+    published_numbers: Text | None = None
+    """`config/published.yaml`: a table of the paper's numbers; change it when you reproduce the
+    paper"""
+    decode: DecodeConfig = DecodeConfig()
+    """how decode jobs run; change it when they run on a GPU"""
+    cluster: ClusterConfig = ClusterConfig()
+    """what decode jobs ask a cluster for; change it when its limits, or an estimate, do not fit"""
 
     @field_validator("protocols")
     @classmethod
@@ -135,18 +106,18 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sections_fit_each_other(self) -> Self:
+        for name, run in self.runs.items():
+            with at(f"runs.{name}"):
+                self._check_run(run)
         for name in self.models:
             self._check_gpus(name)
-        for name, run in self.runs.items():
-            with _at(f"runs.{name}"):
-                self._check_run(run)
         for name, benchmark in self.benchmarks.items():
             if (other := benchmark.development) is not None:
-                with _at(f"benchmarks.{name}.development"):
+                with at(f"benchmarks.{name}.development"):
                     _check_known("benchmark", [other], self.benchmarks)
                     if other == name:
                         raise UserError(f"{name!r} names itself; name a benchmark of other rows")
-        with _at("main"):
+        with at("main"):
             _check_known("run", self.main_runs, self.runs)
             _check_known("benchmark", self.main_benchmarks, self.benchmarks)
         if "experiments" in self.targets and not self.experiments:
@@ -155,23 +126,21 @@ class Config(Section):
                 " experiments from it"
             )
         for name, experiment in self.experiments.items():
-            with _at(f"experiments.{name}"):
+            with at(f"experiments.{name}"):
                 self._check_experiment(experiment)
             if experiment.kind == "sweep":
                 runs = {run: self.runs[run] for run in experiment.runs}
                 sweep_positions(f"experiments.{name}", experiment.options, runs)
-        self._check_choices()
+        self._check_development_rows()
         return self
 
     def _check_gpus(self, name: str) -> None:
-        """Check a model's device against the GPUs that decode jobs ask for."""
         own = self.models[name].device
         text = own or self.decode.device
         device = DeviceName.parse(text)
         for run_name, run in self.runs.items():
-            if name not in run.models or run.method not in METHODS:
-                continue
-            if not METHODS[run.method].uses_models:
+            decodes = run.method in METHODS and METHODS[run.method].uses_models
+            if name not in run.models or not decodes:
                 continue
             key, gpu = "decode.gpu", self.decode.gpu
             if run.cluster.gpu is not None:
@@ -195,7 +164,7 @@ class Config(Section):
             for candidate in candidates:
                 if self.runs[candidate].method in SELECTIONS:
                     raise UserError(f"run {candidate!r} decodes nothing itself; name one that does")
-            chosen.check(run.models, {each: self.runs[each].models for each in candidates})
+            chosen.check(run.models, {name: self.runs[name].models for name in candidates})
         elif METHODS[run.method].reads_answers:
             self.single_model_runs(run)
 
@@ -207,21 +176,20 @@ class Config(Section):
             raise UserError(f"run {idle[0]!r} decodes nothing itself; remove it")
         if experiment.published and self.published_numbers is None:
             raise UserError("published needs `published_numbers`; name their file")
-        if experiment.kind == "runtime":
-            sizes = {name: self.batch_size(name) for name in experiment.benchmarks}
-            if len(set(sizes.values())) > 1:
-                said = ", ".join(f"{name!r} {size}" for name, size in sizes.items())
-                raise UserError(
-                    f"the batch_size of its benchmarks differs ({said}), so that their times cannot"
-                    " be compared; give all the same"
-                )
+        sizes = {name: self.batch_size(name) for name in experiment.benchmarks}
+        if experiment.kind == "runtime" and len(set(sizes.values())) > 1:
+            listed = ", ".join(f"{name!r} {size}" for name, size in sizes.items())
+            raise UserError(
+                f"the batch_size of its benchmarks differs ({listed}), so that their times cannot"
+                " be compared; give all the same"
+            )
 
-    def _check_choices(self) -> None:
-        """Check that a choice by development rows has them wherever it is shown."""
-        shown = [*product(self.main_runs, self.main_benchmarks)]
+    def _check_development_rows(self) -> None:
+        """Check that a choice by development rows has them on every benchmark of its tables."""
+        cells = [*product(self.main_runs, self.main_benchmarks)]
         for experiment in self.experiments.values():
-            shown += product(experiment.runs, experiment.benchmarks)
-        for run, benchmark in shown:
+            cells += product(experiment.runs, experiment.benchmarks)
+        for run, benchmark in cells:
             method = SELECTIONS.get(self.runs[run].method)
             missing = self.benchmarks[benchmark].development is None
             if method is not None and method.development and missing:
@@ -232,39 +200,34 @@ class Config(Section):
 
     @property
     def main_runs(self) -> list[str]:
-        """Runs of the main table."""
         return list(self.runs if self.main.runs is None else self.main.runs)
 
     @property
     def main_benchmarks(self) -> list[str]:
-        """Benchmarks of the main table."""
         return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
 
     def model_spec(self, name: str) -> ModelSpec:
         """Return how a model is loaded: what it does not say itself is that of `decode`."""
-        said = self.models[name].model_dump(exclude_none=True)
-        return ModelSpec(**{"device": self.decode.device, "dtype": self.decode.dtype} | said)
+        own = self.models[name].model_dump(exclude_none=True)
+        return ModelSpec(**{"device": self.decode.device, "dtype": self.decode.dtype} | own)
 
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
-        """Return how many examples of a benchmark are decoded at a time."""
         return self.benchmarks[benchmark].batch_size or self.decode.batch_size
 
     def single_model_runs(self, run: RunConfig) -> list[str]:
         """Return the run of method `single` of each model, with as many rounds as `run` has.
 
-        Weights and options do not change a single model's text.
-
-        Raises:
-            UserError: a model has none, or several, so that it is open which one is meant.
+        Weights and options do not change a single model's text. A model must have one such run, so
+        that it is not open which is meant.
         """
         return [self._single_model_run(run, model) for model in run.models]
 
     def _single_model_run(self, run: RunConfig, model: str) -> str:
-        looked_for = ("single", (model,), run.max_rounds)
+        settings = ("single", (model,), run.max_rounds)
         found = [
             name
             for name, other in self.runs.items()
-            if (other.method, other.models, other.max_rounds) == looked_for
+            if (other.method, other.models, other.max_rounds) == settings
         ]
         rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
         if not found:
@@ -281,15 +244,16 @@ class Config(Section):
         return found[0]
 
 
-def _check_known(kind: str, names: Sequence[str], there: Mapping[str, object]) -> None:
+def _check_known(kind: str, names: Sequence[str], choices: Mapping[str, object]) -> None:
     for name in names:
-        if name not in there:
-            raise UserError(known(kind, name, list(there)))
+        if name not in choices:
+            raise UserError(known(kind, name, list(choices)))
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def at(section: str) -> Iterator[None]:
+    """Name the section in the errors of what is checked here."""
     try:
         yield
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise UserError(f"{section}: {error}") from None

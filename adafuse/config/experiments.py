@@ -4,9 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from adafuse.config.runs import Names
 from adafuse.errors import known
-from adafuse.options import Section, Text, doc
+from adafuse.options import Section, Text
 
 WHOLE_PAPER = ("paper", "paper_toy")
 """Targets that make all experiments; the toy configuration's documentation uses the second."""
@@ -25,55 +24,36 @@ def _different(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+DifferentNames = Annotated[tuple[Text, ...], AfterValidator(_different)]
+SomeNames = Annotated[DifferentNames, Field(min_length=1)]
+
+
 class MainConfig(Section):
     """What the main table and the comparisons show; all runs on all benchmarks by default."""
 
-    runs: Annotated[
-        Annotated[tuple[Text, ...], AfterValidator(_different)] | None,
-        doc("names of `runs`", "some runs belong elsewhere"),
-    ] = None
-    benchmarks: Annotated[
-        Annotated[tuple[Text, ...], AfterValidator(_different)] | None,
-        doc("names of `benchmarks`", "some benchmarks only serve others"),
-    ] = None
+    runs: DifferentNames | None = None
+    """names of `runs`; change it when some runs belong elsewhere"""
+    benchmarks: DifferentNames | None = None
+    """names of `benchmarks`; change it when some benchmarks only serve others"""
 
 
 class ExperimentConfig(Section):
-    """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them.
+    """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them."""
 
-    `kind` is what is measured: scores of the runs; a sweep of scores over an option's values
-    (`options`: the runs' names for it); seconds per example; words per round; or scores with paired
-    tests between all the runs. `published` maps runs to rows of Table 1 in the paper's numbers.
-    """
-
-    title: Annotated[Text, doc("above the figure")]
-    kind: Annotated[
-        Literal["scores", "sweep", "runtime", "words_per_round", "paired"],
-        doc(
-            "`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);"
-            " `words_per_round`; `paired` (scores, and tests of all runs against each other)"
-        ),
-    ]
-    benchmarks: Annotated[
-        Annotated[Names, AfterValidator(_different)],
-        doc("names of `benchmarks`; for `runtime`, those of one `batch_size`"),
-    ]
-    runs: Annotated[
-        Annotated[Names, AfterValidator(_different)],
-        doc("names of `runs`; `paired` needs two"),
-    ]
-    options: Annotated[
-        tuple[Text, ...],
-        doc(
-            "for `sweep`: the options on the axis; each run has exactly one of them, a number; no"
-            " two runs are the same",
-            "the experiment is a `sweep`",
-        ),
-    ] = ()
-    published: Annotated[
-        dict[str, Text],
-        doc("for `scores`: rows of the paper's Table 1 by run", "you reproduce that table"),
-    ] = Field(default_factory=dict)
+    title: Text
+    """above the figure"""
+    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired"]
+    """`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);
+    `words_per_round`; `paired` (scores, and tests of all runs against each other)"""
+    benchmarks: SomeNames
+    """names of `benchmarks`; for `runtime`, those of one `batch_size`"""
+    runs: SomeNames
+    """names of `runs`; `paired` needs two"""
+    options: tuple[Text, ...] = ()
+    """for `sweep`: the options on the axis; each run has exactly one of them, a number; no two runs
+    are the same; change it when the experiment is a `sweep`"""
+    published: dict[str, Text] = Field(default_factory=dict)
+    """for `scores`: rows of the paper's Table 1 by run; change it when you reproduce that table"""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:

@@ -1,5 +1,6 @@
 """Reading a configuration: its `use` files and sweeps, its form, and the files that it names."""
 
+import copy
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from adafuse.config.benchmarks import PIN, BenchmarkConfig
-from adafuse.config.config import Config
+from adafuse.config.config import Config, at
 from adafuse.config.runs import ModelConfig, RunConfig
 from adafuse.errors import UserError, known
 from adafuse.methods import METHODS, resolve
@@ -30,11 +31,14 @@ def parse_config(values: Mapping[str, Any]) -> Config:
     config = _typed(values)
     _check_results(Path(config.results))
     for name, model in config.models.items():
-        _check_model(f"models.{name}", model)
+        with at(f"models.{name}"):
+            _check_model(model)
     for name, benchmark in config.benchmarks.items():
-        _check_benchmark(f"benchmarks.{name}", benchmark)
+        with at(f"benchmarks.{name}"):
+            _check_benchmark(benchmark)
     for name, run in config.runs.items():
-        _check_checkpoints(f"runs.{name}", run)
+        with at(f"runs.{name}"):
+            _check_checkpoints(run)
     check_published(config)
     return config
 
@@ -43,16 +47,11 @@ def read_config(path: Path) -> Config:
     """Read a configuration: the one that the workflow stored, or one for Snakemake (YAML).
 
     The files that it names are not looked at; the workflow did so when it started.
-
-    Raises:
-        UserError: no such file, or not of the form of a configuration.
     """
-    values = _read(path, f"configuration {str(path)!r}", "config/README.md")
-    return _typed(values)
+    return _typed(_read(path, f"configuration {str(path)!r}", "config/README.md"))
 
 
 def to_json(config: Config) -> str:
-    """Return the resolved configuration, every default filled in."""
     return json.dumps(config.model_dump(mode="json"), ensure_ascii=False, indent=2)
 
 
@@ -60,15 +59,15 @@ def _typed(values: Mapping[str, Any]) -> Config:
     return parse(Config, with_sweeps(with_used_files(values)))
 
 
-def _read(path: Path, named: str, page: str) -> dict[str, Any]:
+def _read(path: Path, name: str, page: str) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
         # YAML is slow to read, and does not take every string that JSON does.
         values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"{named} cannot be read: {' '.join(str(error).split())}") from None
+        raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
-        raise UserError(f"{named} holds no keys; see {page}")
+        raise UserError(f"{name} holds no keys; see {page}")
     return values
 
 
@@ -77,12 +76,11 @@ def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:
 
     A run NAME with `sweep: {tau: [0.5, 0.7]}` becomes NAME_0.5 and NAME_0.7; several options give
     every combination. Where the main table or an experiment lists NAME, it stands for all of them.
-
-    Raises:
-        UserError: a sweep that is not a list of values per option.
+    A sweep of another form is left for validation to refuse.
     """
-    changed = dict(values)
-    if not isinstance(runs := values.get("runs"), Mapping):
+    changed = copy.deepcopy(dict(values))
+    runs, experiments = changed.get("runs"), changed.get("experiments")
+    if not isinstance(runs, dict):
         return changed
     members = {name: _members(name, run) for name, run in runs.items()}
     changed["runs"] = {}
@@ -90,43 +88,29 @@ def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:
         if twice := [name for name in group if name in changed["runs"]]:
             raise UserError(f"runs: there are two runs {twice[0]!r} after sweeps; rename one")
         changed["runs"] |= group
-    if "main" in values:
-        changed["main"] = _listing(values["main"], members)
-    if isinstance(experiments := values.get("experiments"), Mapping):
-        changed["experiments"] = {
-            name: _listing(each, members) for name, each in experiments.items()
-        }
+    listings = [*experiments.values()] if isinstance(experiments, dict) else []
+    for section in (changed.get("main"), *listings):
+        if isinstance(section, dict) and isinstance(names := section.get("runs"), list):
+            section["runs"] = [run for name in names for run in members.get(str(name), [name])]
     return changed
 
 
 def _members(name: Any, run: Any) -> dict[Any, Any]:
-    if not isinstance(run, Mapping) or "sweep" not in run:
+    sweep = run.get("sweep") if isinstance(run, dict) else None
+    if not isinstance(sweep, dict) or not sweep:
         return {name: run}
-    own = dict(run)
-    sweep = own.pop("sweep")
-    lists = list(sweep.values()) if isinstance(sweep, Mapping) else []
-    if not lists or not all(isinstance(each, list) and each for each in lists):
-        raise UserError(
-            f"runs.{name}.sweep must map options to lists of values, such as tau: [0.5, 0.7], not"
-            f" {sweep!r}"
-        )
-    options = {} if own.get("options") is None else own["options"]
-    if not isinstance(options, Mapping):
-        return {name: own}
+    options = {} if run.get("options") is None else run["options"]
+    if not isinstance(options, dict) or not all(isinstance(v, list) and v for v in sweep.values()):
+        return {name: run}
     if both := [option for option in sweep if option in options]:
         raise UserError(f"runs.{name}: {both[0]} is in `sweep` and in `options`; remove it there")
     return {
-        "_".join(map(str, (name, *chosen))): own
-        | {"options": {**options, **dict(zip(sweep, chosen, strict=True))}}
-        for chosen in product(*lists)
+        "_".join(map(str, (name, *chosen))): {
+            **{key: value for key, value in run.items() if key != "sweep"},
+            "options": {**options, **dict(zip(sweep, chosen, strict=True))},
+        }
+        for chosen in product(*sweep.values())
     }
-
-
-def _listing(section: Any, members: Mapping[Any, dict[Any, Any]]) -> Any:
-    if not isinstance(section, Mapping) or not isinstance(section.get("runs"), list):
-        return section
-    runs = [run for name in section["runs"] for run in members.get(str(name), [name])]
-    return {**section, "runs": runs}
 
 
 def with_used_files(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,54 +119,48 @@ def with_used_files(values: Mapping[str, Any]) -> dict[str, Any]:
     Keys beside `use` go before those of the file, within sections too. Another `file` as source
     replaces a dataset with all that belongs to it; another `dataset` (a copy in a folder, say)
     keeps its configuration, split and fields, but not the revision.
-
-    Raises:
-        UserError: a file cannot be read, or holds what no benchmark has.
     """
     benchmarks = values.get("benchmarks")
-    if not isinstance(benchmarks, Mapping):
+    if not isinstance(benchmarks, dict):
         return dict(values)
     resolved = {name: _resolved(name, entry) for name, entry in benchmarks.items()}
     return {**values, "benchmarks": resolved}
 
 
 def _resolved(name: object, entry: Any) -> Any:
-    if not isinstance(entry, Mapping) or "use" not in entry:
+    if not isinstance(entry, dict) or "use" not in entry:
         return entry
-    own = dict(entry)
-    file = own.pop("use")
+    file = entry["use"]
     if not isinstance(file, str) or not file:
         raise UserError(f"config: benchmarks.{name}.use must be the path of a file, not {file!r}")
     values = _read(Path(file), f"benchmarks.{name}: file {file!r}", "docs/benchmarks.md")
+    if "use" in values:
+        raise UserError(f"{file}: it cannot `use` another file; write the fields into it")
     try:
         BenchmarkConfig.model_validate(values)
     except ValidationError as error:
         # What is missing, or does not fit together yet, may stand beside `use`.
         wrong = [e for e in error.errors() if e["type"] not in ("missing", "value_error")]
         if wrong:
-            raise UserError(sentence(wrong[0], BenchmarkConfig, file)) from None
+            raise UserError(sentence(wrong[0], file)) from None
     _locate(values, os.path.dirname(file))
-    return _merged(values, own)
+    return _merged(values, {key: value for key, value in entry.items() if key != "use"})
 
 
 def _locate(values: dict[str, Any], folder: str) -> None:
     """Make the paths in a benchmark's file, which are relative to it, relative to where we are."""
-    source, shots = values.get("source"), values.get("shots")
-    for section, key in (
-        (source, "file"),
-        (source, "dataset"),
-        (shots, "file"),
-        (values, "ids_file"),
-    ):
-        if section and (path := section.get(key)) and (key != "dataset" or path[0] == "."):
+    source, shots = values.get("source") or {}, values.get("shots") or {}
+    paths = ((source, "file"), (source, "dataset"), (shots, "file"), (values, "ids_file"))
+    for section, key in paths:
+        if (path := section.get(key)) and (key != "dataset" or path[0] == "."):
             section[key] = os.path.normpath(os.path.join(folder, path))
 
 
-def _merged(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         inner = merged.get(key)
-        if isinstance(inner, dict) and isinstance(value, Mapping):
+        if isinstance(inner, dict) and isinstance(value, dict):
             if key == "source" and "file" in value:
                 inner = {}
             elif key == "source" and "dataset" in value:
@@ -203,85 +181,74 @@ def _check_results(folder: Path) -> None:
         )
 
 
-def _check_place(where: str, kind: str, path: str, revision: str | None) -> bool:
-    """Check a model or dataset, a folder or of the hub; say whether it is a folder."""
+def _is_folder(kind: str, path: str, revision: str | None) -> bool:
+    """Say whether a model or dataset is a folder, and not of the hub; refuse what is neither."""
     if Path(path).is_dir():
         if revision is not None:
             raise UserError(
-                f"{where}: revision {revision!r} is for hub {kind}s, but {path!r} is a folder;"
-                " remove it"
+                f"revision {revision!r} is for hub {kind}s, but {path!r} is a folder; remove it"
             )
         return True
     if path.startswith((".", "/", "~")) or path.count("/") != 1:
-        raise UserError(
-            f"{where}: {path!r} is not a folder; give a {kind} folder or a hub id org/name"
-        )
+        raise UserError(f"{path!r} is not a folder; give a {kind} folder or a hub id org/name")
     return False
 
 
-def _check_model(where: str, model: ModelConfig) -> None:
-    if _check_model_folder(where, model.path, model.revision):
-        try:
-            check_pickled(model.path, allowed=model.allow_pickle)
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
-
-
-def _check_model_folder(where: str, path: str, revision: str | None) -> bool:
-    if not _check_place(where, "model", path, revision):
+def _is_model_folder(path: str, revision: str | None) -> bool:
+    if not _is_folder("model", path, revision):
         return False
     if not Path(path, "config.json").is_file():
-        raise UserError(f"{where}: {path!r} has no config.json; give a Hugging Face model folder")
+        raise UserError(f"{path!r} has no config.json; give a Hugging Face model folder")
     if not any(Path(path).glob("tokenizer*")):
-        raise UserError(f"{where}: {path!r} has no tokenizer; put its tokenizer.json there")
+        raise UserError(f"{path!r} has no tokenizer; put its tokenizer.json there")
     return True
 
 
-def _check_checkpoints(where: str, run: RunConfig) -> None:
-    """Check the further models of a run's method, and that they are of the right type."""
+def _check_model(model: ModelConfig) -> None:
+    if _is_model_folder(model.path, model.revision):
+        check_pickled(model.path, allowed=model.allow_pickle)
+
+
+def _check_checkpoints(run: RunConfig) -> None:
     if run.method not in METHODS:
         return
     method = resolve(run.method, run.options)
-    options: dict[str, Any] = method.options.model_dump()
     for option, model_type in method.checkpoints.items():
-        place, path = f"{where}: options.{option}", options[option]
-        if not _check_model_folder(place, path, options[f"{option}_revision"]):
-            continue
-        try:
-            config = json.loads(Path(path, "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"{place}: the config.json of {path!r} cannot be read: {error}"
-            ) from None
-        found = config.get("model_type") if isinstance(config, dict) else None
-        if found != model_type:
-            raise UserError(
-                f"{place}: {path!r} holds a model of type {found!r}, not {model_type!r}; name one"
-                " of that type"
-            )
+        path = getattr(method.options, option)
+        with at(f"options.{option}"):
+            if _is_model_folder(path, getattr(method.options, f"{option}_revision")):
+                _check_type(path, model_type)
 
 
-def _check_benchmark(where: str, benchmark: BenchmarkConfig) -> None:
+def _check_type(path: str, model_type: str) -> None:
+    try:
+        config = json.loads(Path(path, "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"the config.json of {path!r} cannot be read: {error}") from None
+    found = config.get("model_type") if isinstance(config, dict) else None
+    if found != model_type:
+        raise UserError(
+            f"{path!r} holds a model of type {found!r}, not {model_type!r}; name one of that type"
+        )
+
+
+def _check_benchmark(benchmark: BenchmarkConfig) -> None:
     source = benchmark.source
     shots = benchmark.shots.file if benchmark.shots else None
     for file in (source.file, shots, benchmark.ids_file):
         if file is not None and not Path(file).is_file():
-            raise UserError(f"{where}: file {file!r} does not exist; check its path")
-    if source.dataset is None or _check_place(where, "dataset", source.dataset, source.revision):
+            raise UserError(f"file {file!r} does not exist; check its path")
+    if source.dataset is None or _is_folder("dataset", source.dataset, source.revision):
         return
     if source.revision is not None and not re.fullmatch("[0-9a-f]{40}", source.revision):
         raise UserError(
-            f"{where}: hub dataset {source.dataset!r} has revision {source.revision!r}, which is"
-            f" not a commit; {PIN}"
+            f"hub dataset {source.dataset!r} has revision {source.revision!r}, which is not a"
+            f" commit; {PIN}"
         )
 
 
 def check_published(config: Config) -> None:
-    """Check that the rows of the paper's numbers which experiments show exist.
-
-    Raises:
-        UserError: the numbers cannot be read, or lack a row.
-    """
+    """Check that the rows of the paper's numbers which experiments show exist."""
     if config.published_numbers is None:
         return
     rows = [row.name for row in read_published(Path(config.published_numbers)).main.rows]

@@ -1,6 +1,6 @@
 """The sections `models`, `runs`, `decode` and `cluster`."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -9,19 +9,10 @@ from adafuse.errors import UserError, known
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import AUTO, DeviceName, ModelEntry
-from adafuse.options import (
-    BatchSize,
-    Flag,
-    Number,
-    Positive,
-    Section,
-    Text,
-    doc,
-    refusing,
-)
+from adafuse.options import BatchSize, Flag, Number, Positive, Section, Text, refusing
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+Values = Annotated[list[Any], Field(min_length=1)]
 
 
 def _device(text: str) -> str:
@@ -30,72 +21,51 @@ def _device(text: str) -> str:
     return text
 
 
-Device = Annotated[Text, AfterValidator(_device)]
-Names = Annotated[tuple[Text, ...], Field(min_length=1)]
-
-
 class ModelConfig(ModelEntry):
-    """A folder or hub id, and how the model is loaded, prompted and placed."""
-
     @field_validator("device")
     @classmethod
     def _known_device(cls, value: str | None) -> str | None:
-        with refusing():
-            DeviceName.parse(value or AUTO)
+        _device(value or AUTO)
         return value
 
 
-class JobSize(Section):
-    """What the decode jobs of a run ask a cluster for, instead of an estimate."""
+class FirstAttempt(Section):
+    """What decode jobs ask a cluster for, instead of an estimate."""
 
-    gpu: Annotated[Number | None, doc("GPUs of a job", "the run needs more or fewer")] = None
-    mem_mb: Annotated[
-        Positive | None, doc("megabytes of the first attempt", "the estimate is off")
-    ] = None
-    runtime: Annotated[
-        Positive | None, doc("minutes of the first attempt", "the estimate is off")
-    ] = None
+    mem_mb: Positive | None = None
+    """megabytes of the first attempt; change it when the estimate is off"""
+    runtime: Positive | None = None
+    """minutes of the first attempt; change it when the estimate is off"""
+
+
+class JobSize(FirstAttempt):
+    gpu: Number | None = None
+    """GPUs of a job; change it when the run needs more or fewer"""
 
 
 class RunConfig(Section):
     """A method with its options on an ordered list of models."""
 
-    replaced: ClassVar[tuple[str, ...]] = ("sweep",)
-
-    method: Annotated[
-        Text,
-        doc(
-            "one of `adafuse methods`, or a choice between other runs: `best_of`, `best_pair`,"
-            " `development_pair`"
-        ),
-    ]
-    models: Annotated[Names, doc("names of `models`, in order")]
-    weights: Annotated[
-        tuple[Weight, ...] | None,
-        doc(
-            "one per model; all 1 without it; refused where nothing is weighed (`llm_blender`,"
-            " choices between runs)",
-            "one model is to be trusted more",
-        ),
-    ] = None
-    options: Annotated[
-        dict[str, Any],
-        doc(
-            "those of the method, for instance `tau`, `max_words`, `branching`, `fusion`; see"
-            " `adafuse methods` or [docs/methods.md](../docs/methods.md#options)",
-            "the method's defaults are not what you want",
-        ),
-    ] = Field(default_factory=dict)
-    max_rounds: Annotated[
-        Positive | None,
-        doc(
-            "ends an answer after that many rounds; not for choices between runs",
-            "decisions are to be limited, not tokens",
-        ),
-    ] = None
-    cluster: Annotated[
-        JobSize, doc("what its jobs ask for, instead of estimates", "it needs more than others")
-    ] = JobSize()
+    method: Text
+    """one of `adafuse methods`, or a choice between other runs: `best_of`, `best_pair`,
+    `development_pair`"""
+    models: tuple[Text, ...] = Field(min_length=1)
+    """names of `models`, in order"""
+    weights: tuple[Weight, ...] | None = None
+    """one per model; all 1 without it; refused where nothing is weighed (`llm_blender`, choices
+    between runs); change it when one model is to be trusted more"""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """those of the method, for instance `tau`, `max_words`, `branching`, `fusion`; see `adafuse
+    methods` or [docs/methods.md](../docs/methods.md#options); change it when the method's defaults
+    are not what you want"""
+    max_rounds: Positive | None = None
+    """ends an answer after that many rounds; not for choices between runs; change it when decisions
+    are to be limited, not tokens"""
+    cluster: JobSize = JobSize()
+    """what its jobs ask for, instead of estimates; change it when it needs more than others"""
+    sweep: Annotated[dict[str, Values], Field(min_length=1)] | None = Field(None, exclude=True)
+    """`{tau: [0.5, 0.7]}`: the run once per value, named NAME_0.5 and NAME_0.7; a list of runs may
+    say NAME for all of them; change it when a run is wanted for many values of an option"""
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> Self:
@@ -134,71 +104,38 @@ class RunConfig(Section):
 class DecodeConfig(Section):
     """How decode jobs run. `device` and `gpu` are places, not part of a result's identity.
 
-    `max_error_share` is the part of a shard's rows that may fail before the job does.
-
     `dtype` has no "auto": the same configuration must mean the same numbers on every machine.
     """
 
-    engine: Annotated[
-        Literal["tree", "reference"],
-        doc("`tree`, or `reference`: slow, plain, for checking", "you doubt a result"),
-    ] = "tree"
-    batch_size: Annotated[
-        BatchSize,
-        doc(
-            "examples decoded at a time; `auto`: as many as fit into the free memory",
-            "memory runs out, or a GPU is not busy",
-        ),
-    ] = 16
-    dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"],
-        doc("numbers that the models compute with", "they run on a GPU: `bfloat16`"),
-    ] = "float32"
-    device: Annotated[
-        Device,
-        doc(
-            "of models without their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`, `balanced`,"
-            " `sequential` ([what they mean](#a-model-larger-than-one-gpu))",
-            "models are to run elsewhere",
-        ),
-    ] = "auto"
-    gpu: Annotated[
-        Number,
-        doc(
-            "the most GPUs that a decode job asks for",
-            "0 for models on a CPU; 2 where two models on `auto` get one each; as many as the"
-            " largest model is spread over; `cluster.gpu` of a run goes first",
-        ),
-    ] = 1
-    max_error_share: Annotated[
-        Share,
-        doc(
-            "the part of a shard's rows that may fail before the job does; the others are kept",
-            "a few rows are known to be too long, or none may fail (`0`)",
-        ),
-    ] = 0.1
+    engine: Literal["tree", "reference"] = "tree"
+    """`tree`, or `reference`: slow, plain, for checking; change it when you doubt a result"""
+    batch_size: BatchSize = 16
+    """examples decoded at a time; `auto`: as many as fit into the free memory; change it when
+    memory runs out, or a GPU is not busy"""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """numbers that the models compute with; change it when they run on a GPU: `bfloat16`"""
+    device: Annotated[Text, AfterValidator(_device)] = "auto"
+    """of models without their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`, `balanced`,
+    `sequential` ([what they mean](#a-model-larger-than-one-gpu)); change it when models are to run
+    elsewhere"""
+    gpu: Number = 1
+    """the most GPUs that a decode job asks for; change it when 0 for models on a CPU; 2 where two
+    models on `auto` get one each; as many as the largest model is spread over; `cluster.gpu` of a
+    run goes first"""
+    max_error_share: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
+    """the part of a shard's rows that may fail before the job does; the others are kept; change it
+    when a few rows are known to be too long, or none may fail (`0`)"""
 
 
-class ClusterConfig(Section):
-    """What decode jobs ask a cluster for: megabytes, minutes, and the most of both.
+class ClusterConfig(FirstAttempt):
+    """What all decode jobs ask for, and the most that they may.
 
     `uniform` has all ask for what the largest of them needs, as the tasks of an array must.
     """
 
-    mem_mb: Annotated[
-        Positive | None,
-        doc("megabytes of the first attempt, instead of the estimate", "the estimate is off"),
-    ] = None
-    runtime: Annotated[
-        Positive | None,
-        doc("minutes of the first attempt, instead of the estimate", "the estimate is off"),
-    ] = None
-    max_mem_mb: Annotated[
-        Positive | None, doc("the most megabytes of any attempt", "the partition refuses more")
-    ] = None
-    max_runtime: Annotated[
-        Positive | None, doc("the most minutes of any attempt", "the partition refuses more")
-    ] = None
-    uniform: Annotated[
-        Flag, doc("all jobs ask for what the largest needs", "jobs are submitted as arrays")
-    ] = False
+    max_mem_mb: Positive | None = None
+    """the most megabytes of any attempt; change it when the partition refuses more"""
+    max_runtime: Positive | None = None
+    """the most minutes of any attempt; change it when the partition refuses more"""
+    uniform: Flag = False
+    """all jobs ask for what the largest needs; change it when jobs are submitted as arrays"""

@@ -21,85 +21,67 @@ class SweepPosition:
 def sweep_positions(
     owner: str, options: Sequence[str], runs: Mapping[str, RunConfig]
 ) -> dict[str, SweepPosition]:
-    """Return the position of each run.
+    """Return the position of each run by name; `options` are the methods' names for the axis.
 
-    Args:
-        owner: names the experiment in errors.
-        options: what is swept over, under the names that the methods have for it.
-        runs: by name; all decode.
-
-    Raises:
-        UserError: a run has none or several of the options, or no number there; two runs have
-            the same position.
+    Refused are runs with none or several of the options, or no number there, and two runs of the
+    same position. `owner` names the experiment in errors.
     """
-    axes = {name: _axis(f"{owner}: run {name!r}", run, options) for name, run in runs.items()}
-    rests = {name: _rest(run, axes[name][0]) for name, run in runs.items()}
-    series = series_labels(rests)
-    found = {name: SweepPosition(*axes[name], series[name]) for name in runs}
-    _refuse_twins(owner, found)
-    return found
+    axes: dict[str, tuple[str, float]] = {}
+    others: dict[str, dict[str, Any]] = {}
+    for name, run in runs.items():
+        values = resolve(run.method, run.options).options.model_dump(mode="json")
+        option = _axis(f"{owner}: run {name!r}", run.method, options, values)
+        axes[name] = option, values.pop(option)
+        others[name] = {
+            "method": run.method,
+            "models": "+".join(run.models),
+            "weights": run.weights,
+            "max_rounds": run.max_rounds,
+            **values,
+        }
+    series = series_labels(others)
+    first: dict[tuple[str, float], str] = {}
+    for name, (option, x) in axes.items():
+        if (twin := first.setdefault((series[name], x), name)) != name:
+            raise UserError(
+                f"{owner}: runs {twin!r} and {name!r} differ in nothing but their names"
+                f" ({option} {x}); leave one out"
+            )
+    return {name: SweepPosition(*axis, series[name]) for name, axis in axes.items()}
 
 
-def series_labels(rests: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return a label per run that says in what its series differs from the others.
-
-    Args:
-        rests: per run what it is made of, the option of the sweep left out. Runs of equal ones are
-            one series. A part that only some have (options of other methods) distinguishes none.
-    """
-    kinds = list({repr(rest): rest for rest in rests.values()}.values())
-    parts = dict.fromkeys(part for rest in kinds for part in rest)
-    differing = [part for part in parts if _differs(part, kinds)]
-    return {run: _label(rest, differing) for run, rest in rests.items()}
-
-
-def _differs(part: str, kinds: Sequence[Mapping[str, Any]]) -> bool:
-    return len({repr(rest[part]) for rest in kinds if part in rest}) > 1
-
-
-def _label(rest: Mapping[str, Any], differing: Sequence[str]) -> str:
-    said = [part for part in differing if part in rest]
-    words = [
-        str(rest[part]) if part in ("method", "models") else f"{part} {rest[part]}" for part in said
-    ]
-    return ", ".join(words) or str(rest["method"])
-
-
-def _complete(run: RunConfig) -> dict[str, Any]:
-    options: dict[str, Any] = resolve(run.method, run.options).options.model_dump(mode="json")
-    return options
-
-
-def _axis(owner: str, run: RunConfig, options: Sequence[str]) -> tuple[str, float]:
-    complete = _complete(run)
-    owned = [name for name in options if name in complete]
+def _axis(owner: str, method: str, options: Sequence[str], values: Mapping[str, Any]) -> str:
+    owned = [name for name in options if name in values]
     if len(owned) != 1:
         raise UserError(
-            f"{owner} of method {run.method} has {len(owned)} of the options {list(options)};"
+            f"{owner} of method {method} has {len(owned)} of the options {list(options)};"
             " name exactly one that it has, or leave the run out"
         )
-    value = complete[owned[0]]
+    value = values[owned[0]]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UserError(f"{owner}: {owned[0]} is {value!r}; only numbers can be swept over")
-    return owned[0], value
+    return owned[0]
 
 
-def _rest(run: RunConfig, option: str) -> dict[str, Any]:
-    beside = {
-        "method": run.method,
-        "models": "+".join(run.models),
-        "weights": run.weights,
-        "max_rounds": run.max_rounds,
-    }
-    return beside | {name: value for name, value in _complete(run).items() if name != option}
+def series_labels(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return a label per run that says in which settings its series differs from the others.
+
+    Runs of equal settings are one series. A setting that only some runs have (an option of another
+    method) distinguishes none.
+    """
+    names = dict.fromkeys(name for values in settings.values() for name in values)
+    differing = [
+        name
+        for name in names
+        if len({repr(values[name]) for values in settings.values() if name in values}) > 1
+    ]
+    return {run: _label(values, differing) for run, values in settings.items()}
 
 
-def _refuse_twins(owner: str, found: Mapping[str, SweepPosition]) -> None:
-    seen: dict[tuple[str, float], str] = {}
-    for run, position in found.items():
-        other = seen.setdefault((position.series, position.x), run)
-        if other != run:
-            raise UserError(
-                f"{owner}: runs {other!r} and {run!r} differ in nothing but their names"
-                f" ({position.option} {position.x}); leave one out"
-            )
+def _label(values: Mapping[str, Any], differing: Sequence[str]) -> str:
+    words = [
+        str(values[name]) if name in ("method", "models") else f"{name} {values[name]}"
+        for name in differing
+        if name in values
+    ]
+    return ", ".join(words) or str(values["method"])

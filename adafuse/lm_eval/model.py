@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,13 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from tqdm import tqdm
 
-from adafuse.decoding.method import Method
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.files import check_writable
-from adafuse.lm_eval.arguments import ARGUMENTS, Arguments, read_arguments
+from adafuse.lm_eval.arguments import read_arguments
 from adafuse.lm_eval.requests import (
-    Failures,
     GenerationLimits,
+    check_failures,
     fuse,
     read_generation,
     read_pair,
@@ -32,18 +32,6 @@ from adafuse.tokenization.prompts import check_chat
 from adafuse.workflow.provenance import versions
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
-
-def settings(arguments: Arguments, method: Method[Any]) -> dict[str, Any]:
-    """Return all arguments, and the method's options with their defaults, JSON-ready.
-
-    They stand side by side, as in a trace of `adafuse generate`: no method has an option that is
-    called like an argument.
-    """
-    own = arguments.model_dump(mode="json", exclude={"loading"})
-    loading = {**ARGUMENTS, **arguments.loading}
-    return {**own, **loading, **method.options.model_dump(mode="json")}
-
-
 _SCHEMA = pa.schema([pa.field("id", pa.string()), *RESULT_FIELDS])
 
 
@@ -55,13 +43,11 @@ class Trace:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         check_writable(path)
-        self._path = path
-        self._settings = settings
+        self._path, self._settings = path, settings
         self._rows: dict[str, pa.Table] = {}
         self._written: dict[str, None] = {}
 
     def add(self, name: str, result: Result) -> None:
-        """Keep the row of a result; it replaces an earlier one of this name."""
         row = {"id": name, **result_columns(result)}
         self._rows[name] = pa.Table.from_pylist([row], schema=_SCHEMA)
 
@@ -81,19 +67,18 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     """Answers the harness's requests with all models together (docs/lm-eval.md)."""
 
     def __init__(self, **given: Any) -> None:
-        """Check all arguments, then load the models.
-
-        Raises:
-            UserError: an argument or a model that cannot be used.
-        """
         super().__init__()
-        self._arguments, self._method = read_arguments(given)
-        path = self._arguments.trace
-        self._trace = Trace(path, settings(self._arguments, self._method)) if path else None
-        self._failures = Failures(self._arguments.max_error_share)
-        models, weights = self._arguments.models, self._arguments.weights
-        loading = self._arguments.loading
-        self._ensemble = Ensemble.from_pretrained(models, weights=weights, **loading)
+        self._arguments, self._method = arguments, method = read_arguments(given)
+        # No option of a method is called like an argument.
+        self._settings = {
+            **arguments.model_dump(mode="json"),
+            **method.options.model_dump(mode="json"),
+        }
+        self._trace = Trace(arguments.trace, self._settings) if arguments.trace else None
+        self._failed = 0
+        self._ensemble = Ensemble.from_pretrained(
+            arguments.models, weights=arguments.weights, **arguments.loading
+        )
 
     @classmethod
     def create_from_arg_obj(
@@ -109,60 +94,55 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     def create_from_arg_string(
         cls, arg_string: str, additional_config: Mapping[str, Any] | None = None
     ) -> "AdaFuseLM":
-        """Make the model from "models=A+B,tau=0.7"; see `create_from_arg_obj`."""
         return cls.create_from_arg_obj(
             utils.simple_parse_args_string(arg_string), additional_config
         )
 
     def generate_until(self, requests: Sequence[Instance]) -> list[str]:
-        """Continue every prompt greedily; requests that ask for the same are decoded together.
-
-        Raises:
-            UserError: generation settings that are not greedy, or too many failed requests.
-        """
+        """Continue every prompt greedily; requests that ask for the same are decoded together."""
         distinct = {id(request): request for request in requests}  # repeats are one object
         default = self._arguments.max_gen_toks
         groups: dict[GenerationLimits, list[Instance]] = {}
         for request in distinct.values():
             groups.setdefault(read_generation(request.args[1], default), []).append(request)
         texts: dict[int, str] = {}
+        errors: dict[str, str] = {}
         with tqdm(total=len(distinct), unit="prompt", disable=None) as bar:
             for limits, group in groups.items():
                 for number, result in self._stream(limits, group):
-                    texts[id(group[number])] = self._take(group[number], result)
+                    request = group[number]
+                    texts[id(request)] = result.text if result.error is None else ""
+                    if self._trace:
+                        self._trace.add(_name(request), result)
+                    if result.error is None:
+                        self.cache_hook.add_partial("generate_until", request.args, result.text)
+                    else:
+                        errors[_name(request)] = result.error
                     bar.update()
         if self._trace:
             self._trace.write(map(_name, distinct.values()))
-        self._failures.check("generate_until", len(distinct))
+        self._check(errors, "generate_until", len(distinct))
         return [texts[id(request)] for request in requests]
 
     def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
-        """Return the weighted mean of the models' log-likelihoods, and if all agree greedily.
-
-        Raises:
-            UserError: too many failed requests.
-        """
-        arguments, weights = self._arguments, self._ensemble.weights
+        """Return the weighted mean of the models' log-likelihoods, and if all agree greedily."""
         pairs = [read_pair(*request.args[:2]) for request in requests]
         stream = self._ensemble.loglikelihoods(
-            pairs, batch_size=arguments.batch_size, engine=arguments.engine
+            pairs, batch_size=self._arguments.batch_size, engine=self._arguments.engine
         )
         found: dict[int, tuple[float, bool]] = {}
+        errors: dict[str, str] = {}
         for number, likelihood in tqdm(stream, total=len(pairs), unit="text", disable=None):
-            found[number] = fuse(likelihood, weights)
-            if likelihood.error is not None:
-                self._failures.add(_name(requests[number]), likelihood.error)
-            else:
+            found[number] = fuse(likelihood, self._ensemble.weights)
+            if likelihood.error is None:
                 self.cache_hook.add_partial("loglikelihood", requests[number].args, found[number])
-        self._failures.check("loglikelihood", len(pairs))
+            else:
+                errors[_name(requests[number])] = likelihood.error
+        self._check(errors, "loglikelihood", len(pairs))
         return [found[number] for number in range(len(pairs))]
 
     def loglikelihood_rolling(self, requests: Sequence[Instance]) -> list[float]:
-        """Refuse: models cut a long text into windows at different places.
-
-        Raises:
-            UserError: always.
-        """
+        """Refuse: models cut a long text into windows at different places."""
         raise UserError(
             f"task {requests[0].task_name!r} asks for the perplexity of whole texts, which"
             " --model adafuse does not measure; take tasks that generate or choose"
@@ -175,11 +155,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         return write_chat(chat_history, continues=not add_generation_prompt)
 
     def chat_template(self, chat_template: bool | str = False) -> str:
-        """Return the templates of all models, for the harness's record of the run.
-
-        Raises:
-            UserError: a template is named, or a model has none.
-        """
+        """Return the templates of all models, for the harness's record of the run."""
         if isinstance(chat_template, str):
             raise UserError(
                 f"--apply_chat_template names {chat_template!r}, but each model uses its own"
@@ -196,7 +172,6 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         return "adafuse"
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return what the harness writes into its results about the model."""
         loaded = [
             {
                 "name": model.name,
@@ -207,38 +182,29 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             }
             for model in self._ensemble.models
         ]
-        info = {
-            **settings(self._arguments, self._method),
-            "loaded": loaded,
-            "weights": list(self._ensemble.weights),
-            "versions": versions(),
-            "failed_requests": self._failures.total,
+        return {
+            "adafuse": {
+                **self._settings,
+                "loaded": loaded,
+                "weights": list(self._ensemble.weights),
+                "versions": versions(),
+                "failed_requests": self._failed,
+            }
         }
-        return {"adafuse": info}
 
     def _stream(
         self, limits: GenerationLimits, group: Sequence[Instance]
     ) -> Iterator[tuple[int, Result]]:
         return self._ensemble.stream(
             [read_prompt(request.args[0]) for request in group],
-            method=self._arguments.method,
-            max_new_tokens=limits.max_new_tokens,
-            max_rounds=self._arguments.max_rounds,
-            stop=limits.stop,
-            batch_size=self._arguments.batch_size,
-            engine=self._arguments.engine,
+            **asdict(limits),
+            **self._arguments.model_dump(include={"method", "max_rounds", "batch_size", "engine"}),
             **self._method.options.model_dump(),
         )
 
-    def _take(self, request: Instance, result: Result) -> str:
-        """Return the answer to the harness: an empty text where decoding failed."""
-        if self._trace:
-            self._trace.add(_name(request), result)
-        if result.error is not None:
-            self._failures.add(_name(request), result.error)
-            return ""
-        self.cache_hook.add_partial("generate_until", request.args, result.text)
-        return result.text
+    def _check(self, errors: Mapping[str, str], kind: str, requests: int) -> None:
+        self._failed += len(errors)
+        check_failures(errors, kind, requests, self._arguments.max_error_share)
 
 
 def _name(request: Instance) -> str:

@@ -11,11 +11,7 @@ TARGET = "adafuse.lm_eval.model:AdaFuseLM"
 
 
 def register() -> None:
-    """Add `adafuse` to the models of the harness, unless it has found the entry point itself.
-
-    Raises:
-        UserError: the harness is not installed.
-    """
+    """Add `adafuse` to the models of the harness, unless it has found the entry point itself."""
     if find_spec("lm_eval") is None:
         raise UserError("lm-evaluation-harness is missing; say: pip install 'adafuse[lm-eval]'")
     import_module("lm_eval.models")  # which fills an empty registry only
@@ -26,7 +22,6 @@ def register() -> None:
 
 
 def run_harness(arguments: Sequence[str]) -> None:
-    """Run `lm_eval` with these arguments."""
     register()
     from lm_eval.__main__ import cli_evaluate
 

@@ -4,24 +4,21 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, known
 from adafuse.records import Chat, Likelihood, Prompt, Turn
+
+logger = logging.getLogger(__name__)
 
 _MARK = '{"adafuse_chat": '
 
 
-def write_chat(history: Sequence[Mapping[str, str]], *, continues: bool) -> str:
+def write_chat(history: Sequence[Mapping[str, Any]], *, continues: bool) -> str:
     """Return a history of {"role", "content"} as a string that `read_prompt` understands.
 
-    Args:
-        history: the turns, the first one first.
-        continues: the last turn is the beginning of the answer, not a question.
-
-    Raises:
-        UserError: a turn without text, such as an image, or what `Chat` refuses.
+    With `continues`, the last turn is the beginning of the answer, not a question.
     """
     for turn in history:
         if not isinstance(turn["content"], str):
@@ -29,10 +26,9 @@ def write_chat(history: Sequence[Mapping[str, str]], *, continues: bool) -> str:
                 f"a turn of {turn['role']!r} holds {type(turn['content']).__name__}, not text; take"
                 " a task of text only"
             )
-    turns = [{"role": turn["role"], "content": turn["content"]} for turn in history]
-    text = json.dumps({"adafuse_chat": turns, "continues": continues}, ensure_ascii=False)
-    read_prompt(text)
-    return text
+    chat = Chat(tuple(Turn(turn["role"], turn["content"]) for turn in history), continues)
+    turns = [asdict(turn) for turn in chat.turns]
+    return json.dumps({"adafuse_chat": turns, "continues": continues}, ensure_ascii=False)
 
 
 def read_prompt(text: str) -> Prompt:
@@ -45,19 +41,19 @@ def read_prompt(text: str) -> Prompt:
 
 LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 """Names for the same thing in the harness."""
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "do_sample": (False, None),
-    "temperature": (0, None),
-    "num_beams": (1, None),
-    "n": (1, None),
-    "num_return_sequences": (1, None),
-    "repetition_penalty": (1, None),
-    "presence_penalty": (0, None),
-    "frequency_penalty": (0, None),
-    "length_penalty": (1, None),
-    "no_repeat_ngram_size": (0, None),
+NEUTRAL = {
+    "do_sample": False,
+    "temperature": 0,
+    "num_beams": 1,
+    "n": 1,
+    "num_return_sequences": 1,
+    "repetition_penalty": 1,
+    "presence_penalty": 0,
+    "frequency_penalty": 0,
+    "length_penalty": 1,
+    "no_repeat_ngram_size": 0,
 }
-"""Settings with the values that change nothing about greedy decoding."""
+"""Settings with the value that changes nothing about greedy decoding."""
 IDLE = ("top_p", "top_k", "min_p", "typical_p", "seed", "early_stopping", "use_cache")
 """Settings whose value makes no difference to greedy decoding: the likeliest id is always kept."""
 
@@ -71,14 +67,10 @@ class GenerationLimits:
 
 
 def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
-    """Check the generation settings of a request.
+    """Check the generation settings of a request: `generation_kwargs`, changed by `--gen_kwargs`.
 
-    Args:
-        given: `generation_kwargs` of the task, changed by `--gen_kwargs`.
-        default: the most new tokens where the task says nothing.
-
-    Raises:
-        UserError: a setting that is unknown, or asks for something else than greedy decoding.
+    Refused are unknown settings and all but greedy decoding. `default` is the most new tokens where
+    the task says nothing.
     """
     for name, value in given.items():
         if name in ("until", *LENGTHS, *IDLE):
@@ -86,12 +78,12 @@ def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
         if name == "temperature" and value == 1 and given.get("do_sample") is False:
             continue  # the default of a sampling that is switched off
         if name not in NEUTRAL:
-            known = ", ".join(("until", *LENGTHS, *NEUTRAL, *IDLE))
-            raise UserError(f"unknown generation setting {name!r}; known are: {known}")
-        if value not in NEUTRAL[name]:
+            names = ["until", *LENGTHS, *NEUTRAL, *IDLE]
+            raise UserError(known("generation setting", name, names))
+        if value is not None and value != NEUTRAL[name]:
             raise UserError(
                 f"generation setting {name} is {value!r}, but fused decoding is greedy; say"
-                f" --gen_kwargs {name}={NEUTRAL[name][0]}, or take another task"
+                f" --gen_kwargs {name}={NEUTRAL[name]}, or take another task"
             )
     return GenerationLimits(_stop(given.get("until")), _length(given, default))
 
@@ -106,19 +98,16 @@ def _stop(until: object) -> tuple[str, ...]:
 def _length(given: Mapping[str, Any], default: int) -> int:
     lengths = {name: given[name] for name in LENGTHS if given.get(name) is not None}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name}={value}" for name, value in lengths.items())
-        raise UserError(f"generation settings {told} contradict each other; give one of them")
-    length = next(iter(lengths.values()), default)
+        listed = ", ".join(f"{name}={value}" for name, value in lengths.items())
+        raise UserError(f"generation settings {listed} contradict each other; give one of them")
+    name, length = next(iter(lengths.items()), (LENGTHS[0], default))
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        raise UserError(
-            f"generation setting {next(iter(lengths), LENGTHS[0])} is {length!r}; give a whole"
-            " number above 0"
-        )
+        raise UserError(f"generation setting {name} is {length!r}; give a whole number above 0")
     return length
 
 
 def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
-    """Return the prompt of a request and the text whose likelihood is asked.
+    """Return the prompt of a request and the continuation whose likelihood is wanted.
 
     Whitespace at the end of a plain context goes to the text, as everywhere in the harness: no
     model would begin its next word after a loose space.
@@ -133,45 +122,24 @@ def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
 def fuse(found: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
     """Return the weighted mean of log p_k, and whether all models would write the text greedily.
 
-    Models of weight 0 have no say.
+    Models of weight 0 do not count.
     """
     rows = zip(weights, found.logprobs, found.greedy, strict=True)
-    heard = [(weight, logprob, greedy) for weight, logprob, greedy in rows if weight > 0]
-    total = math.fsum(weight * logprob for weight, logprob, _ in heard)
-    mean = total / math.fsum(weight for weight, _, _ in heard)
-    return mean, all(greedy for _, _, greedy in heard)
+    counted = [row for row in rows if row[0] > 0]
+    total = math.fsum(weight * logprob for weight, logprob, _ in counted)
+    mean = total / math.fsum(weight for weight, _, _ in counted)
+    return mean, all(greedy for _, _, greedy in counted)
 
 
-logger = logging.getLogger(__name__)
-
-
-class Failures:
-    """Counts failed requests; of those of one kind no more than the part `share` may fail."""
-
-    def __init__(self, share: float) -> None:
-        self._share = share
-        self._errors: dict[str, str] = {}
-        self.total = 0
-
-    def add(self, name: str, error: str) -> None:
-        """Count a request that failed."""
-        self._errors[name] = error
-        self.total += 1
-
-    def check(self, kind: str, requests: int) -> None:
-        """Refuse to answer with too many failures, else warn of them, and begin to count again.
-
-        Raises:
-            UserError: there are more; it tells the first one.
-        """
-        errors, self._errors = self._errors, {}
-        if not errors:
-            return
-        first, error = next(iter(errors.items()))
-        told = (
-            f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
-            f" {' '.join(error.split())}"
-        )
-        if len(errors) > self._share * requests:
-            raise UserError(f"{told}; fix it or raise max_error_share={self._share:g}")
-        logger.warning("%s; they count as wrong", told)
+def check_failures(errors: Mapping[str, str], kind: str, requests: int, share: float) -> None:
+    """Warn of failed requests (errors by name); refuse to answer if more than `share` failed."""
+    if not errors:
+        return
+    first, error = next(iter(errors.items()))
+    message = (
+        f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
+        f" {' '.join(error.split())}"
+    )
+    if len(errors) > share * requests:
+        raise UserError(f"{message}; fix it or raise max_error_share={share:g}")
+    logger.warning("%s; they count as wrong", message)

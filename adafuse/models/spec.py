@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from adafuse.errors import UserError, known
-from adafuse.options import Section, doc
+from adafuse.options import Section, doc, parse
 
 AUTO = "auto"
 BALANCED = "balanced"
@@ -205,7 +205,11 @@ def model_specs(
             raise UserError(known("model setting", name, list(LOADING)))
     columns = {LOADING[name]: _each(name, values, len(models)) for name, values in loading.items()}
     return specs or [
-        _spec(str(path), {name: values[number] for name, values in columns.items()})
+        parse(
+            ModelSpec,
+            {"path": str(path), **{name: values[number] for name, values in columns.items()}},
+            f"model {str(path)!r}",
+        )
         for number, path in enumerate(models)
     ]
 
@@ -218,14 +222,3 @@ def _each(name: str, values: Any, count: int) -> list[Any]:
     if len(values) != count:
         raise UserError(f"{len(values)} values of {name} for {count} models; give one per model")
     return list(values)
-
-
-def _spec(path: str, values: dict[str, Any]) -> ModelSpec:
-    try:
-        return ModelSpec(path=path, **values)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        reason = wrong["msg"].removeprefix("Input should be ")
-        raise UserError(
-            f"model {path!r}: {wrong['loc'][0]} must be {reason}, not {wrong['input']!r}"
-        ) from None

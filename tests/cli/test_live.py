@@ -73,10 +73,10 @@ def test_a_prompt_that_fails_ends_with_status_1(tmp_path):
     ("options", "given", "sentence"),
     [
         ([], "", "standard input holds no prompt"),
-        (["--prompt", " "], "", "the prompt is ' '; give a text"),
+        (["--prompt", " "], "", "--prompt: prompt must hold some text, not ' '"),
         (["--prompt", "a", "--prompts", "-"], "", "--prompts and --prompt are both given"),
         (["--prompt", "a", "--prompt", "b"], "", "2 prompts go to a file or print as JSON"),
-        (["--prompts", "-"], '{"id": 1}', 'standard input, line 1: the key "prompt" is missing'),
+        (["--prompts", "-"], '{"id": 1}', "standard input, line 1 has no 'prompt'; add it"),
         (["--prompts", "-"], "", "standard input holds no prompt; write one"),
     ],
 )

@@ -1,6 +1,6 @@
 import pytest
 
-from adafuse.cli.prompts import read_prompts
+from adafuse.cli.generate import read_prompts
 from adafuse.errors import UserError
 
 
@@ -13,12 +13,12 @@ from adafuse.errors import UserError
         ),
         (
             '{"id": "a", "prompt": "x"}\n\n{"prompt": "y"}',
-            r'line 3: the key "id" is missing; write {"id"',
+            r"line 3 has no 'id'; add it",
         ),
-        ('{"id": "a", "prompt": " "}', r"line 1: prompt is ' '; give a text"),
-        ('{"id": "a"}', r'line 1: the key "prompt" is missing; write {"id"'),
-        ('{"id": true, "prompt": "x"}', r"line 1: id is True"),
-        ('{"id": "a", "prompt": "x"', r'line 1: broken JSON \(.*column 2.*; write one {"id"'),
+        ('{"id": "a", "prompt": " "}', r"line 1: prompt must hold some text, not ' '"),
+        ('{"id": "a"}', r"line 1 has no 'prompt'; add it"),
+        ('{"id": true, "prompt": "x"}', r"line 1: id must be a valid string, not True"),
+        ('{"id": "a", "prompt": "x"', r'line 1: broken JSON \(.*column 2.*; write {"id"'),
         ("[1]", r"line 1: '\[1\]' is not an object"),
         ("\n", r"holds no prompt"),
     ],
@@ -41,4 +41,4 @@ def test_a_missing_file_and_other_encodings_are_refused(tmp_path):
 def test_prompts_keep_their_order_and_their_line_separators(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text('{"id": 2, "prompt": "x\u2028y"}\n{"id": "1", "prompt": " z "}\n')
-    assert [(p.id, p.text) for p in read_prompts(path)] == [("2", "x\u2028y"), ("1", " z ")]
+    assert [(p.id, p.prompt) for p in read_prompts(path)] == [("2", "x\u2028y"), ("1", " z ")]

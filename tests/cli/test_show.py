@@ -6,9 +6,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from adafuse.cli.generate import decode_rows, load
+from adafuse.cli.generate import PromptRow, decode_rows, load
 from adafuse.cli.main import app
-from adafuse.cli.prompts import PromptRow
 from adafuse.models.spec import model_specs
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
@@ -16,11 +15,15 @@ from tests.conftest import toy_path
 MODELS = [toy_path("mistral"), toy_path("llama")]
 
 
+def row(name, text):
+    return PromptRow(id=name, prompt=text)
+
+
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     """A trace of two examples, one of them with an escape sequence in its prompt."""
     path = tmp_path_factory.mktemp("show") / "out.parquet"
-    rows = [PromptRow("first", "Question: Who?\nAnswer:"), PromptRow("second", "\x1b[31mred 漢")]
+    rows = [row("first", "Question: Who?\nAnswer:"), row("second", "\x1b[31mred 漢")]
     decoding, described = {"max_new_tokens": 10}, {"models": MODELS}
     ensemble = load(model_specs(MODELS, device="cpu"))
     assert decode_rows(ensemble, rows, decoding, described, path, as_json=False) == 0

@@ -77,9 +77,9 @@ def test_the_stored_configuration_holds_the_merged_values(
     ("task", "sentence"),
     [
         ({"metrik": "x"}, "{file}: unknown key 'metrik'; known are: source, prompt"),
-        ({"source": {"url": "x"}}, "{file}.source: unknown key 'url'; known are: file, dataset"),
+        ({"source": {"url": "x"}}, "{file}: source: unknown key 'url'; known are: file, dataset"),
         ({"max_new_tokens": 0}, "{file}: max_new_tokens must be greater than or equal to 1, not 0"),
-        ({"use": "x"}, "{file}: unknown key 'use'"),
+        ({"use": "x"}, "{file}: it cannot `use` another file; write the fields into it"),
         ({"source": 3}, "{file}: source "),
     ],
 )

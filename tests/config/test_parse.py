@@ -27,6 +27,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
     ("path", "value", "sentence"),
     [
         (("result",), "x", "config: unknown key 'result'; known are: results, note, models"),
+        (("runs", "both"), {"modls": []}, "runs.both: unknown key 'modls'; known are: method, mo"),
         ((*QA, "metrik"), "x", "benchmarks.qa: unknown key 'metrik'; known are: source, prompt"),
         ((*QA, "source", "url"), "x", "benchmarks.qa.source: unknown key 'url'; known are: file"),
         (("runs", "both", "tau"), 1, "runs.both: unknown key 'tau'; known are: method, models"),
@@ -91,6 +92,12 @@ def test_what_is_wrong_is_one_sentence(
         Plan.of(changed(values, path, value))
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_misspelt_section_is_named_before_the_one_that_is_missing(values: dict[str, Any]) -> None:
+    values["runz"] = values.pop("runs")
+    with pytest.raises(UserError, match=r"config: unknown key 'runz'; .*; did you mean 'runs'\?$"):
+        parse_config(values)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ ALL = [
 
 @pytest.mark.parametrize("section", dict.fromkeys([Config, *ALL]), ids=lambda each: each.__name__)
 def test_a_section_refuses_keys_that_it_does_not_have(section: type[Section]) -> None:
-    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+    with pytest.raises(ValidationError, match="unknown key 'no_such_key'; known are: "):
         section.model_validate({"no_such_key": 1})
 
 

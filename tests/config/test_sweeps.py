@@ -59,15 +59,19 @@ def test_a_list_of_runs_may_say_the_name_of_a_sweep_for_all_of_it(values: dict[s
 @pytest.mark.parametrize(
     ("run", "sentence"),
     [
-        ({"sweep": {"tau": 0.5}}, r"runs\.x\.sweep must map options to lists of values"),
-        ({"sweep": {}}, r"runs\.x\.sweep must map options to lists of values"),
-        ({"sweep": {"tau": []}}, r"runs\.x\.sweep must map options to lists of values"),
+        ({"sweep": 0.5}, r"runs\.x\.sweep must be a valid dictionary, not 0\.5"),
+        ({"sweep": {"tau": 0.5}}, r"runs\.x\.sweep\.tau must be a valid list, not 0\.5"),
+        ({"sweep": {}}, r"runs\.x\.sweep .*must have at least 1 item"),
+        ({"sweep": {"tau": []}}, r"runs\.x\.sweep\.tau .*must have at least 1 item"),
         ({"sweep": {"tau": [1]}, "options": {"tau": 1}}, "tau is in `sweep` and in `options`"),
     ],
 )
-def test_a_sweep_of_another_form_is_refused(run: dict[str, Any], sentence: str) -> None:
+def test_a_sweep_of_another_form_is_refused(
+    values: dict[str, Any], run: dict[str, Any], sentence: str
+) -> None:
+    values["runs"]["x"] = {**RUN, **run}
     with pytest.raises(UserError, match=sentence):
-        expanded(**run)
+        parse_config(values)
 
 
 def test_a_value_that_the_method_does_not_take_is_refused(values: dict[str, Any]) -> None:

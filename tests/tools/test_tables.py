@@ -3,27 +3,36 @@
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from adafuse.config.schema import schema
 from adafuse.methods import METHODS
-from adafuse.options import CHANGE_WHEN, doc
+from adafuse.options import CHANGE_WHEN, Section
 from tools.docs.tables import default, fields_table, options_table, table, value
 
 
-class Inner(BaseModel):
-    count: Annotated[int, Field(ge=0), doc("how many", "there are more")] = 3
+class Inner(Section):
+    count: Annotated[int, Field(ge=0)] = 3
+    """how many; change it when there are more"""
 
 
-class Outer(BaseModel):
-    name: Annotated[str, doc("a name")]
-    share: Annotated[Annotated[float, Field(gt=0, le=1)] | None, doc("a | part")] = None
-    rule: Annotated[Literal["a", "b", "c"], doc("a rule")] = "b"
-    many: Annotated[tuple[Literal["x", "y"], ...], doc("several")] = ("x",)
-    numbers: Annotated[list[float] | None, doc("some")] = None
-    either: Annotated[int | Literal["auto"], doc("one of both")] = "auto"
-    flag: Annotated[bool, doc("yes or no")] = False
-    inner: Annotated[Inner, doc("more of it")] = Inner()
+class Outer(Section):
+    name: str
+    """a name"""
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """a | part"""
+    rule: Literal["a", "b", "c"] = "b"
+    """a rule"""
+    many: tuple[Literal["x", "y"], ...] = ("x",)
+    """several"""
+    numbers: list[float] | None = None
+    """some"""
+    either: int | Literal["auto"] = "auto"
+    """one of both"""
+    flag: bool = False
+    """yes or no"""
+    inner: Inner = Inner()
+    """more of it"""
 
 
 FIELDS = Outer.model_json_schema()["properties"]

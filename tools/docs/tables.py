@@ -52,8 +52,8 @@ COLUMNS = {
 """What every column means; lists are marked by []."""
 
 _PER_MODEL = {
-    name: f"per model: {field.description}"
-    for name, field in ModelSpec.model_fields.items()
+    name: f"per model: {field['description']}"
+    for name, field in ModelSpec.model_json_schema()["properties"].items()
     if name not in ("path", "revision", "device", "dtype")
 }
 JOB = {
