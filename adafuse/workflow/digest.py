@@ -26,7 +26,6 @@ def _lines(parts: Iterable[Any]) -> str:
 
 
 def shard_digest(rows: Iterable[PreparedRow]) -> str:
-    """Return the digest of a shard's rows: ids, prompts and questions, in order."""
     return _digest(_lines([row.id, row.prompt_sha256, row.question] for row in rows))
 
 
@@ -39,13 +38,13 @@ def prepared_digest(prepared: Prepared) -> str:
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
-    """Return the digest of what a job decodes from the rows of a shard.
+    """Return the digest of what a job decodes.
 
-    Devices are left out: a job that moves to another GPU gives the same result. So is what may be
-    read: weights in another format are other files, which a model's key tells.
+    Devices are left out: a job that moves to another GPU gives the same result. So is
+    `allow_pickle`: weights in another format are other files, which a model's key tells.
 
     Args:
-        job: models, method, prompts' limits and stop strings.
+        job: models, method, limits and stop strings.
         rows: the `shard_digest` of the rows.
         answers: digests of the shard traces that it starts from, one per model.
     """
@@ -77,15 +76,11 @@ def merged_digest(shards: Sequence[str]) -> str:
 
 def datasets_digest(config: Config, prepared: Sequence[Prepared]) -> str:
     """Return the digest of the dataset statistics: rows, and the paper's figures beside them."""
-    tasks = [(name, config.benchmarks[name].paper) for name in config.main_benchmarks]
-    return _digest(
-        json.dumps(
-            [
-                [name, prepared_digest(rows), paper.model_dump()]
-                for (name, paper), rows in zip(tasks, prepared, strict=True)
-            ]
-        )
-    )
+    parts = [
+        [name, prepared_digest(rows), config.benchmarks[name].paper.model_dump()]
+        for name, rows in zip(config.main_benchmarks, prepared, strict=True)
+    ]
+    return _digest(json.dumps(parts))
 
 
 def _published(config: Config) -> str | None:

@@ -1,7 +1,6 @@
 """What the rules of the workflow ask: rows, digests, dependencies and resources of every job."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, partial
 from itertools import product
@@ -18,7 +17,7 @@ from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
 from adafuse.workflow.choose import Ballot, ballot
-from adafuse.workflow.jobs import Resources, decode_job, estimate, largest
+from adafuse.workflow.jobs import Resources, decode_job, estimate
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.prefetch import with_commits
 
@@ -49,19 +48,13 @@ class Plan:
         self.missing: dict[str, str] = {}
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
-        self._rows_per_shard = cache(
-            lambda benchmark: Counter(row.shard for row in self.prepared(benchmark).rows)
-        )
-        self.shard_digest = cache(self._shard_digest)
-        self._own_resources = cache(self._estimate)
+        self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
+        self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
+        self._estimate = cache(self._first_resources)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Plan":
-        """Check a configuration and all benchmark files that it names.
-
-        Raises:
-            UserError: the first thing that is wrong.
-        """
+        """Check a configuration and all benchmark files that it names."""
         plan = cls(with_commits(parse_config(values)))
         for benchmark in plan.config.benchmarks:
             try:
@@ -77,7 +70,6 @@ class Plan:
 
     @property
     def decoded_runs(self) -> list[str]:
-        """Runs that decode."""
         return [name for name, run in self.config.runs.items() if run.method in METHODS]
 
     @property
@@ -103,20 +95,17 @@ class Plan:
         )
 
     def experiment_inputs(self, name: str) -> list[Path]:
-        """Return what an experiment reads."""
         experiment, layout = self.config.experiments[name], self.layout
         cells = list(product(experiment.benchmarks, experiment.runs))
         if experiment.kind in TRACE_KINDS:
             return [layout.trace(*cell) for cell in cells]
         scored = [(protocol, *cell) for protocol in self.config.protocols for cell in cells]
-        return [*(layout.score(*each) for each in scored), *(layout.outcomes(*e) for e in scored)]
+        return [path(*score) for path in (layout.score, layout.outcomes) for score in scored]
 
     def experiment_outputs(self, names: Iterable[str]) -> list[Path]:
-        """Return the numbers and figures of experiments."""
-        return [self.layout.experiment(*each) for each in product(names, ("csv", "svg", "png"))]
+        return [self.layout.experiment(*file) for file in product(names, ("csv", "svg", "png"))]
 
     def ballot(self, benchmark: str, run: str) -> Ballot:
-        """Return which runs a choice is made between, and by which scores."""
         return ballot(self.config, benchmark, run)
 
     def answer_runs(self, run: str) -> list[str]:
@@ -127,15 +116,10 @@ class Plan:
         return self.config.single_model_runs(spec)
 
     def all_cells(self) -> list[Cell]:
-        """Return everything that can be decoded, in the order of the configuration."""
         return list(product(self.config.benchmarks, self.decoded_runs))
 
     def requested_cells(self) -> list[Cell]:
-        """Return what plain `snakemake` decodes, in the order of the configuration.
-
-        That is the main table, the experiments if they are targets, and what these start from or
-        choose by.
-        """
+        """Return what plain `snakemake` decodes: its targets, and what they start from."""
         waiting = list(product(self.config.main_benchmarks, self.config.main_runs))
         if "experiments" in self.config.targets:
             for experiment in self.config.experiments.values():
@@ -155,7 +139,6 @@ class Plan:
         return [(benchmark, name) for name in self.answer_runs(run)]
 
     def shards(self, benchmark: str) -> list[int]:
-        """Return the shard numbers of a benchmark."""
         return list(range(self.config.benchmarks[benchmark].shards))
 
     def source(self, benchmark: str) -> list[str]:
@@ -171,37 +154,29 @@ class Plan:
         """Return a benchmark's rows; none while it is missing."""
         return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
 
-    def _shard_digest(self, benchmark: str, shard: int) -> str:
-        return digest.shard_digest(self.prepared(benchmark).shard(shard))
-
     def digest(self, benchmark: str, run: str, shard: int) -> str:
-        """Return the digest of a decode job."""
         answers = [self.digest(benchmark, name, shard) for name in self.answer_runs(run)]
         rows = self.shard_digest(benchmark, shard)
         return digest.decode_digest(self._job(benchmark, run), rows, answers)
 
     def digests(self, benchmark: str, run: str) -> list[str]:
-        """Return the digests of all shards of a run."""
         return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
 
     def resources(self, benchmark: str, run: str, shard: int, attempt: int = 1) -> Resources:
         """Return what an attempt of a decode job asks a cluster for, counted from 1."""
         uniform = self.config.cluster.uniform
-        first = self._largest if uniform else self._own_resources(benchmark, run, shard)
+        first = self._largest if uniform else self._estimate(benchmark, run, shard)
         return first.for_attempt(attempt, self.config.cluster)
 
     @cached_property
     def _largest(self) -> Resources:
-        return largest(
-            self._own_resources(benchmark, run, shard)
-            for benchmark, run in self.all_cells()
-            for shard in self.shards(benchmark)
-        )
+        jobs = [(*cell, shard) for cell in self.all_cells() for shard in self.shards(cell[0])]
+        return Resources(*map(max, zip(*(self._estimate(*job) for job in jobs), strict=True)))
 
-    def _estimate(self, benchmark: str, run: str, shard: int) -> Resources:
+    def _first_resources(self, benchmark: str, run: str, shard: int) -> Resources:
         return estimate(
             self._job(benchmark, run),
-            self._rows_per_shard(benchmark)[shard],
+            len(self.shard(benchmark, shard)),
             gpu=self.config.decode.gpu,
             cluster=self.config.cluster,
             own=self.config.runs[run].cluster,

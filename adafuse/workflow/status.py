@@ -104,7 +104,7 @@ def last_error(log: Path) -> str | None:
 
 
 def _status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
-    ids = [row.id for row in plan.prepared(benchmark).shard(shard)]
+    ids = [row.id for row in plan.shard(benchmark, shard)]
     out = plan.layout.shard_trace(benchmark, run, shard)
     log = plan.layout.log("decode", benchmark, run, str(shard))
     digest = plan.digest(benchmark, run, shard)

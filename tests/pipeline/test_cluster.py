@@ -18,7 +18,6 @@ from adafuse.workflow.jobs import (
     Resources,
     estimate,
     gpus,
-    largest,
     loaded,
     memory_mb,
     runtime,
@@ -161,10 +160,6 @@ def test_no_job_asks_for_more_than_it_may_or_for_fewer_than_its_devices(
     asked = gpus(job(*devices), most)
     assert asked <= most
     assert asked >= min(most, max(DeviceName.parse(each).gpus for each in devices))
-
-
-def test_the_largest_request_is_enough_for_all() -> None:
-    assert largest([Resources(1, 9, 2), Resources(2, 3, 1)]) == Resources(2, 9, 2)
 
 
 def test_jobs_of_a_uniform_configuration_ask_for_the_same(values: dict[str, Any]) -> None:
