@@ -141,9 +141,10 @@ def fetch_step(
     source: Annotated[str, typer.Option(help="A `source` section as JSON.")], out: Out
 ) -> None:
     """Load a dataset and write its rows; planning does it once for each dataset."""
-    from adafuse.workflow.benchmarks import fetch_source
+    from adafuse.config.benchmarks import SourceConfig
+    from adafuse.workflow.benchmarks import fetch
 
-    logger.info("%d rows", fetch_source(source, out))
+    logger.info("%d rows", fetch(SourceConfig.model_validate_json(source), out))
 
 
 @app.command("prepare")
@@ -163,9 +164,9 @@ def prepare_step(config: ConfigFile, benchmark: Benchmark, out: Out) -> None:
 def shard_step(config: ConfigFile, benchmark: Benchmark, shard: Shard, out: Out) -> None:
     """Prepare the rows of one shard of a benchmark."""
     from adafuse.benchmarks.shards import write_shard
-    from adafuse.workflow.benchmarks import prepare_shard
+    from adafuse.workflow.benchmarks import prepare_benchmark
 
-    chosen = prepare_shard(_read(config), benchmark, shard)
+    chosen = prepare_benchmark(_read(config), benchmark).shard(shard)
     write_shard(out, chosen)
     logger.info("%d rows", len(chosen))
 

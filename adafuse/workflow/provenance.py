@@ -6,10 +6,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from adafuse.version import ENGINE_VERSION, __version__
+from adafuse.version import ENGINE_VERSION, __version__, installed_version
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "bitsandbytes", "pyarrow")
 
@@ -24,7 +24,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where a job runs: a host, its GPUs by name, and the cluster's number of the job."""
+    """Where a job runs; `gpus` are their names."""
 
     host: str
     cuda_visible_devices: str | None
@@ -39,30 +39,28 @@ class Machine:
 
 def this_machine() -> Machine:
     """Return where this process runs, a Slurm node under Slurm's name for it."""
-    gpus: tuple[str, ...] = ()
-    torch = sys.modules.get("torch")  # not imported for this: the models have done so
-    if torch is not None and torch.cuda.is_available():
-        gpus = tuple(torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count()))
-    host = os.environ.get("SLURMD_NODENAME") or platform.node()
-    cards, job = os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("SLURM_JOB_ID")
-    return Machine(host, cards, job, gpus)
+    torch: Any = sys.modules.get("torch")  # not imported for this: the models have done so
+    cards = range(torch.cuda.device_count()) if torch else ()
+    return Machine(
+        host=os.environ.get("SLURMD_NODENAME") or platform.node(),
+        cuda_visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        slurm_job=os.environ.get("SLURM_JOB_ID"),
+        gpus=tuple(torch.cuda.get_device_name(card) for card in cards),
+    )
 
 
 def versions() -> dict[str, str | int | None]:
     """Return the versions that a result may depend on, without importing the packages."""
-    found: dict[str, str | int | None] = {"adafuse": __version__, "engine": ENGINE_VERSION}
-    found["python"] = platform.python_version()
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    return found
+    return {
+        "adafuse": __version__,
+        "engine": ENGINE_VERSION,
+        "python": platform.python_version(),
+        **{package: installed_version(package) for package in _PACKAGES},
+    }
 
 
 @lru_cache(maxsize=1)
 def source_commit() -> Commit:
-    """Return the commit of the checkout that holds this package; None outside a checkout."""
     root = Path(__file__).resolve().parents[2]
     # An installed package may lie inside somebody else's checkout, for instance in its .venv.
     if not (root / ".git").exists():

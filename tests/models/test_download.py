@@ -112,7 +112,7 @@ def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub)
 
 def test_a_model_without_any_weights_is_one_sentence(hub: Hub) -> None:
     del hub.models["org/pickled"]["pytorch_model-00001-of-00001.bin"]
-    with pytest.raises(UserError, match="has no weights that can be loaded; name a revision"):
+    with pytest.raises(UserError, match="has no weights that can be loaded; name another revision"):
         download(ModelEntry(path="org/pickled", allow_pickle=True))
 
 
