@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,11 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
-    """Decide what is "auto" here; the next CUDA device in turn, or the CPU where there is none.
-
-    Raises:
-        UserError: a device or quantization that cannot be had here.
-    """
+    """Decide what is "auto" here; refuse a device or quantization that cannot be had."""
     found = []
     for number, spec in enumerate(specs):
         first = devices(spec.device, number)[0]
@@ -46,12 +42,7 @@ def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
 def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
     """Return the devices that a name stands for: one, or all that a model is spread over.
 
-    Args:
-        name: see `DeviceName.parse`.
-        number: of the model, which decides where "auto" puts it.
-
-    Raises:
-        UserError: no such device here.
+    For "auto" that is the next CUDA device in turn by the `number` of the model, or the CPU.
     """
     parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
     if parsed.devices:
@@ -97,13 +88,11 @@ class Place:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "Place":
-        """Return the place of a model, of which only that is looked at."""
         device = devices(spec.device)[0]
         return cls(device, dtype_of(spec.dtype, device))
 
 
-_PACKED = 32
-"""On a CPU, bitsandbytes packs so many rows of a 4-bit matrix together."""
+_PACKED = 32  # rows of a 4-bit matrix that bitsandbytes packs together on a CPU
 
 
 def check_quantization(quantization: str | None, device: torch.device) -> None:
@@ -142,24 +131,18 @@ def quantization_config(quantization: str | None) -> BitsAndBytesConfig | None:
 
 @contextmanager
 def without_outliers(network: PreTrainedModel) -> Iterator[None]:
-    """Make LLM.int8() treat each token by itself for a while, so that batches can be compared.
-
-    What it leaves out of 8 bits it chooses by all tokens of a forward.
-    """
+    """Make LLM.int8() treat each token by itself; it chooses outliers by all of a forward."""
     if not getattr(network, "is_loaded_in_8bit", False):
         yield
         return
     from bitsandbytes.nn import Linear8bitLt
 
-    states = [each.state for each in network.modules() if isinstance(each, Linear8bitLt)]
-    thresholds = [state.threshold for state in states]
-    for state in states:
-        state.threshold = 0.0
-    try:
+    states = [module.state for module in network.modules() if isinstance(module, Linear8bitLt)]
+    with ExitStack() as restored:
+        for state in states:
+            restored.callback(setattr, state, "threshold", state.threshold)
+            state.threshold = 0.0
         yield
-    finally:
-        for state, threshold in zip(states, thresholds, strict=True):
-            state.threshold = threshold
 
 
 def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
@@ -168,18 +151,16 @@ def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
         return
     from bitsandbytes.nn import Linear4bit
 
-    matrices = [each for each in network.modules() if isinstance(each, Linear4bit)]
-    for matrix in matrices:
-        if matrix.out_features % _PACKED:
+    for module in network.modules():
+        if isinstance(module, Linear4bit) and module.out_features % _PACKED:
             raise UserError(
                 f"model {spec.path!r} cannot be int4 on a CPU, where the rows of a matrix"
-                f" ({matrix.out_features} here) must be a multiple of {_PACKED}; use int8 or a"
+                f" ({module.out_features} here) must be a multiple of {_PACKED}; use int8 or a"
                 " CUDA device"
             )
 
 
-WEIGHTS_SHARE = 0.9
-"""The part of a device's free memory that weights may take; keys and values need the rest."""
+WEIGHTS_SHARE = 0.9  # of a device's free memory; keys and values need the rest
 
 DeviceMap = dict[str, int | str | torch.device]
 """The device of each part of a network, by the names of its modules."""
@@ -188,17 +169,11 @@ Memory = dict[int | str, int | str]
 
 
 def device_map(spec: ModelSpec, config: PreTrainedConfig) -> DeviceMap:
-    """Return the device of every part of a model, by the names of its modules.
-
-    A spread is planned on a model without weights, by the memory that is free now.
-
-    Raises:
-        UserError: the model does not fit on its devices.
-    """
-    places = devices(spec.device)
+    """Return the device of every part of a model; a spread goes by the memory that is free now."""
+    cards = devices(spec.device)
     if not spec.spread:
-        return {"": places[0]}
-    memory: Memory = {each.index: int(WEIGHTS_SHARE * free_memory(each)) for each in places}
+        return {"": cards[0]}
+    memory: Memory = {card.index: int(WEIGHTS_SHARE * free_memory(card)) for card in cards}
     with failure_told(spec):
         found = plan(spec, config, memory)
     if any(isinstance(device, str) for device in found.values()):
@@ -236,9 +211,7 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
     """Return where each layer runs and keeps its keys and values, first layer first.
 
-    Args:
-        network: with or without a device map.
-        main: where layers run whose weights are not on a device of their own.
+    That is `main` for layers whose weights are not on a device of their own.
     """
     count = network.config.get_text_config().num_hidden_layers
     placed: DeviceMap = getattr(network, "hf_device_map", {})
@@ -248,13 +221,11 @@ def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.de
         if isinstance(module, nn.ModuleList) and len(module) == count
     )
     stack = next(stacks, "")
-    return [_placed(placed, f"{stack}.{number}", main) for number in range(count)]
+    return [_layer_device(placed, f"{stack}.{number}", main) for number in range(count)]
 
 
-def _placed(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
+def _layer_device(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
     while name and name not in placed:
         name = name.rpartition(".")[0]
-    found = placed.get(name, main)
-    if isinstance(found, int):
-        return torch.device("cuda", found)
-    return found if isinstance(found, torch.device) else main
+    card = placed.get(name)
+    return torch.device("cuda", card) if isinstance(card, int) else main

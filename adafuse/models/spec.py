@@ -17,8 +17,7 @@ SPREADS = (BALANCED, "sequential")
 DTYPES = (AUTO, "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("int8", "int4")
 
-_SPREAD_GPUS = 2
-"""The fewest GPUs that a model can be spread over."""
+_SPREAD_GPUS = 2  # the fewest that a model can be spread over
 _ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
 _GPU = re.compile(r"cuda(:\d+)?")
 _FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
@@ -36,11 +35,7 @@ class DeviceName:
 
     @classmethod
     def parse(cls, text: str) -> "DeviceName":
-        """Read "auto", a device, a list of CUDA devices joined by "+", or a way to spread.
-
-        Raises:
-            UserError: something else.
-        """
+        """Read "auto", a device, a list of CUDA devices joined by "+", or a way to spread."""
         if text == AUTO or text in SPREADS:
             return cls((), None if text == AUTO else text)
         if "+" not in text:
@@ -67,8 +62,8 @@ class DeviceName:
         """The fewest GPUs among which it is found, counted from 0; "auto" is found without any."""
         if self.strategy is not None and not self.devices:
             return _SPREAD_GPUS
-        named = [each for each in self.devices if _GPU.fullmatch(each)]
-        return max((int(each.partition(":")[2] or 0) + 1 for each in named), default=0)
+        cards = [name for name in self.devices if _GPU.fullmatch(name)]
+        return max((int(card.partition(":")[2] or 0) + 1 for card in cards), default=0)
 
 
 class ModelEntry(Section):
