@@ -1,14 +1,11 @@
 """The files of a model: which hold weights, how large they are, and a digest of them."""
 
 import hashlib
-import json
 import math
 import os
 import re
-import struct
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from adafuse.errors import UserError
 
@@ -40,7 +37,6 @@ def check_pickled(path: str, *, allowed: bool) -> None:
 _ITEM = {"float32": 4, "bfloat16": 2, "float16": 2}
 _QUANTIZED = {"int8": 1.0, "int4": 4.5 / 8}  # NF4 has a float32 for each 64 weights
 _LAYER = re.compile(r"(^|\.)\d+\.")
-_LONGEST_HEADER = 100_000_000  # that of the safetensors format
 
 
 @cache
@@ -61,12 +57,8 @@ def weight_bytes(
     if not (files := safe_files(folder)):
         size = sum(file.stat().st_size for file in pickled_files(folder))
         return size // 2 * _ITEM[dtype] or None
-    total = 0.0
-    for file in files:
-        if (tensors := _tensors(file)) is None:
-            return None
-        total += sum(_tensor_bytes(*tensor, dtype, quantization) for tensor in tensors.items())
-    return math.ceil(total)
+    sizes = [_file_bytes(file, dtype, quantization) for file in files]
+    return None if None in sizes else math.ceil(math.fsum(filter(None, sizes)))
 
 
 def item_bytes(dtype: str, quantization: str | None) -> float:
@@ -86,25 +78,23 @@ def cached_folder(path: str, revision: str | None) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _tensors(file: Path) -> dict[str, Any] | None:
-    """Return what a safetensors file says of its tensors; None for anything else."""
+def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | None:
+    """Return the bytes of the weights of a safetensors file; None if it is not one."""
+    from huggingface_hub import parse_local_safetensors_file_metadata
+    from huggingface_hub.errors import SafetensorsParsingError
+
     try:
-        with file.open("rb") as opened:
-            (length,) = struct.unpack("<Q", opened.read(8))
-            header: dict[str, Any] = json.loads(opened.read(min(length, _LONGEST_HEADER)))
-        header.pop("__metadata__", None)
-    except (OSError, ValueError, TypeError, AttributeError, struct.error):
+        tensors = parse_local_safetensors_file_metadata(file).tensors
+    except (OSError, SafetensorsParsingError):
         return None
-    return header
-
-
-def _tensor_bytes(name: str, tensor: dict[str, Any], dtype: str, quantization: str | None) -> float:
-    if tensor["dtype"] not in ("F32", "F16", "BF16"):
-        start, end = tensor["data_offsets"]
-        return int(end - start)
-    linear = len(tensor["shape"]) == 2 and _LAYER.search(name) and ".experts." not in name
-    weights: int = math.prod(tensor["shape"])
-    return weights * item_bytes(dtype, quantization if linear else None)
+    total = 0.0
+    for name, tensor in tensors.items():
+        if tensor.dtype in ("F32", "F16", "BF16"):
+            linear = len(tensor.shape) == 2 and _LAYER.search(name) and ".experts." not in name
+            total += math.prod(tensor.shape) * item_bytes(dtype, quantization if linear else None)
+        else:
+            total += tensor.data_offsets[1] - tensor.data_offsets[0]
+    return total
 
 
 _WHOLE = 64 << 20

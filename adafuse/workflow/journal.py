@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -21,9 +20,6 @@ Row = dict[str, Any]
 
 WAIT = 10.0
 """Seconds that a job waits for the lock of one that was stopped a moment ago."""
-
-SYNC_SECONDS = 1.0
-"""A machine that goes down loses what was decoded in so many seconds; a process loses nothing."""
 
 
 @contextmanager
@@ -91,39 +87,27 @@ class Journal:
         self._key = key
         self._ids = frozenset(ids)
         self._held = ExitStack()
-        self._file = -1
-        self._synced = 0.0
         self.rows: dict[str, Row] = {}
         self._read()
 
     def __enter__(self) -> Self:
-        with ExitStack() as held:
-            with self._explaining_errors():
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                held.enter_context(only_writer(self.path))
-                self._drop_others(*self._read())
-                self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-                held.callback(os.close, self._file)
+        with ExitStack() as held, self._explaining_errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(only_writer(self.path))
+            self._drop_others(*self._read())
             self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._held, self._explaining_errors():
-            os.fsync(self._file)
+        self._held.close()
 
     def append(self, identifier: str, row: Row) -> None:
-        """Add a finished example; it survives the end of this process from here on.
-
-        A row that is there already is replaced.
-        """
+        """Add a finished example, or replace it; from here on a crash does not lose it."""
         entry = {"key": self._key, "id": identifier, "row": row}
-        rest = memoryview(json.dumps(entry).encode() + b"\n")
-        with self._explaining_errors():
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-            if time.monotonic() - self._synced > SYNC_SECONDS:
-                os.fsync(self._file)
-                self._synced = time.monotonic()
+        with self._explaining_errors(), self.path.open("ab") as file:
+            file.write(json.dumps(entry).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         self.rows[identifier] = row
 
     def _read(self) -> tuple[bytes, bytes]:
