@@ -40,7 +40,7 @@ def status(
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
-    from adafuse.workflow.status import failed_steps, shard_statuses
+    from adafuse.workflow.status import failed_steps, shard_status
 
     stored = ResultsLayout(results).config
     if config is None and not stored.is_file():
@@ -49,7 +49,11 @@ def status(
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(settings))
     every = plan.all_cells()
-    shards = shard_statuses(plan, every if whole else plan.requested_cells())
+    shards = [
+        shard_status(plan, *cell, shard)
+        for cell in (every if whole else plan.requested_cells())
+        for shard in plan.shards(cell[0])
+    ]
     steps = failed_steps(plan)
     if as_json:
         echo_json({"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))})

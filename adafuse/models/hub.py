@@ -18,7 +18,7 @@ def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
     """Load something of a model, running code of its own only if that is trusted."""
     # Otherwise transformers looks for converted weights in pull requests of the hub's bot.
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
-    with failure_told(model):
+    with explaining_failure(model):
         return factory.from_pretrained(
             model.path,
             revision=model.revision,
@@ -28,7 +28,7 @@ def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
 
 
 @contextmanager
-def failure_told(model: ModelEntry) -> Iterator[None]:
+def explaining_failure(model: ModelEntry) -> Iterator[None]:
     """Turn what libraries raise for a model that they cannot load into a `UserError`."""
     try:
         yield

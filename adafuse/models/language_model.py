@@ -70,24 +70,10 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
 def _load(
     spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> LanguageModel:
-    network = _network(spec, config)
-    ends = end_ids(network.generation_config, tokenizer, spec.path)
-    return LanguageModel(
-        name=spec.path,
-        tokenizer=tokenizer,
-        end_ids=ends,
-        stop_ids=ends | special_ids(tokenizer),
-        chat=spec.chat,
-        network=network,
-        context=context_length(config),
-    )
-
-
-def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
     devices = device_names(spec)
     logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
-        network = from_hub(
+        network: PreTrainedModel = from_hub(
             AutoModelForCausalLM,
             spec,
             config=config,
@@ -103,7 +89,16 @@ def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
             " (device: balanced), or use a smaller dtype or quantization"
         ) from error
     check_packable(network, spec)
-    return network.eval()  # type: ignore[no-any-return]
+    ends = end_ids(network.generation_config, tokenizer, spec.path)
+    return LanguageModel(
+        name=spec.path,
+        tokenizer=tokenizer,
+        end_ids=ends,
+        stop_ids=ends | special_ids(tokenizer),
+        chat=spec.chat,
+        network=network.eval(),  # type: ignore[no-untyped-call]
+        context=context_length(config),
+    )
 
 
 def load_config(spec: ModelEntry) -> PreTrainedConfig:

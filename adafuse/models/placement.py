@@ -20,7 +20,7 @@ from transformers.integrations.accelerate import get_balanced_memory, infer_auto
 from transformers.quantizers.auto import get_hf_quantizer
 
 from adafuse.errors import UserError
-from adafuse.models.hub import failure_told
+from adafuse.models.hub import explaining_failure
 from adafuse.models.memory import free_memory
 from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
 
@@ -174,7 +174,7 @@ def device_map(spec: ModelSpec, config: PreTrainedConfig) -> DeviceMap:
     if not spec.spread:
         return {"": cards[0]}
     memory: Memory = {card.index: int(WEIGHTS_SHARE * free_memory(card)) for card in cards}
-    with failure_told(spec):
+    with explaining_failure(spec):
         found = plan(spec, config, memory)
     if any(isinstance(device, str) for device in found.values()):
         free = ", ".join(f"{int(size) / (1 << 30):.2f}" for size in memory.values())
@@ -211,21 +211,11 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
     """Return where each layer runs and keeps its keys and values, first layer first.
 
-    That is `main` for layers whose weights are not on a device of their own.
+    That is `main` for layers whose weights are brought there whenever they run.
     """
     count = network.config.get_text_config().num_hidden_layers
-    placed: DeviceMap = getattr(network, "hf_device_map", {})
-    stacks = (
-        name
-        for name, module in network.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count
-    )
-    stack = next(stacks, "")
-    return [_layer_device(placed, f"{stack}.{number}", main) for number in range(count)]
-
-
-def _layer_device(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
-    while name and name not in placed:
-        name = name.rpartition(".")[0]
-    card = placed.get(name)
-    return torch.device("cuda", card) if isinstance(card, int) else main
+    for module in network.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            devices = [next(layer.parameters()).device for layer in module]
+            return [main if device.type == "meta" else device for device in devices]
+    return [main] * count
