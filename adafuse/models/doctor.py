@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
@@ -157,14 +156,7 @@ def _examine(spec: ModelSpec, batch: Batch) -> tuple[ModelFacts, TokenBytes | No
     except UserError as error:
         wrong.append(warning(str(error)))
     facts = _facts(spec, config, tokenizer, token_bytes is not None)
-    wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_weights(facts, Path(spec.path))]
-    if facts.context is not None and batch.prompt_tokens + batch.max_new_tokens > facts.context:
-        sentence = (
-            f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are more"
-            f" than the {facts.context} positions of model {facts.name!r}; lower --max-new-tokens"
-            " or shorten the prompts"
-        )
-        wrong.append(problem(sentence))
+    wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_network(facts, batch)]
     return facts, token_bytes, wrong
 
 
@@ -196,13 +188,11 @@ def _facts(
 
 
 def _generation(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
-    """Return what loading the network would come to: its own file, or what its config says."""
-    factory: Any = GenerationConfig
+    """Return what loading the network would give it: a file of its own, or by its config."""
     try:
-        found: GenerationConfig = factory.from_pretrained(spec.path, revision=spec.revision)
+        return GenerationConfig.from_pretrained(spec.path, revision=spec.revision or "main")
     except OSError:
-        found = factory.from_model_config(config)
-    return found
+        return GenerationConfig.from_model_config(config)
 
 
 def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:
@@ -239,20 +229,20 @@ def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> I
         )
 
 
-def _wrong_weights(facts: ModelFacts, folder: Path) -> Iterator[Finding]:
-    name = f"model {facts.name!r}"
+def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
+    name, folder = f"model {facts.name!r}", Path(facts.name)
     if facts.cache is None:
         yield warning(
             f"{name} ({facts.architecture}) has no attention as the tree engine knows it: it runs"
             " on the slower reference engine, and its memory is not estimated"
         )
-    files = _indexed(folder)
-    if files is None:
+    missing = _missing_weights(folder)
+    if missing is None:
         yield problem(
             f"the file {_INDEX!r} of {name} does not say which files hold its weights; download it"
             " again"
         )
-    elif missing := sorted(file for file in files if not (folder / file).is_file()):
+    elif missing:
         more = f", and {len(missing) - 1} others" if len(missing) > 1 else ""
         yield problem(
             f"{name} lacks the file {missing[0]!r} of its weights{more}; download it again"
@@ -261,15 +251,22 @@ def _wrong_weights(facts: ModelFacts, folder: Path) -> Iterator[Finding]:
         yield problem(f"{name} has no weights that can be read; download it again")
     elif facts.weights is None:
         yield warning(f"the weights of {name} are not here yet; they will be downloaded")
+    if facts.context is not None and batch.prompt_tokens + batch.max_new_tokens > facts.context:
+        yield problem(
+            f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are more"
+            f" than the {facts.context} positions of {name}; lower --max-new-tokens or shorten the"
+            " prompts"
+        )
 
 
-def _indexed(folder: Path) -> set[str] | None:
-    """Return the files that a model's index of its weights names; None if it cannot be read."""
-    index = folder / _INDEX
-    if not index.is_file():
-        return set()
+def _missing_weights(folder: Path) -> list[str] | None:
+    """Return the files of weights that a folder lacks by its index; None if that is unreadable."""
     try:
-        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        files = set(index["weight_map"].values())
+        return sorted(file for file in files if not (folder / file).is_file())
+    except OSError:
+        return []
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

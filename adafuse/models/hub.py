@@ -106,18 +106,17 @@ def code_elsewhere(folder: Path) -> set[str]:
     return found
 
 
-def _snapshot(path: str, revision: str | None, wanted: Sequence[str]) -> Path:
+def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
         folder = snapshot_download(
-            path, revision=revision, allow_patterns=list(wanted), ignore_patterns=list(UNWANTED)
+            path, revision=revision, allow_patterns=list(patterns), ignore_patterns=list(UNWANTED)
         )
-    except (OSError, ValueError, HfHubHTTPError) as error:
+    except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
             f"model {path!r} (revision {revision}) cannot be downloaded ({reason}); check its name"

@@ -1,5 +1,6 @@
 """What is installed here, and whether it fits together."""
 
+import os
 import platform
 import shutil
 import subprocess
@@ -64,16 +65,18 @@ class Installation:
 
 def look_around() -> tuple[Installation, list[Finding]]:
     """Return what is installed, and what is wrong with it."""
+    # Commands of this environment are found although it is not activated.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
     found = Installation(
         python=platform.python_version(),
         adafuse=__version__,
         packages={name: installed_version(name) for name in PACKAGES},
         cuda=torch.version.cuda,
         devices=tuple(_devices()),
-        snakemake=_command("snakemake"),
+        snakemake=shutil.which("snakemake", path=path),
         sbatch=shutil.which("sbatch"),
     )
-    return found, [*_conflicts(), *_missing(found)]
+    return found, list(_wrong(found))
 
 
 def _devices() -> Iterator[Device]:
@@ -83,26 +86,13 @@ def _devices() -> Iterator[Device]:
         yield Device(str(card), torch.cuda.get_device_name(card), free_memory(card))
 
 
-def _command(name: str) -> str | None:
-    """Return where a command of this environment is, on the path or beside its Python."""
-    return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-
-
-def _conflicts() -> Iterator[Finding]:
-    """Yield what `pip check` says; only what adafuse itself requires is a problem."""
+def _wrong(found: Installation) -> Iterator[Finding]:
     checked = _pip_check()
     if "No module named pip" in checked.stderr:
         yield warning("pip is not installed, so whether the versions fit was not checked")
     for line in checked.stdout.splitlines() if checked.returncode else ():
-        own = line.startswith("adafuse ")
+        own = line.startswith("adafuse ")  # conflicts of other packages are warnings
         yield Finding(own, f"{line.rstrip('.')}; pip install a version that fits")
-
-
-def _pip_check() -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)
-
-
-def _missing(found: Installation) -> Iterator[Finding]:
     if len(found.devices) <= 1 and (_DRIVER.exists() or shutil.which("nvidia-smi")):
         if found.cuda is None:
             why = "torch was built without CUDA; install a build of it for CUDA"
@@ -111,3 +101,7 @@ def _missing(found: Installation) -> Iterator[Finding]:
         yield warning(f"there is an NVIDIA driver, but {why}")
     if found.snakemake is None:
         yield warning("snakemake is not installed; pip install 'adafuse[workflow]'")
+
+
+def _pip_check() -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)

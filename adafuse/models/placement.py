@@ -45,8 +45,14 @@ def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
     For "auto" that is the next CUDA device in turn by the `number` of the model, or the CPU.
     """
     parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
-    if parsed.devices:
-        return tuple(_device(each, cards) for each in parsed.devices)
+    found = tuple(map(torch.device, parsed.devices))
+    for device in found:
+        if device.type == "cuda" and device.index >= cards:
+            raise UserError(
+                f"device {str(device)!r} is not there ({cards} CUDA devices found); use auto"
+            )
+    if found:
+        return found
     everywhere = tuple(torch.device("cuda", index) for index in range(cards))
     if parsed.strategy is None:
         return (everywhere[number % cards] if cards else torch.device("cpu"),)
@@ -55,15 +61,6 @@ def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
             f"device {name!r} spreads a model over CUDA devices, and none is here; use auto"
         )
     return everywhere
-
-
-def _device(name: str, cards: int) -> torch.device:
-    device = torch.device(name)
-    if device.type != "cuda":
-        return device
-    if (device.index or 0) >= cards:
-        raise UserError(f"device {name!r} is not there ({cards} CUDA devices found); use auto")
-    return torch.device("cuda", device.index or 0)
 
 
 def device_names(spec: ModelSpec) -> str:

@@ -5,21 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, known
 from adafuse.options import Section, doc
 
 AUTO = "auto"
 BALANCED = "balanced"
-SPREADS = (BALANCED, "sequential")
-"""Ways to spread a model over all CUDA devices, as accelerate calls them."""
+SPREADS = (BALANCED, "sequential")  # over all CUDA devices, as accelerate calls them
 DTYPES = (AUTO, "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("int8", "int4")
 
 _SPREAD_GPUS = 2  # the fewest that a model can be spread over
 _ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
-_GPU = re.compile(r"cuda(:\d+)?")
+_GPU = re.compile(r"cuda:\d+")
 _FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
 
 
@@ -38,11 +37,11 @@ class DeviceName:
         """Read "auto", a device, a list of CUDA devices joined by "+", or a way to spread."""
         if text == AUTO or text in SPREADS:
             return cls((), None if text == AUTO else text)
+        if "+" not in text and not _ONE.fullmatch(text):
+            raise UserError(f"unknown device {text!r}; use {_FORMS}")
+        devices = tuple("cuda:0" if part == "cuda" else part for part in text.split("+"))
         if "+" not in text:
-            if not _ONE.fullmatch(text):
-                raise UserError(f"unknown device {text!r}; use {_FORMS}")
-            return cls((text,))
-        devices = tuple(part if ":" in part else f"{part}:0" for part in text.split("+"))
+            return cls(devices)
         if not all(map(_GPU.fullmatch, devices)) or len(set(devices)) != len(devices):
             raise UserError(
                 f"device {text!r} is not a list of different CUDA devices; write one such as"
@@ -62,8 +61,8 @@ class DeviceName:
         """The fewest GPUs among which it is found, counted from 0; "auto" is found without any."""
         if self.strategy is not None and not self.devices:
             return _SPREAD_GPUS
-        cards = [name for name in self.devices if _GPU.fullmatch(name)]
-        return max((int(card.partition(":")[2] or 0) + 1 for card in cards), default=0)
+        cards = [name.partition(":") for name in self.devices if name.startswith("cuda")]
+        return max((int(index) + 1 for _, _, index in cards), default=0)
 
 
 class ModelEntry(Section):
@@ -140,23 +139,17 @@ class ModelSpec(ModelEntry):
         DeviceName.parse(value)
         return value
 
-    @field_validator("dtype")
+    @field_validator("dtype", "quantization", mode="before")
     @classmethod
-    def _dtype(cls, value: str) -> str:
-        if value not in DTYPES:
-            raise UserError(known("dtype", value, list(DTYPES)))
-        return value
-
-    @field_validator("quantization", mode="before")
-    @classmethod
-    def _quantization(cls, value: object) -> object:
-        if value is not None and value not in QUANTIZATIONS:
-            raise UserError(known("quantization", value, list(QUANTIZATIONS)))
+    def _known(cls, value: object, info: ValidationInfo) -> object:
+        names = DTYPES if info.field_name == "dtype" else QUANTIZATIONS
+        if value not in names and not (value is None and names is QUANTIZATIONS):
+            raise UserError(known(str(info.field_name), value, list(names)))
         return value
 
     @property
     def spread(self) -> bool:
-        """Whether the model may be in several places."""
+        """Whether the model may be on several devices."""
         return DeviceName.parse(self.device).strategy is not None
 
 

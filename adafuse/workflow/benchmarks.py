@@ -67,26 +67,17 @@ def _fetched(source: SourceConfig) -> Iterator[Row]:
 
 
 def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the records of a configuration of a dataset, each after its place for errors."""
+    """Yield the records of a configuration of a dataset, each with its place for errors."""
     import datasets
-    from huggingface_hub.errors import HfHubHTTPError
 
     assert source.dataset is not None, "checked with the configuration"
     datasets.disable_progress_bars()
-    parts = {"config": config, "split": source.split, "revision": source.revision}
-    details = ", ".join(f"{key} {value}" for key, value in parts.items() if value is not None)
-    named = f"dataset {source.dataset!r} ({details})"
+    where = {"split": source.split, "revision": source.revision}
+    parts = [f"{key} {value}" for key, value in {"config": config, **where}.items() if value]
+    named = f"dataset {source.dataset!r} ({', '.join(parts)})"
     try:
-        records = datasets.load_dataset(
-            source.dataset, config, split=source.split, revision=source.revision
-        )
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        HfHubHTTPError,
-        datasets.exceptions.DatasetsError,
-    ) as error:
+        records = datasets.load_dataset(source.dataset, config, **where)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         advice = (
             "check its config, its split and its files"
@@ -111,7 +102,11 @@ def source_file(config: Config, benchmark: str) -> Path:
     source = config.benchmarks[benchmark].source
     if source.file is not None:
         return Path(source.file)
-    path = ResultsLayout(config.results).source(f"{_name(source)}-{_key(source)}")
+    # The digest is of everything that decides the rows.
+    content = content_digest(str(source.dataset))
+    parts = [_FORM, content, source.model_dump(exclude={"dataset"} if content else set())]
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    path = ResultsLayout(config.results).source(f"{_name(source)}-{digest}")
     if not path.is_file():
         if source.revision is None and not Path(str(source.dataset)).is_dir():
             raise UnavailableSourceError(
@@ -123,12 +118,6 @@ def source_file(config: Config, benchmark: str) -> Path:
 
 def _name(source: SourceConfig) -> str:
     return re.sub(r"[^A-Za-z0-9]+", "_", Path(str(source.dataset)).name)
-
-
-def _key(source: SourceConfig) -> str:
-    content = content_digest(str(source.dataset))
-    parts = [_FORM, content, source.model_dump(exclude={"dataset"} if content else set())]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _fetch(source: SourceConfig, path: Path) -> None:
@@ -193,7 +182,6 @@ def few_shot_file(config: Config, benchmark: str) -> FewShotFile | None:
 
 
 def describe_benchmarks(config: Config) -> list[Described]:
-    """Return the lines of the table of dataset statistics."""
     lines = []
     for name in config.main_benchmarks:
         description = describe(benchmark_rows(config, name), few_shot_file(config, name))

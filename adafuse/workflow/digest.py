@@ -21,20 +21,17 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _lines(parts: Iterable[Any]) -> str:
-    return "".join(json.dumps(part) + "\n" for part in parts)
-
-
 def shard_digest(rows: Iterable[PreparedRow]) -> str:
-    return _digest(_lines([row.id, row.prompt_sha256, row.question] for row in rows))
+    parts = ([row.id, row.prompt_sha256, row.question] for row in rows)
+    return _digest("".join(json.dumps(part) + "\n" for part in parts))
 
 
 def prepared_digest(prepared: Prepared) -> str:
     """Return the digest of everything that scoring reads of a benchmark."""
-    rows = prepared.rows
-    return _digest(
-        _lines([row.id, row.shard, row.prompt_sha256, row.shot, *row.answers] for row in rows)
+    parts = (
+        [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers] for row in prepared.rows
     )
+    return _digest("".join(json.dumps(part) + "\n" for part in parts))
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
@@ -70,17 +67,7 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
 
 
 def merged_digest(shards: Sequence[str]) -> str:
-    """Return the digest of a merged trace by those of its shards."""
     return _digest("".join(shards))
-
-
-def datasets_digest(config: Config, prepared: Sequence[Prepared]) -> str:
-    """Return the digest of the dataset statistics: rows, and the paper's figures beside them."""
-    parts = [
-        [name, prepared_digest(rows), config.benchmarks[name].paper.model_dump()]
-        for name, rows in zip(config.main_benchmarks, prepared, strict=True)
-    ]
-    return _digest(json.dumps(parts))
 
 
 def _published(config: Config) -> str | None:
@@ -89,19 +76,16 @@ def _published(config: Config) -> str | None:
 
 
 def runs_settings(config: Config) -> str:
-    """Return what a comparison of runs depends on: their methods and models."""
     runs = {name: config.runs[name] for name in config.main_runs}
     return json.dumps({name: [run.method, run.models] for name, run in runs.items()})
 
 
 def table_settings(config: Config) -> str:
-    """Return what the main table depends on: its note, and each run's method and models."""
     parts = {"note": config.note, "paper": _published(config), "runs": runs_settings(config)}
     return json.dumps(parts)
 
 
 def experiment_settings(config: Config, name: str) -> str:
-    """Return what an experiment depends on."""
     experiment = config.experiments[name]
     paper = _published(config) if experiment.published else None
     runs = [config.runs[r].model_dump(mode="json", exclude={"cluster"}) for r in experiment.runs]
@@ -110,7 +94,6 @@ def experiment_settings(config: Config, name: str) -> str:
 
 
 def choice_settings(config: Config, run: str) -> str:
-    """Return what a choice between runs depends on."""
     chosen = config.runs[run]
     candidates = {name: config.runs[name].models for name in chosen.options.get("runs", [])}
     return json.dumps([chosen.method, chosen.models, candidates])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from adafuse.config.config import Config
-from adafuse.config.runs import ClusterConfig, JobSize
+from adafuse.config.runs import ClusterConfig
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
@@ -56,7 +56,6 @@ def _identity(model: ModelSpec) -> dict[str, str | None]:
 
 
 def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
-    """Put together what a configuration says of a benchmark and a run."""
     task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
@@ -109,19 +108,10 @@ class Resources(NamedTuple):
         )
 
 
-def estimate(
-    job: DecodeJob, rows: int, *, gpu: int, cluster: ClusterConfig, own: JobSize
-) -> Resources:
-    """Return what the first attempt of a job asks for.
-
-    Args:
-        job: what is decoded with.
-        rows: how many rows.
-        gpu: the most GPUs that a job may have.
-        cluster: sizes for all jobs, instead of estimates.
-        own: sizes for the jobs of this run, instead of those.
-    """
-    cards = gpus(job, gpu) if own.gpu is None else own.gpu
+def estimate(job: DecodeJob, rows: int, config: Config) -> Resources:
+    """Return what the first attempt of a job asks for; sizes that the user gives come first."""
+    cluster, own = config.cluster, config.runs[job.run].cluster
+    cards = gpus(job, config.decode.gpu) if own.gpu is None else own.gpu
     held = [model_bytes(model) for model in loaded(job)]
     # Quantized weights are read whole, and are not faster.
     read = [model_bytes(model, quantized=False) for model in loaded(job)]
@@ -133,7 +123,6 @@ def estimate(
 
 
 def loaded(job: DecodeJob) -> list[ModelSpec]:
-    """Return the models that a job loads."""
     models = job.models if METHODS[job.method].uses_models else ()
     return [*models, *job.checkpoints.values()]
 
@@ -169,7 +158,7 @@ def memory_mb(weights: Sequence[float], cards: int) -> int:
 
 
 def runtime(job: DecodeJob, weights: Sequence[float], rows: int, cards: int) -> int:
-    """Return the time of a job in minutes."""
+    """Return the minutes of a job."""
     token = DECODE_MARGIN * sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
     batch = BATCH if job.batch_size == "auto" else min(job.batch_size, BATCH)
     seconds = sum(weights) / READ_BYTES + rows * job.max_new_tokens * token / batch

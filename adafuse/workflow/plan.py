@@ -1,5 +1,6 @@
 """What the rules of the workflow ask: rows, digests, dependencies and resources of every job."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, partial
@@ -16,20 +17,18 @@ from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
-from adafuse.workflow.choose import Ballot, ballot
+from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import Resources, decode_job, estimate
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.prefetch import with_commits
 
-TRACE_KINDS = ("runtime", "words_per_round")
-"""Experiments that read traces; the others read scores."""
-
+TRACE_KINDS = ("runtime", "words_per_round")  # experiments that read traces, not scores
 Cell = tuple[str, str]
 """A benchmark and a run."""
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return a pattern for exactly these names; for nothing at all if there are none."""
+    """Return a pattern for exactly these names, which may be none."""
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
@@ -50,7 +49,9 @@ class Plan:
         self._job = cache(partial(decode_job, config))
         self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
         self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
-        self._estimate = cache(self._first_resources)
+        self._estimate = cache(
+            lambda *cell, shard: estimate(self._job(*cell), len(self.shard(cell[0], shard)), config)
+        )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Plan":
@@ -74,7 +75,6 @@ class Plan:
 
     @property
     def chosen_runs(self) -> list[str]:
-        """Runs that choose between what others wrote."""
         return [name for name, run in self.config.runs.items() if run.method in SELECTIONS]
 
     @property
@@ -84,15 +84,13 @@ class Plan:
         return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
     def store_config(self) -> None:
-        """Write the configuration, every default filled in."""
         write_text(self.layout.config, to_json(self.config) + "\n")
 
-    @cached_property
-    def datasets_digest(self) -> str:
-        """The digest of the dataset statistics."""
-        return digest.datasets_digest(
-            self.config, [self.prepared(name) for name in self.config.main_benchmarks]
-        )
+    def datasets_settings(self) -> str:
+        """Return what the dataset statistics depend on: rows, and the paper's figures."""
+        tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
+        rows = {name: digest.prepared_digest(self.prepared(name)) for name, _ in tasks}
+        return json.dumps([rows, [task.paper.model_dump() for _, task in tasks]])
 
     def experiment_inputs(self, name: str) -> list[Path]:
         experiment, layout = self.config.experiments[name], self.layout
@@ -101,12 +99,6 @@ class Plan:
             return [layout.trace(*cell) for cell in cells]
         scored = [(protocol, *cell) for protocol in self.config.protocols for cell in cells]
         return [path(*score) for path in (layout.score, layout.outcomes) for score in scored]
-
-    def experiment_outputs(self, names: Iterable[str]) -> list[Path]:
-        return [self.layout.experiment(*file) for file in product(names, ("csv", "svg", "png"))]
-
-    def ballot(self, benchmark: str, run: str) -> Ballot:
-        return ballot(self.config, benchmark, run)
 
     def answer_runs(self, run: str) -> list[str]:
         """Return the runs whose texts a run starts from, one per model; mostly none."""
@@ -134,7 +126,7 @@ class Plan:
 
     def _dependencies(self, benchmark: str, run: str) -> list[Cell]:
         if run in self.chosen_runs:
-            choices = self.ballot(benchmark, run)
+            choices = ballot(self.config, benchmark, run)
             return [*product([benchmark], choices.candidates), *choices.evidence]
         return [(benchmark, name) for name in self.answer_runs(run)]
 
@@ -165,19 +157,14 @@ class Plan:
     def resources(self, benchmark: str, run: str, shard: int, attempt: int = 1) -> Resources:
         """Return what an attempt of a decode job asks a cluster for, counted from 1."""
         uniform = self.config.cluster.uniform
-        first = self._largest if uniform else self._estimate(benchmark, run, shard)
+        first = self._largest if uniform else self._estimate(benchmark, run, shard=shard)
         return first.for_attempt(attempt, self.config.cluster)
 
     @cached_property
     def _largest(self) -> Resources:
-        jobs = [(*cell, shard) for cell in self.all_cells() for shard in self.shards(cell[0])]
-        return Resources(*map(max, zip(*(self._estimate(*job) for job in jobs), strict=True)))
-
-    def _first_resources(self, benchmark: str, run: str, shard: int) -> Resources:
-        return estimate(
-            self._job(benchmark, run),
-            len(self.shard(benchmark, shard)),
-            gpu=self.config.decode.gpu,
-            cluster=self.config.cluster,
-            own=self.config.runs[run].cluster,
+        jobs = (
+            self._estimate(*cell, shard=shard)
+            for cell in self.all_cells()
+            for shard in self.shards(cell[0])
         )
+        return Resources(*map(max, zip(*jobs, strict=True)))

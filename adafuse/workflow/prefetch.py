@@ -4,7 +4,7 @@ The commits are recorded beside the results, and the workflow asks for exactly t
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,8 @@ def with_commits(config: Config) -> Config:
     if not commits:
         return config
     models = {
-        name: model.model_copy(update={"revision": commits[_pin(model)]})
+        name: model.model_copy(update={"revision": commits.get(_pin(model), model.revision)})
         for name, model in config.models.items()
-        if _pin(model) in commits and _on_hub(model.path)
     }
     runs = dict(config.runs)
     for name, run in runs.items():
@@ -90,7 +89,7 @@ def with_commits(config: Config) -> Config:
             if _pin(model) in commits
         }
         runs[name] = run.model_copy(update={"options": {**run.options, **pinned}})
-    return config.model_copy(update={"models": {**config.models, **models}, "runs": runs})
+    return config.model_copy(update={"models": models, "runs": runs})
 
 
 def hub_models(config: Config) -> list[ModelEntry]:
@@ -98,8 +97,11 @@ def hub_models(config: Config) -> list[ModelEntry]:
 
     What one of several entries of a model may do, it may do.
     """
+    runs = config.runs.values()
+    named = [config.models[name] for run in runs for name in run.models]
+    checkpoints = [model for run in runs for model in _checkpoints(run).values()]
     merged: dict[Pin, ModelEntry] = {}
-    for model in _named_models(config):
+    for model in filter(_on_hub, [*named, *checkpoints]):
         other = merged.get(_pin(model), model)
         merged[_pin(model)] = ModelEntry(
             path=model.path,
@@ -110,14 +112,8 @@ def hub_models(config: Config) -> list[ModelEntry]:
     return [merged[pin] for pin in sorted(merged, key=str)]
 
 
-def _named_models(config: Config) -> Iterator[ModelEntry]:
-    for run in config.runs.values():
-        yield from (config.models[name] for name in run.models if _on_hub(config.models[name].path))
-        yield from _checkpoints(run).values()
-
-
 def _checkpoints(run: RunConfig) -> dict[str, ModelEntry]:
-    """Return the hub models that the options of a run name, by option."""
+    """Return the models that the options of a run name, by option."""
     if run.method not in METHODS:
         return {}
     method = resolve(run.method, run.options)
@@ -125,7 +121,6 @@ def _checkpoints(run: RunConfig) -> dict[str, ModelEntry]:
     return {
         name: ModelEntry(path=options[name], revision=options[f"{name}_revision"])
         for name in method.checkpoints
-        if _on_hub(options[name])
     }
 
 
@@ -133,5 +128,5 @@ def _pin(model: ModelEntry) -> Pin:
     return model.path, model.revision
 
 
-def _on_hub(path: str) -> bool:
-    return not Path(path).is_dir()
+def _on_hub(model: ModelEntry) -> bool:
+    return not Path(model.path).is_dir()

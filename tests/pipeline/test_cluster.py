@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -123,10 +124,16 @@ def test_each_attempt_asks_for_more_up_to_what_the_partition_gives() -> None:
     assert [each.runtime for each in found] == [60, 100, 100]
 
 
+def sized(gpu: int, **sections: Any) -> Any:
+    """What estimates read of a configuration."""
+    given = {"cluster": ClusterConfig(), "own": JobSize()} | sections
+    runs = {"both": SimpleNamespace(cluster=given["own"])}
+    return SimpleNamespace(decode=SimpleNamespace(gpu=gpu), cluster=given["cluster"], runs=runs)
+
+
 def test_what_the_user_says_goes_before_estimates_and_a_run_before_the_rest() -> None:
     def asked(**sections: Any) -> Resources:
-        given = {"cluster": ClusterConfig(), "own": JobSize()} | sections
-        return estimate(job("auto", "auto"), 10, gpu=2, **given)
+        return estimate(job("auto", "auto"), 10, sized(2, **sections))
 
     assert asked() == Resources(2, 30_000, 30)
     assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6)) == Resources(2, 5, 6)
@@ -143,8 +150,7 @@ def test_a_model_that_is_not_here_counts_as_one_of_8_billion_parameters() -> Non
 def test_quantized_weights_need_less_memory_and_are_read_whole() -> None:
     def asked(*quantization: str | None) -> Resources:
         models = [model("org/0", device="cpu", quantization=how) for how in quantization]
-        sized = job(models=tuple(models))
-        return estimate(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
+        return estimate(job(models=tuple(models)), 10, sized(0))
 
     assert cluster.model_bytes(model("org/0", dtype="float32", quantization="int8")) == 8e9
     assert asked(None, None).mem_mb == 54_000
