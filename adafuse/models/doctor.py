@@ -90,8 +90,6 @@ class DeviceLoad:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that was looked at, and what is wrong."""
-
     installation: Installation
     models: tuple[ModelFacts, ...]
     overlaps: tuple[Overlap, ...]
@@ -100,7 +98,6 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing stops decoding."""
         return not any(finding.problem for finding in self.findings)
 
 
@@ -293,14 +290,14 @@ def _device_loads(models: Sequence[ModelFacts], batch: Batch) -> list[DeviceLoad
             weights[device] += facts.weights / len(devices)
             per_row[device] += slots * facts.cache / len(devices)
         per_row[devices[0]] += TREE_NODES * 4 * facts.vocabulary
-    return [_load(device, weights[device], per_row[device], batch.rows) for device in weights]
-
-
-def _load(device: str, weights: float, per_row: float, rows: int | None) -> DeviceLoad:
-    free = free_memory(torch.device(device))
-    fits = max(0, int(SHARE * (free - weights) / per_row)) if per_row else MOST_ROWS
-    rows = min(fits, MOST_ROWS) if rows is None else rows
-    return DeviceLoad(device, free, int(weights), int(per_row), rows, fits)
+    loads = []
+    for device, size in weights.items():
+        free = free_memory(torch.device(device))
+        one = per_row[device]
+        fits = max(0, int(SHARE * (free - size) / one)) if one else MOST_ROWS
+        rows = min(fits, MOST_ROWS) if batch.rows is None else batch.rows
+        loads.append(DeviceLoad(device, free, int(size), int(one), rows, fits))
+    return loads
 
 
 def wrong_with(loads: Sequence[DeviceLoad], models: Sequence[ModelFacts]) -> Iterator[Finding]:

@@ -67,7 +67,6 @@ def item_bytes(dtype: str, quantization: str | None) -> float:
 
 
 def cached_folder(path: str, revision: str | None) -> Path | None:
-    """Return where a hub model lies in the cache of this machine, if it does."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
-from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, known
-from adafuse.options import Section, doc
+from adafuse.options import Section, Text, doc
 
 AUTO = "auto"
 BALANCED = "balanced"
@@ -70,12 +70,9 @@ class ModelEntry(Section):
 
     model_config = ConfigDict(strict=True)
 
-    path: Annotated[
-        str,
-        Field(min_length=1, description="a Hugging Face model folder, or a hub id `org/name`"),
-    ]
+    path: Annotated[Text, doc("a Hugging Face model folder, or a hub id `org/name`")]
     revision: Annotated[
-        Annotated[str, Field(min_length=1)] | None,
+        Text | None,
         doc(
             "commit of a hub model",
             "the model is from the hub, unless `snakemake prefetch` has recorded its commit"
@@ -88,7 +85,7 @@ class ModelEntry(Section):
         doc("put each prompt into the model's own chat template", "the model is tuned for chat"),
     ] = False
     device: Annotated[
-        Annotated[str, Field(min_length=1)] | None,
+        Text | None,
         doc(
             "where this model runs, instead of `decode.device`"
             " ([the names](#a-model-larger-than-one-gpu))",
@@ -123,14 +120,14 @@ class ModelSpec(ModelEntry):
 
     device: Annotated[
         str,
-        Field(
-            description="auto (the next CUDA device in turn, or the CPU), cpu, cuda:0,"
-            " cuda:0+cuda:1 (one model spread over these), balanced (over all CUDA devices) or"
-            " sequential (filling one after the other)"
+        doc(
+            "auto (the next CUDA device in turn, or the CPU), cpu, cuda:0, cuda:0+cuda:1 (one model"
+            " spread over these), balanced (over all CUDA devices) or sequential (filling one after"
+            " the other)"
         ),
     ] = AUTO
     dtype: Annotated[
-        str, Field(description="auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
+        str, doc("auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
     ] = AUTO
 
     @field_validator("device")
@@ -185,20 +182,21 @@ def model_specs(
     Raises:
         UserError: a value that is not allowed, or a list that does not have one per model.
     """
-    specs = [each for each in models if isinstance(each, ModelSpec)]
+    specs = [model for model in models if isinstance(model, ModelSpec)]
     if specs and (loading or len(specs) < len(models)):
         raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
     for name in loading:
         if name not in LOADING:
             raise UserError(known("model setting", name, list(LOADING)))
-    columns = {LOADING[name]: _each(name, values, len(models)) for name, values in loading.items()}
+    count = len(models)
+    columns = {LOADING[name]: _per_model(name, values, count) for name, values in loading.items()}
     return specs or [
         _spec(str(path), {name: values[number] for name, values in columns.items()})
         for number, path in enumerate(models)
     ]
 
 
-def _each(name: str, values: Any, count: int) -> list[Any]:
+def _per_model(name: str, values: Any, count: int) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         return [values] * count
     if len(values) == 1 and name in _ONE_FOR_ALL:

@@ -4,7 +4,6 @@ import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,21 +50,14 @@ def decode_shard(
 ) -> None:
     """Decode the rows of a shard file and write them, in its order, to a Parquet file.
 
-    A journal stands beside it until the shards are merged; what was decoded stays there whatever
-    happens.
-
-    Args:
-        job: what to decode with.
-        shard: the number of the shard.
-        file: the shard's rows.
-        out: the trace.
-        digest: what the plan expects; another one means that file and plan do not match.
-        decoder: decodes rows, yielding each result with its number as it ends.
-        answers: shard traces of the single models, for a method that starts from them.
-        max_error_share: rows may fail, but no larger a part of the shard than this.
+    A journal stands beside it until the shards are merged: what was decoded stays there whatever
+    happens. The `digest` is what the plan expects; the `decoder` yields each result with its number
+    as it ends; `answers` are shard traces of the single models, for a method that starts from them.
     """
     started = datetime.now(UTC)
-    logger.info("running on %s", this_machine())
+    place = this_machine()
+    details = [f", {key} {value}" for key, value in place.items() if value and key != "host"]
+    logger.info("running on %s%s", place["host"], "".join(details))
     rows = read_shard(file)
     found = [str(read_metadata(trace).get("digest")) for trace in answers]
     if decode_digest(job, shard_digest(rows), found) != digest:
@@ -92,8 +84,8 @@ def decode_shard(
             "job": job.record(),
             "shard": shard,
             "versions": versions(),
-            "git": asdict(source_commit()),
-            "place": asdict(this_machine()),
+            "git": source_commit(),
+            "place": this_machine(),
             "resumed": len(rows) - len(missing),
             "started": started.isoformat(timespec="seconds"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -116,7 +108,6 @@ def _decoded(
 
 
 def _failed(journal: Journal) -> dict[str, str]:
-    """Return the errors of failed rows by id, the first one first."""
     rows = journal.rows.items()
     return {name: row["error"] for name, row in rows if row["stop_reason"] == "error"}
 
@@ -147,7 +138,7 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
 def ensemble_decoder(
     job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
 ) -> Iterator[tuple[int, Result]]:
-    """Load the models of a job and decode; the only place of the workflow that needs them."""
+    """Load the models of a job and decode."""
     gc.disable()  # saves a fifth of the time of the import, which leaves no garbage
     try:
         from adafuse.ensemble import Ensemble
@@ -177,15 +168,9 @@ def ensemble_decoder(
 def merge_shards(
     files: Sequence[Path], digests: Sequence[str], rows: Sequence[Path], out: Path
 ) -> None:
-    """Join shard traces in order; the metadata of each is kept under "shards".
+    """Join shard traces in order, keep the metadata of each under "shards", delete the journals.
 
-    The journals beside the shards are deleted: nothing is left for them to save.
-
-    Args:
-        files: a trace per shard.
-        digests: what the plan expects of each.
-        rows: the rows that each was decoded from.
-        out: the trace of the whole benchmark.
+    Each must have the digest that the plan expects, and the `rows` that it was decoded from.
     """
     shards = [read_metadata(file) for file in files]
     others = [

@@ -35,15 +35,10 @@ def prepared_digest(prepared: Prepared) -> str:
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
-    """Return the digest of what a job decodes.
+    """Return the digest of a job by those of its rows and of the shard traces it starts from.
 
     Devices are left out: a job that moves to another GPU gives the same result. So is
     `allow_pickle`: weights in another format are other files, which a model's key tells.
-
-    Args:
-        job: models, method, limits and stop strings.
-        rows: the `shard_digest` of the rows.
-        answers: digests of the shard traces that it starts from, one per model.
     """
     parts = job.record()
     del parts["devices"], parts["allow_pickle"], parts["checkpoints"]

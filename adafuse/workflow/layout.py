@@ -26,7 +26,6 @@ class ResultsLayout:
         return self._path("prefetched.json")
 
     def source(self, name: str) -> Path:
-        """The rows of a dataset of the hub."""
         return self._path("sources", f"{name}.jsonl")
 
     def rows(self, benchmark: str) -> Path:
@@ -52,7 +51,6 @@ class ResultsLayout:
         return self.score(protocol, benchmark, run).with_suffix(".outcomes.parquet")
 
     def table(self, file: str) -> Path:
-        """A file of the tables, such as main.csv."""
         return self._path("tables", file)
 
     def experiment(self, name: str, suffix: str) -> Path:

@@ -25,11 +25,8 @@ Pin = tuple[str, str | None]
 def prefetch(config: Config, download: Callable[[ModelEntry], Path]) -> dict[Pin, str]:
     """Download all that a configuration needs of the hub, and record and return its commits.
 
-    A model whose commit is recorded already stays at it until the record is deleted.
-
-    Args:
-        config: with its commits, if some are recorded.
-        download: returns the folder of a model, which has the name of its commit.
+    A model whose commit is recorded already stays at it until the record is deleted. `download`
+    returns the folder of a model, which has the name of its commit.
     """
     commits = read_commits(config)
     recorded = {(path, commit) for (path, _), commit in commits.items()}
@@ -101,7 +98,9 @@ def hub_models(config: Config) -> list[ModelEntry]:
     named = [config.models[name] for run in runs for name in run.models]
     checkpoints = [model for run in runs for model in _checkpoints(run).values()]
     merged: dict[Pin, ModelEntry] = {}
-    for model in filter(_on_hub, [*named, *checkpoints]):
+    for model in [*named, *checkpoints]:
+        if Path(model.path).is_dir():
+            continue
         other = merged.get(_pin(model), model)
         merged[_pin(model)] = ModelEntry(
             path=model.path,
@@ -126,7 +125,3 @@ def _checkpoints(run: RunConfig) -> dict[str, ModelEntry]:
 
 def _pin(model: ModelEntry) -> Pin:
     return model.path, model.revision
-
-
-def _on_hub(model: ModelEntry) -> bool:
-    return not Path(model.path).is_dir()

@@ -69,7 +69,6 @@ class FailedStep:
 
 
 def failed_steps(plan: Plan) -> list[FailedStep]:
-    """Return the other steps that failed, by their logs."""
     logs = plan.layout.logs
     paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
     return [FailedStep(error, str(path)) for path in paths if (error := last_error(path))]
@@ -87,7 +86,6 @@ def last_error(log: Path) -> str | None:
 
 
 def shard_status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
-    """Return the state of a decode job."""
     ids = [row.id for row in plan.shard(benchmark, shard)]
     out = plan.layout.shard_trace(benchmark, run, shard)
     log = plan.layout.log("decode", benchmark, run, str(shard))
