@@ -233,17 +233,15 @@ def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
             f"{name} ({facts.architecture}) has no attention as the tree engine knows it: it runs"
             " on the slower reference engine, and its memory is not estimated"
         )
-    missing = _missing_weights(folder)
-    if missing is None:
+    files = _missing_weights(folder)
+    if files is None:
         yield problem(
             f"the file {_INDEX!r} of {name} does not say which files hold its weights; download it"
             " again"
         )
-    elif missing:
-        more = f", and {len(missing) - 1} others" if len(missing) > 1 else ""
-        yield problem(
-            f"{name} lacks the file {missing[0]!r} of its weights{more}; download it again"
-        )
+    elif files:
+        more = f", and {len(files) - 1} others" if len(files) > 1 else ""
+        yield problem(f"{name} lacks the file {files[0]!r} of its weights{more}; download it again")
     elif facts.weights is None and folder.is_dir():
         yield problem(f"{name} has no weights that can be read; download it again")
     elif facts.weights is None:

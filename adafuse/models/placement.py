@@ -10,12 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
 from transformers.integrations.accelerate import get_balanced_memory, infer_auto_device_map
 from transformers.quantizers.auto import get_hf_quantizer
 
@@ -45,14 +40,11 @@ def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
     For "auto" that is the next CUDA device in turn by the `number` of the model, or the CPU.
     """
     parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
-    found = tuple(map(torch.device, parsed.devices))
-    for device in found:
-        if device.type == "cuda" and device.index >= cards:
-            raise UserError(
-                f"device {str(device)!r} is not there ({cards} CUDA devices found); use auto"
-            )
-    if found:
-        return found
+    for card in parsed.devices:
+        if card.startswith("cuda") and int(card.removeprefix("cuda:")) >= cards:
+            raise UserError(f"device {card!r} is not there ({cards} CUDA devices found); use auto")
+    if parsed.devices:
+        return tuple(map(torch.device, parsed.devices))
     everywhere = tuple(torch.device("cuda", index) for index in range(cards))
     if parsed.strategy is None:
         return (everywhere[number % cards] if cards else torch.device("cpu"),)

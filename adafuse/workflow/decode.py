@@ -2,7 +2,6 @@
 
 import gc
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,13 +153,9 @@ def ensemble_decoder(
     return ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,
-        max_new_tokens=job.max_new_tokens,
-        max_rounds=job.max_rounds,
-        stop=job.stop,
-        batch_size=job.batch_size,
-        engine=job.engine,
         answers=answers,
         questions=[row.question for row in rows],
+        **job.settings.model_dump(),
         **job.options,
     )
 
@@ -179,30 +174,16 @@ def merge_shards(
         if shard.get("digest") != digest
     ]
     if others:
-        holds, them = ("holds", "it") if len(others) == 1 else ("hold", "them")
         raise UserError(
-            f"{' and '.join(others)} {holds} results of another configuration; delete {them} and"
-            " run again"
+            f"results of another configuration: {', '.join(others)}; delete the files and run again"
         )
     tables = [read_arrow(file) for file in files]
     for file, table, shard_rows in zip(files, tables, rows, strict=True):
-        _check_ids(file, table["id"].to_pylist(), [row.id for row in read_shard(shard_rows)])
+        if table["id"].to_pylist() != [row.id for row in read_shard(shard_rows)]:
+            raise UserError(
+                f"{str(file)!r} does not hold the rows of {str(shard_rows)!r}; delete it and run"
+                " again"
+            )
     write_arrow(out, pa.concat_tables(tables), {"digest": merged_digest(digests), "shards": shards})
     for file in files:
         journal_path(file).unlink(missing_ok=True)
-
-
-def _check_ids(file: Path, ids: Sequence[str], expected: Sequence[str]) -> None:
-    found, known = Counter(ids), set(expected)
-    wrong = {
-        "twice": [name for name, count in found.items() if count > 1],
-        "missing": [name for name in expected if name not in found],
-        "too many": [name for name in found if name not in known],
-    }
-    for what, names in wrong.items():
-        if names:
-            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise UserError(
-                f"{str(file)!r} is not whole: {what}: row {names[0]!r}{others}; delete it and run"
-                " again"
-            )

@@ -21,17 +21,18 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def shard_digest(rows: Iterable[PreparedRow]) -> str:
-    parts = ([row.id, row.prompt_sha256, row.question] for row in rows)
+def _lines_digest(parts: Iterable[Any]) -> str:
     return _digest("".join(json.dumps(part) + "\n" for part in parts))
+
+
+def shard_digest(rows: Iterable[PreparedRow]) -> str:
+    return _lines_digest([row.id, row.prompt_sha256, row.question] for row in rows)
 
 
 def prepared_digest(prepared: Prepared) -> str:
     """Return the digest of everything that scoring reads of a benchmark."""
-    parts = (
-        [row.id, row.shard, row.prompt_sha256, row.shot, *row.answers] for row in prepared.rows
-    )
-    return _digest("".join(json.dumps(part) + "\n" for part in parts))
+    rows = prepared.rows
+    return _lines_digest([r.id, r.shard, r.prompt_sha256, r.shot, *r.answers] for r in rows)
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
@@ -54,11 +55,8 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
     """Return a method's options: checkpoints by their content, without those that are not used."""
     named = {name for name in job.options if f"{name}_revision" in job.options}
     unused = named - job.checkpoints.keys()
-    left_out = unused | {f"{name}_revision" for name in unused}
-    kept = {name: value for name, value in job.options.items() if name not in left_out}
-    return kept | {
-        name: model_key(model.path, model.revision) for name, model in job.checkpoints.items()
-    }
+    used = {k: v for k, v in job.options.items() if k.removesuffix("_revision") not in unused}
+    return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
 
 
 def merged_digest(shards: Sequence[str]) -> str:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
+from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
@@ -27,22 +28,22 @@ class DecodeJob:
     method: str
     options: dict[str, Any]
     checkpoints: dict[str, ModelSpec]
-    stop: tuple[str, ...]
-    max_new_tokens: int
-    max_rounds: int | None
-    engine: str
-    batch_size: int | Literal["auto"]
+    settings: Settings
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
         loading = {
             "devices" if name == "device" else name: [getattr(model, name) for model in self.models]
             for name in ModelSpec.model_fields
             if name not in ("path", "revision", "dtype")
         }
         return {
-            **own,
+            "benchmark": self.benchmark,
+            "run": self.run,
+            "weights": self.weights,
+            "method": self.method,
+            "options": self.options,
+            **self.settings.model_dump(),
             **loading,
             "models": [_identity(model) for model in self.models],
             "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},
@@ -56,7 +57,7 @@ def _identity(model: ModelSpec) -> dict[str, str | None]:
 
 
 def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
-    task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
+    task, spec = config.benchmarks[benchmark], config.runs[run]
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
     return DecodeJob(
@@ -68,15 +69,17 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         options=options,
         checkpoints={
             name: ModelSpec(
-                path=options[name], revision=options[f"{name}_revision"], dtype=settings.dtype
+                path=options[name], revision=options[f"{name}_revision"], dtype=config.decode.dtype
             )
             for name in method.checkpoints
         },
-        stop=task.stop,
-        max_new_tokens=task.max_new_tokens,
-        max_rounds=spec.max_rounds,
-        engine=settings.engine,
-        batch_size=config.batch_size(benchmark),
+        settings=Settings(
+            stop=task.stop,
+            max_new_tokens=task.max_new_tokens,
+            max_rounds=spec.max_rounds,
+            engine=config.decode.engine,
+            batch_size=config.batch_size(benchmark),
+        ),
     )
 
 
@@ -160,8 +163,9 @@ def memory_mb(weights: Sequence[float], cards: int) -> int:
 def runtime(job: DecodeJob, weights: Sequence[float], rows: int, cards: int) -> int:
     """Return the minutes of a job."""
     token = DECODE_MARGIN * sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
-    batch = BATCH if job.batch_size == "auto" else min(job.batch_size, BATCH)
-    seconds = sum(weights) / READ_BYTES + rows * job.max_new_tokens * token / batch
+    size = job.settings.batch_size
+    batch = BATCH if size == "auto" else min(size, BATCH)
+    seconds = sum(weights) / READ_BYTES + rows * job.settings.max_new_tokens * token / batch
     return _round_up(START_MINUTES + seconds / 60, 10)
 
 

@@ -60,18 +60,11 @@ class ShardStatus:
     log: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FailedStep:
-    """Another step than decoding whose log ends with an error."""
-
-    error: str
-    log: str
-
-
-def failed_steps(plan: Plan) -> list[FailedStep]:
+def failed_steps(plan: Plan) -> list[dict[str, str]]:
+    """Return the errors and logs of the other steps whose logs end with an error."""
     logs = plan.layout.logs
     paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
-    return [FailedStep(error, str(path)) for path in paths if (error := last_error(path))]
+    return [{"error": error, "log": str(log)} for log in paths if (error := last_error(log))]
 
 
 def last_error(log: Path) -> str | None:

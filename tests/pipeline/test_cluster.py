@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from adafuse.config.reading import parse_config
 from adafuse.config.runs import ClusterConfig, JobSize
+from adafuse.decoding.words import Settings
 from adafuse.errors import UserError
 from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.workflow import jobs as cluster
@@ -44,11 +45,7 @@ def job(*devices: str, **changes: Any) -> DecodeJob:
         method="adafuse",
         options={},
         checkpoints={},
-        stop=(),
-        max_new_tokens=512,
-        max_rounds=None,
-        engine="tree",
-        batch_size=32,
+        settings=Settings(max_new_tokens=512, batch_size=changes.pop("batch_size", 32)),
     )
     return replace(plain, **changes)
 

@@ -217,33 +217,27 @@ def test_merging_takes_the_journals_away(decoded: Shards) -> None:
 
 
 def test_merging_names_all_files_of_another_configuration(decoded: Shards) -> None:
-    with pytest.raises(UserError, match=r"1\.parquet' \(.*0\.parquet' .* hold results of another"):
+    with pytest.raises(UserError, match=r"another configuration: .*1\.parquet' \(.*0\.parquet' \("):
         decoded.merge(1, 0)
     assert not (decoded.folder / "both.parquet").exists()
     assert len(list(decoded.folder.glob("*.journal"))) == 2
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    "change",
     [
-        (
-            lambda rows: rows[1:],
-            "0.parquet' is not whole: missing: row {0!r}; delete it and run again",
-        ),
-        (lambda rows: [*rows, rows[0]], ": twice: row {0!r}; delete it"),
-        (lambda rows: [*rows, rows[0] | {"id": "x"}], ": too many: row 'x'; delete it"),
-        (lambda rows: rows[2:], ": missing: row {0!r} and 1 more; delete it and run again"),
+        lambda rows: rows[1:],
+        lambda rows: [*rows, rows[0]],
+        lambda rows: [*rows, rows[0] | {"id": "x"}],
+        lambda rows: rows[::-1],
     ],
 )
-def test_merging_finds_rows_that_are_missing_or_there_twice(
-    decoded: Shards, change: Any, sentence: str
-) -> None:
+def test_merging_refuses_other_rows_than_those_of_the_shard(decoded: Shards, change: Any) -> None:
     file = decoded.out(0)
     rows, metadata = read_rows(file), read_metadata(file)
     write_table(file, TRACE_FIELDS, change(rows), metadata)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=r"0\.parquet' does not hold the rows of .*0\.jsonl'; del"):
         decoded.merge()
-    assert sentence.format(rows[0]["id"]) in str(error.value)
     assert not (decoded.folder / "both.parquet").exists()
 
 
