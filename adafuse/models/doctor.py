@@ -45,10 +45,9 @@ class Batch:
 class ModelFacts:
     """A model by its config and tokenizer.
 
-    `start` and `ends` are tokens; `context` is None if the config has no limit. `token_bytes` says
-    whether the bytes of each token are certain, `odd_spans` holds texts that this tokenizer does
-    not give back. `rows` are those of the output layer. Bytes are estimates: `weights` (None: the
-    files are not here), `cache` of a token over all layers (None: no attention).
+    `start` and `ends` are tokens, `rows` those of the output layer. `token_bytes` says whether the
+    bytes of each token are certain; `odd_spans` are texts that do not come back. The bytes of the
+    `weights` (None: not here) and of a token's `cache` (None: no attention) are estimates.
     """
 
     name: str

@@ -64,10 +64,10 @@ def _sentence(error: str, model: ModelEntry) -> str:
 
 SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration and tokenizer
 CODE = ("*.py",)
-UNWANTED = ("consolidated*", "*/*")  # the same weights once more, as some publishers add them
+DUPLICATES = ("consolidated*", "*/*")  # the same weights once more, as some publishers add them
 
 
-def wanted_files(model: ModelEntry) -> tuple[str, ...]:
+def file_patterns(model: ModelEntry) -> tuple[str, ...]:
     """Return patterns of what loading may read, if there are safetensors weights."""
     return (*SETTINGS, SAFE, *(CODE if model.trust_remote_code else ()))
 
@@ -78,7 +78,7 @@ def download(model: ModelEntry) -> Path:
     Its code comes along only if it is trusted, pickled weights only if they are allowed and there
     are no others. The folder of its files is returned, which has the name of the commit.
     """
-    folder = _snapshot(model.path, model.revision, wanted_files(model))
+    folder = _snapshot(model.path, model.revision, file_patterns(model))
     if not safe_files(folder):
         named = f"model {model.path!r} (commit {folder.name})"
         if not model.allow_pickle:
@@ -114,7 +114,7 @@ def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:
         disable_progress_bars()
     try:
         folder = snapshot_download(
-            path, revision=revision, allow_patterns=list(patterns), ignore_patterns=list(UNWANTED)
+            path, revision=revision, allow_patterns=list(patterns), ignore_patterns=list(DUPLICATES)
         )
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__

@@ -43,8 +43,7 @@ def free_host_memory() -> int:
 def left_in_cgroups(membership: Path, mount: Path) -> Iterator[int]:
     """Yield what each memory limit of a process's control groups leaves, in bytes.
 
-    A limit holds for all groups below it. `membership` is the kernel's list of the groups of a
-    process (cgroups(7)), `mount` where they are mounted.
+    `membership` is the kernel's list of its groups (cgroups(7)), `mount` where they are mounted.
     """
     for line in (_text(membership) or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -99,10 +98,7 @@ def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
 
 
 def rows_that_fit(needs: Sequence[tuple[torch.device, int]], examples: int) -> int:
-    """Return how many of `examples` can be decoded at a time; there must be room for one.
-
-    `needs` are the bytes of one example on the devices of each model.
-    """
+    """Return how many examples fit at a time; each model `needs` some bytes per device for one."""
     needed: Counter[torch.device] = Counter()
     for device, size in needs:
         needed[device] += size

@@ -35,10 +35,7 @@ def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
 
 
 def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
-    """Return the devices that a name stands for: one, or all that a model is spread over.
-
-    For "auto" that is the next CUDA device in turn by the `number` of the model, or the CPU.
-    """
+    """Return the devices of a name; for "auto" one in turn, by the `number` of the model."""
     parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
     for card in parsed.devices:
         if card.startswith("cuda") and int(card.removeprefix("cuda:")) >= cards:
@@ -198,10 +195,7 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
 
 
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
-    """Return where each layer runs and keeps its keys and values, first layer first.
-
-    That is `main` for layers whose weights are brought there whenever they run.
-    """
+    """Return where each layer runs and has its keys and values; `main` if it is moved there."""
     count = network.config.get_text_config().num_hidden_layers
     for module in network.modules():
         if isinstance(module, nn.ModuleList) and len(module) == count:

@@ -151,10 +151,7 @@ class ModelSpec(ModelEntry):
 
 
 class Loading(TypedDict, total=False):
-    """The fields of `ModelSpec` for several models: one value for all, or a list of one per model.
-
-    A list of one device, dtype or quantization is for all.
-    """
+    """Fields of `ModelSpec` for several models: one value for all, or a list of one per model."""
 
     revisions: Sequence[str | None] | None
     device: str | Sequence[str]
@@ -171,7 +168,7 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
-_ONE_FOR_ALL = ("device", "dtype", "quantization")
+_ONE_FOR_ALL = ("device", "dtype", "quantization")  # a list of one is for all models
 
 
 def model_specs(

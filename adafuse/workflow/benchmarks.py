@@ -140,12 +140,10 @@ def _hub_answers() -> bool:
     from huggingface_hub.constants import ENDPOINT
 
     try:
-        with urlopen(ENDPOINT, timeout=5):
-            return True
-    except HTTPError:
-        return True
-    except OSError:
-        return False
+        urlopen(ENDPOINT, timeout=5).close()
+    except OSError as error:
+        return isinstance(error, HTTPError)
+    return True
 
 
 def prepare_benchmark(config: Config, benchmark: str) -> Prepared:

@@ -152,10 +152,7 @@ def model_bytes(model: ModelSpec, *, quantized: bool = True) -> float:
 
 
 def memory_mb(weights: Sequence[float], cards: int) -> int:
-    """Return the memory of a job in megabytes.
-
-    Weights pass through it to the GPU one model after the other; without one they stay.
-    """
+    """Return the megabytes of a job; with a GPU, it holds the weights of one model at a time."""
     held = max(weights, default=0) if cards else sum(weights)
     return _round_up(BASE_MB + WEIGHT_MARGIN * held / MB, 1000)
 

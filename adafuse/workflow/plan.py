@@ -35,10 +35,9 @@ def one_of(names: Iterable[str]) -> str:
 class Plan:
     """Answers the rules' questions; everything is computed at most once.
 
-    The benchmark files are read while the workflow is planned, so that a job's digest changes with
-    the rows of its own shard and with nothing else. What cannot be had here and now, a dataset of
-    the hub or the SentencePiece model of spBLEU, is planned as if it were new; `missing` says why,
-    and nothing may run.
+    Benchmarks are read while the workflow is planned, so that a job's digest changes with the rows
+    of its own shard and with nothing else. What is not here, a hub dataset or the SentencePiece
+    model of spBLEU, is planned as if it were new; `missing` says why, and nothing may run.
     """
 
     def __init__(self, config: Config) -> None:

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from adafuse.errors import UserError
-from adafuse.models.hub import UNWANTED, code_elsewhere, download, wanted_files
+from adafuse.models.hub import DUPLICATES, code_elsewhere, download, file_patterns
 from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 from tests.support.hub_cache import COMMIT, cached_model
@@ -127,7 +127,7 @@ def test_what_is_downloaded_is_what_loading_reads() -> None:
     offered = [path.name for path in Path(toy_path("llama")).iterdir()]
     kept = filter_repo_objects(
         [*offered, *OTHERS, "pytorch_model.bin", "x.py"],
-        allow_patterns=list(wanted_files(ModelEntry(path="org/llama"))),
-        ignore_patterns=list(UNWANTED),
+        allow_patterns=list(file_patterns(ModelEntry(path="org/llama"))),
+        ignore_patterns=list(DUPLICATES),
     )
     assert sorted(kept) == sorted(offered)
