@@ -94,7 +94,14 @@ class Journal:
         with ExitStack() as held, self._explaining_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_writer(self.path))
-            self._drop_others(*self._read())
+            content, own = self._read()
+            if content != own:
+                torn = "" if content.endswith(b"\n") else " and a torn line"
+                logger.warning(
+                    "%s: dropping %d rows of another configuration, shard or attempt%s",
+                    self.path, content.count(b"\n") - len(self.rows), torn,
+                )  # fmt: skip
+                write_bytes(self.path, own)
             self._held = held.pop_all()
         return self
 
@@ -121,21 +128,6 @@ class Journal:
                 if entry["key"] == self._key and entry["id"] in self._ids:
                     self.rows[entry["id"]], own[entry["id"]] = entry["row"], line + b"\n"
         return content, b"".join(own.values())
-
-    def _drop_others(self, content: bytes, own: bytes) -> None:
-        """Make the file hold the rows and nothing else; it is whole at every moment."""
-        if content == own:
-            return
-        dropped = content.count(b"\n") - len(self.rows)
-        torn = not content.endswith(b"\n")
-        logger.warning(
-            "%s: dropping %d rows of another configuration, shard or attempt%s",
-            self.path, dropped, " and a torn line" if torn else "",
-        )  # fmt: skip
-        if content.startswith(own):  # needs no room on a disk that may be full
-            os.truncate(self.path, len(own))
-        else:
-            write_bytes(self.path, own)
 
     @contextmanager
     def _explaining_errors(self) -> Iterator[None]:
