@@ -2,6 +2,7 @@
 
 import gc
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -179,10 +180,12 @@ def merge_shards(
         )
     tables = [read_arrow(file) for file in files]
     for file, table, shard_rows in zip(files, tables, rows, strict=True):
-        if table["id"].to_pylist() != [row.id for row in read_shard(shard_rows)]:
+        expected = Counter(row.id for row in read_shard(shard_rows))
+        found = Counter(table["id"].to_pylist())
+        if odd := [*(expected - found), *(found - expected)]:
+            what = "missing" if odd[0] not in found else "there too often"
             raise UserError(
-                f"{str(file)!r} does not hold the rows of {str(shard_rows)!r}; delete it and run"
-                " again"
+                f"{str(file)!r} is not whole: row {odd[0]!r} is {what}; delete it and run again"
             )
     write_arrow(out, pa.concat_tables(tables), {"digest": merged_digest(digests), "shards": shards})
     for file in files:
