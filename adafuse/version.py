@@ -1,5 +1,7 @@
 """Versions that identify a result."""
 
+from importlib.metadata import PackageNotFoundError, version
+
 __version__ = "0.1.0"
 
 ENGINE_VERSION = 1
@@ -11,3 +13,11 @@ SCORING_VERSION = 1
 
 REPORT_VERSION = 1
 """A parameter of the report's jobs: raise it whenever its pages or their data change."""
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -387,7 +387,7 @@ def record(
     return {
         "machine": machine,
         "versions": versions(),
-        "git": asdict(source_commit()),
+        "git": source_commit(),
         "command": command,
         "peak_mib": {"host": host, "device": most},
         "timings": [asdict(timing) for timing in timings],

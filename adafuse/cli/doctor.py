@@ -12,7 +12,8 @@ from adafuse.cli.output import counted, echo_json, one_line
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from adafuse.models.findings import Installation, ModelFacts, Report
+    from adafuse.models.doctor import ModelFacts, Report
+    from adafuse.models.installation import Installation
 
 
 @with_models

@@ -14,7 +14,7 @@ from adafuse.cli.output import echo_json
 from adafuse.errors import UserError
 
 if TYPE_CHECKING:
-    from adafuse.workflow.status import FailedStep, ShardStatus
+    from adafuse.workflow.status import ShardStatus
 
 
 def status(
@@ -40,7 +40,7 @@ def status(
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
-    from adafuse.workflow.status import failed_steps, shard_statuses
+    from adafuse.workflow.status import failed_steps, shard_status
 
     file = config or ResultsLayout(results).config
     if config is None and not file.is_file():
@@ -49,10 +49,14 @@ def status(
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(settings))
     cells = plan.all_cells()
-    shards = shard_statuses(plan, cells if whole else plan.requested_cells())
+    shards = [
+        shard_status(plan, *cell, shard)
+        for cell in (cells if whole else plan.requested_cells())
+        for shard in plan.shards(cell[0])
+    ]
     steps = failed_steps(plan)
     if as_json:
-        echo_json({"shards": list(map(asdict, shards)), "failed_steps": list(map(asdict, steps))})
+        echo_json({"shards": list(map(asdict, shards)), "failed_steps": steps})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
     states = {shard.state for shard in shards}
@@ -61,7 +65,7 @@ def status(
     raise typer.Exit(0 if states <= {"done"} else UNFINISHED)
 
 
-def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]", left_out: int) -> None:
+def _print(shards: "list[ShardStatus]", steps: list[dict[str, str]], left_out: int) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -91,7 +95,7 @@ def _print(shards: "list[ShardStatus]", steps: "list[FailedStep]", left_out: int
         if shard.state not in ("done", "waiting"):
             console.print(escape(_sentence(shard)))
     for step in steps:
-        console.print(escape(f"failed: {step.log}: {step.error}"))
+        console.print(escape(f"failed: {step['log']}: {step['error']}"))
 
 
 def _rows(shards: "list[ShardStatus]", of: str) -> str:

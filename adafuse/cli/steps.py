@@ -132,9 +132,10 @@ def pages(*, config: "Config", out: Path) -> None:
 @step
 def fetch(*, source: str, out: Path) -> None:
     """Load a dataset (a `source` section as JSON) and write its rows; planning does so once."""
-    from adafuse.workflow.benchmarks import fetch_source
+    from adafuse.config.benchmarks import SourceConfig
+    from adafuse.workflow import benchmarks
 
-    logger.info("%d rows", fetch_source(source, out))
+    logger.info("%d rows", benchmarks.fetch(SourceConfig.model_validate_json(source), out))
 
 
 @step
@@ -154,11 +155,11 @@ def prepare(*, config: "Config", benchmark: str, out: Path) -> None:
 def shard(*, config: "Config", benchmark: str, shard: int, out: Path) -> None:
     """Prepare the rows of one shard of a benchmark."""
     from adafuse.benchmarks.shards import write_shard
-    from adafuse.workflow.benchmarks import prepare_shard
+    from adafuse.workflow.benchmarks import prepare_benchmark
 
-    rows = prepare_shard(config, benchmark, shard)
-    write_shard(out, rows)
-    logger.info("%d rows", len(rows))
+    chosen = prepare_benchmark(config, benchmark).shard(shard)
+    write_shard(out, chosen)
+    logger.info("%d rows", len(chosen))
 
 
 @step

@@ -3,10 +3,10 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
@@ -14,8 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from adafuse.errors import UserError
 from adafuse.models.files import weight_bytes
-from adafuse.models.findings import DeviceLoad, Finding, ModelFacts, Overlap, Report
-from adafuse.models.installation import look_around
+from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import NO_LIMIT, context_length, load_config, load_tokenizer
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
@@ -30,8 +29,7 @@ SPANS = (*_WORDS, " 12,345", " Straße", " 漢字", " 🙂")
 
 _GIB = 1 << 30
 _INDEX = "model.safetensors.index.json"
-_FEW = 1.0
-"""Percent of tokens in common."""
+_FEW = 1.0  # percent of tokens in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +41,103 @@ class Batch:
     max_new_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model by its config and tokenizer.
+
+    `start` and `ends` are tokens, `rows` those of the output layer. `token_bytes` says whether the
+    bytes of each token are certain; `odd_spans` are texts that do not come back. The bytes of the
+    `weights` (None: not here) and of a token's `cache` (None: no attention) are estimates.
+    """
+
+    name: str
+    architecture: str
+    start: str | None
+    ends: tuple[str, ...]
+    context: int | None
+    chat_template: bool
+    vocabulary: int
+    rows: int
+    token_bytes: bool
+    odd_spans: tuple[str, ...]
+    dtype: str
+    device: str
+    weights: int | None
+    cache: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Tokens that two models write with the same bytes, and their percentage of each vocabulary."""
+
+    models: tuple[str, str]
+    shared: int
+    percent: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLoad:
+    """Bytes that models and a batch take on a device; `fits` is how many examples have room."""
+
+    device: str
+    free: int
+    weights: int
+    per_row: int
+    rows: int
+    fits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    installation: Installation
+    models: tuple[ModelFacts, ...]
+    overlaps: tuple[Overlap, ...]
+    loads: tuple[DeviceLoad, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return not any(finding.problem for finding in self.findings)
+
+
 def examination(specs: Sequence[ModelSpec], batch: Batch) -> Report:
     """Look at the installation, and at some models without loading their weights.
 
     If a device or quantization cannot be had here, that is a problem, nothing is said of memory,
     and the models are looked at as a CPU has them.
-
-    Args:
-        specs: the models.
-        batch: what is to be decoded at a time.
     """
     installation, findings = look_around()
-    anywhere = {"device": "cpu", "dtype": "float32", "quantization": None}
     try:
         placed, fits_here = resolved(specs), True
     except UserError as error:
-        findings.append(Finding(True, str(error)))
+        findings.append(problem(str(error)))
+        anywhere = {"device": "cpu", "dtype": "float32", "quantization": None}
         placed, fits_here = [spec.model_copy(update=anywhere) for spec in specs], False
     models: list[ModelFacts] = []
-    token_bytes: dict[str, TokenBytes] = {}
+    vocabularies: dict[str, set[bytes]] = {}
     for spec in placed:
         try:
-            facts, exact, wrong = examine(spec)
+            facts, tokens, wrong = _examine(spec, batch)
         except UserError as error:
-            findings.append(Finding(True, str(error)))
+            findings.append(problem(str(error)))
             continue
         models.append(facts)
-        findings += [*wrong, *_too_long(facts, batch)]
-        if exact is not None:
-            token_bytes[facts.name] = exact
-    loads = device_loads(models, batch) if fits_here else []
-    common = overlaps(token_bytes)
-    findings += [*_wrong_overlaps(common), *wrong_with(loads, models)]
-    return Report(installation, tuple(models), tuple(common), tuple(loads), tuple(findings))
+        findings += wrong
+        if tokens is not None:
+            vocabularies[facts.name] = set(tokens.ids)
+    loads = _device_loads(models, batch) if fits_here else []
+    overlaps = _overlaps(vocabularies)
+    for overlap in overlaps:
+        if max(overlap.percent) < _FEW:
+            few = f"{' and '.join(map(repr, overlap.models))} have only {overlap.shared} tokens"
+            fix = "use a method that fuses words, or bytewise"
+            findings.append(warning(f"{few} in common; {fix}"))
+    findings += wrong_with(loads, models)
+    return Report(installation, tuple(models), tuple(overlaps), tuple(loads), tuple(findings))
 
 
-def examine(spec: ModelSpec) -> tuple[ModelFacts, TokenBytes | None, list[Finding]]:
-    """Return what can be told of a model without its weights, and its tokens' bytes where known.
-
-    Raises:
-        UserError: it cannot be loaded at all.
-    """
+def _examine(spec: ModelSpec, batch: Batch) -> tuple[ModelFacts, TokenBytes | None, list[Finding]]:
+    """Return what can be told of a model without its weights, and its tokens' bytes if certain."""
     config = load_config(spec)
     own_code = spec.trust_remote_code and getattr(config, "auto_map", None)
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not own_code:
@@ -96,9 +150,9 @@ def examine(spec: ModelSpec) -> tuple[ModelFacts, TokenBytes | None, list[Findin
     try:
         token_bytes = TokenBytes.read(tokenizer, spec.path)
     except UserError as error:
-        wrong.append(Finding(False, str(error)))
+        wrong.append(warning(str(error)))
     facts = _facts(spec, config, tokenizer, token_bytes is not None)
-    wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_weights(facts, Path(spec.path))]
+    wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_network(facts, batch)]
     return facts, token_bytes, wrong
 
 
@@ -130,124 +184,97 @@ def _facts(
 
 
 def _generation(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
-    """Return what loading the network would come to: its own file, or what its config says."""
-    factory: Any = GenerationConfig
+    """Return what loading the network would give it: a file of its own, or by its config."""
     try:
-        found: GenerationConfig = factory.from_pretrained(spec.path, revision=spec.revision)
+        return GenerationConfig.from_pretrained(spec.path, revision=spec.revision or "main")
     except OSError:
-        found = factory.from_model_config(config)
-    return found
+        return GenerationConfig.from_model_config(config)
 
 
 def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:
     """Return those of `SPANS` that come back as another text, or cannot be encoded at all."""
-    encode, place = (
-        span_encoder(tokenizer, name),
-        anchor(tokenizer, tokenizer("Answer")["input_ids"]),
-    )
-
-    def comes_back(span: str) -> bool:
-        try:
-            return place.added(encode(span)) == span
-        except ValueError:  # it merges the span with what is before it
-            return False
-
-    return [span for span in SPANS if not comes_back(span)]
+    encode = span_encoder(tokenizer, name)
+    place = anchor(tokenizer, tokenizer("Answer")["input_ids"])
+    odd = []
+    for span in SPANS:
+        with suppress(ValueError):  # the tokenizer merges the span with what is before it
+            if place.added(encode(span)) == span:
+                continue
+        odd.append(span)
+    return odd
 
 
 def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> Iterator[Finding]:
     name = f"model {facts.name!r}"
     if facts.vocabulary > facts.rows:
-        yield Finding(
-            True,
+        yield problem(
             f"the tokenizer of {name} has {facts.vocabulary} tokens, its network only {facts.rows};"
-            " give it the tokenizer that it was trained with",
+            " give it the tokenizer that it was trained with"
         )
     if facts.odd_spans:
         odd = ", ".join(map(repr, facts.odd_spans))
-        yield Finding(
-            False,
+        yield warning(
             f"{name} does not give back {odd} as it stands, so that it judges another text than the"
-            " others wrote; use a tokenizer that keeps every character",
+            " others wrote; use a tokenizer that keeps every character"
         )
     start = tokenizer.bos_token
     if facts.start is None and start is not None and start not in facts.ends:
-        yield Finding(
-            False,
+        yield warning(
             f"{name} names a start token {start!r}, but its tokenizer does not put it before a"
-            " text; set add_bos_token in its tokenizer_config.json if it was trained with it",
+            " text; set add_bos_token in its tokenizer_config.json if it was trained with it"
         )
 
 
-def _wrong_weights(facts: ModelFacts, folder: Path) -> Iterator[Finding]:
-    name = f"model {facts.name!r}"
+def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
+    name, folder = f"model {facts.name!r}", Path(facts.name)
     if facts.cache is None:
-        yield Finding(
-            False,
+        yield warning(
             f"{name} ({facts.architecture}) has no attention as the tree engine knows it: it runs"
-            " on the slower reference engine, and its memory is not estimated",
+            " on the slower reference engine, and its memory is not estimated"
         )
-    files = _indexed(folder)
+    files = _missing_weights(folder)
     if files is None:
-        yield Finding(
-            True,
+        yield problem(
             f"the file {_INDEX!r} of {name} does not say which files hold its weights; download it"
-            " again",
+            " again"
         )
-    elif missing := sorted(file for file in files if not (folder / file).is_file()):
-        more = f", and {len(missing) - 1} others" if len(missing) > 1 else ""
-        lacking = f"{name} lacks the file {missing[0]!r} of its weights{more}; download it again"
-        yield Finding(True, lacking)
+    elif files:
+        more = f", and {len(files) - 1} others" if len(files) > 1 else ""
+        yield problem(f"{name} lacks the file {files[0]!r} of its weights{more}; download it again")
     elif facts.weights is None and folder.is_dir():
-        yield Finding(True, f"{name} has no weights that can be read; download it again")
+        yield problem(f"{name} has no weights that can be read; download it again")
     elif facts.weights is None:
-        yield Finding(False, f"the weights of {name} are not here yet; they will be downloaded")
+        yield warning(f"the weights of {name} are not here yet; they will be downloaded")
+    if facts.context is not None and batch.prompt_tokens + batch.max_new_tokens > facts.context:
+        yield problem(
+            f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are more"
+            f" than the {facts.context} positions of {name}; lower --max-new-tokens or shorten the"
+            " prompts"
+        )
 
 
-def _indexed(folder: Path) -> set[str] | None:
-    """Return the files that a model's index of its weights names; None if it cannot be read."""
-    index = folder / _INDEX
-    if not index.is_file():
-        return set()
+def _missing_weights(folder: Path) -> list[str] | None:
+    """Return the files of weights that a folder lacks by its index; None if that is unreadable."""
     try:
-        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
+        files = set(index["weight_map"].values())
+        return sorted(file for file in files if not (folder / file).is_file())
+    except OSError:
+        return []
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _too_long(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
-    if facts.context is not None and batch.prompt_tokens + batch.max_new_tokens > facts.context:
-        yield Finding(
-            True,
-            f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are more"
-            f" than the {facts.context} positions of model {facts.name!r}; lower --max-new-tokens"
-            " or shorten the prompts",
-        )
-
-
-def overlaps(token_bytes: dict[str, TokenBytes]) -> list[Overlap]:
-    """Compare all pairs of vocabularies by the bytes of their tokens."""
-    tokens = {name: set(each.ids) for name, each in token_bytes.items()}
+def _overlaps(vocabularies: dict[str, set[bytes]]) -> list[Overlap]:
     found = []
-    for pair in combinations(tokens, 2):
-        shared = len(tokens[pair[0]] & tokens[pair[1]])
-        first, second = (100 * shared / max(1, len(tokens[name])) for name in pair)
+    for pair in combinations(vocabularies, 2):
+        shared = len(vocabularies[pair[0]] & vocabularies[pair[1]])
+        first, second = (100 * shared / max(1, len(vocabularies[name])) for name in pair)
         found.append(Overlap(pair, shared, (first, second)))
     return found
 
 
-def _wrong_overlaps(found: Sequence[Overlap]) -> Iterator[Finding]:
-    for each in found:
-        if max(each.percent) < _FEW:
-            first, second = each.models
-            yield Finding(
-                False,
-                f"{first!r} and {second!r} have only {each.shared} tokens in common; use a method"
-                " that fuses words, or bytewise",
-            )
-
-
-def device_loads(models: Sequence[ModelFacts], batch: Batch) -> list[DeviceLoad]:
+def _device_loads(models: Sequence[ModelFacts], batch: Batch) -> list[DeviceLoad]:
     """Return what each device has to hold; a model that is spread takes the same of each."""
     weights, per_row = defaultdict[str, float](float), defaultdict[str, float](float)
     longest = batch.prompt_tokens + batch.max_new_tokens
@@ -260,33 +287,30 @@ def device_loads(models: Sequence[ModelFacts], batch: Batch) -> list[DeviceLoad]
             weights[device] += facts.weights / len(devices)
             per_row[device] += slots * facts.cache / len(devices)
         per_row[devices[0]] += TREE_NODES * 4 * facts.vocabulary
-    return [_load(device, weights[device], per_row[device], batch.rows) for device in weights]
-
-
-def _load(device: str, weights: float, per_row: float, rows: int | None) -> DeviceLoad:
-    free = free_memory(torch.device(device))
-    fits = max(0, int(SHARE * (free - weights) / per_row)) if per_row else MOST_ROWS
-    rows = min(fits, MOST_ROWS) if rows is None else rows
-    return DeviceLoad(device, free, int(weights), int(per_row), rows, fits)
+    loads = []
+    for device, size in weights.items():
+        free = free_memory(torch.device(device))
+        one = per_row[device]
+        fits = max(0, int(SHARE * (free - size) / one)) if one else MOST_ROWS
+        rows = min(fits, MOST_ROWS) if batch.rows is None else batch.rows
+        loads.append(DeviceLoad(device, free, int(size), int(one), rows, fits))
+    return loads
 
 
 def wrong_with(loads: Sequence[DeviceLoad], models: Sequence[ModelFacts]) -> Iterator[Finding]:
-    """Say what does not fit on the devices that these models are on."""
     for load in loads:
         names = " and ".join(m.name for m in models if load.device in m.device.split("+"))
         free = f"{load.free / _GIB:.2f} GiB are free on {load.device}"
         rows = max(1, load.rows)
         if load.weights > load.free:
-            yield Finding(
-                True,
+            yield problem(
                 f"the weights of {names} take {load.weights / _GIB:.2f} GiB, and {free}; use other"
-                " or more devices (--device balanced), a smaller --dtype, or --quantization",
+                " or more devices (--device balanced), a smaller --dtype, or --quantization"
             )
         elif load.fits < rows:
             needed = (load.weights + rows * load.per_row) / _GIB
             fix = f"use --batch-size {load.fits}" if load.fits else "lower --max-new-tokens"
-            yield Finding(
-                True,
+            yield problem(
                 f"{rows} examples at a time and the weights take {needed:.2f} GiB, and {free}, of"
-                f" which some stays for the rest; {fix}, or other or more devices",
+                f" which some stays for the rest; {fix}, or other or more devices"
             )

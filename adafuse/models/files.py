@@ -1,14 +1,11 @@
 """The files of a model: which hold weights, how large they are, and a digest of them."""
 
 import hashlib
-import json
 import math
 import os
 import re
-import struct
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from adafuse.errors import UserError
 
@@ -23,12 +20,10 @@ REFUSED = (
 
 
 def safe_files(folder: Path) -> list[Path]:
-    """Return the safetensors files of a model folder."""
     return sorted(folder.glob(SAFE))
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    """Return the pickled weights of a model folder."""
     return sorted(file for pattern in PICKLED for file in folder.glob(pattern))
 
 
@@ -41,9 +36,7 @@ def check_pickled(path: str, *, allowed: bool) -> None:
 
 _ITEM = {"float32": 4, "bfloat16": 2, "float16": 2}
 _QUANTIZED = {"int8": 1.0, "int4": 4.5 / 8}  # NF4 has a float32 for each 64 weights
-_STORED = 2  # bytes of a pickled weight, of which only the files' size is known
 _LAYER = re.compile(r"(^|\.)\d+\.")
-_LONGEST_HEADER = 100_000_000  # that of the safetensors format
 
 
 @cache
@@ -52,15 +45,20 @@ def weight_bytes(
 ) -> int | None:
     """Return the bytes of a model's weights in a dtype.
 
-    With `quantization`, a weight of a linear layer takes 1 byte in int8, and 4 bits and its share
-    of a scale in int4, 0.5625 bytes. Linear layers are the matrices within numbered layers, so
-    embeddings and the head over the vocabulary keep the dtype, and so do a mixture's experts, which
-    bitsandbytes leaves as they are. Weights of fewer bits, as quantized models store them, count as
-    their files are; pickled ones as if each had 16 bits there. A hub model is looked up in this
-    machine's cache; None if the weights are not here, or cannot be read.
+    Quantized are linear layers, which are the matrices within numbered layers; embeddings, the head
+    over the vocabulary and a mixture's experts keep the dtype, as bitsandbytes leaves them. Weights
+    of fewer bits, as quantized models store them, count as their files are; pickled ones as if each
+    had 16 bits there. A hub model is looked up in this machine's cache; None if the weights are not
+    here, or cannot be read.
     """
     folder = Path(path) if Path(path).is_dir() else cached_folder(path, revision)
-    return None if folder is None else _folder_bytes(folder, dtype, quantization)
+    if folder is None:
+        return None
+    if not (files := safe_files(folder)):
+        size = sum(file.stat().st_size for file in pickled_files(folder))
+        return size // 2 * _ITEM[dtype] or None
+    sizes = [_file_bytes(file, dtype, quantization) for file in files]
+    return None if None in sizes else math.ceil(math.fsum(filter(None, sizes)))
 
 
 def item_bytes(dtype: str, quantization: str | None) -> float:
@@ -69,7 +67,6 @@ def item_bytes(dtype: str, quantization: str | None) -> float:
 
 
 def cached_folder(path: str, revision: str | None) -> Path | None:
-    """Return where a hub model lies in the cache of this machine, if it does."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -80,70 +77,47 @@ def cached_folder(path: str, revision: str | None) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _folder_bytes(folder: Path, dtype: str, quantization: str | None) -> int | None:
-    files = safe_files(folder)
-    if not files:
-        stored = sum(file.stat().st_size for file in pickled_files(folder))
-        return stored // _STORED * _ITEM[dtype] or None
-    total = 0.0
-    for file in files:
-        if (header := _header(file)) is None:
-            return None
-        total += sum(_tensor_bytes(*each, dtype, quantization) for each in header.items())
-    return math.ceil(total)
+def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | None:
+    """Return the bytes of the weights of a safetensors file; None if it is not one."""
+    from huggingface_hub import parse_local_safetensors_file_metadata
+    from huggingface_hub.errors import SafetensorsParsingError
 
-
-def _tensor_bytes(name: str, tensor: dict[str, Any], dtype: str, quantization: str | None) -> float:
-    if name == "__metadata__":
-        return 0
-    if tensor["dtype"] not in ("F32", "F16", "BF16"):
-        start, end = tensor["data_offsets"]
-        return int(end - start)
-    linear = len(tensor["shape"]) == 2 and _LAYER.search(name) and ".experts." not in name
-    weights: int = math.prod(tensor["shape"])
-    return weights * item_bytes(dtype, quantization if linear else None)
-
-
-def _header(file: Path) -> dict[str, Any] | None:
-    """Return what a safetensors file says of its tensors; None for anything else."""
     try:
-        with file.open("rb") as opened:
-            (length,) = struct.unpack("<Q", opened.read(8))
-            header = json.loads(opened.read(min(length, _LONGEST_HEADER)))
-    except (OSError, ValueError, struct.error):
+        tensors = parse_local_safetensors_file_metadata(file).tensors
+    except (OSError, SafetensorsParsingError):
         return None
-    return header if isinstance(header, dict) else None
+    total = 0.0
+    for name, tensor in tensors.items():
+        if tensor.dtype in ("F32", "F16", "BF16"):
+            linear = len(tensor.shape) == 2 and _LAYER.search(name) and ".experts." not in name
+            total += math.prod(tensor.shape) * item_bytes(dtype, quantization if linear else None)
+        else:
+            total += tensor.data_offsets[1] - tensor.data_offsets[0]
+    return total
 
 
 _WHOLE = 64 << 20
 _EDGE = 1 << 20
 
 
-def content_digest(path: str) -> str | None:
-    """Return a digest of the files of a folder, read once per process; None for a hub id."""
-    return _folder_digest(path) if Path(path).is_dir() else None
-
-
-def model_key(path: str, revision: str | None) -> list[str | None]:
-    """Return what makes two models the same: the content of a folder, which may move."""
-    content = content_digest(path)
-    return [path, revision] if content is None else [content]
-
-
 @cache
-def _folder_digest(folder: str) -> str:
+def content_digest(path: str) -> str | None:
+    """Return a digest of the files of a folder, hidden ones left out; None for a hub id."""
+    folder = Path(path)
+    if not folder.is_dir():
+        return None
     total = hashlib.sha256()
-    for path in _files(Path(folder)):
-        name = path.relative_to(folder).as_posix()
-        total.update(f"{name}\0{file_digest(path)}\n".encode())
+    for file in sorted(folder.rglob("*")):
+        name = file.relative_to(folder).as_posix()
+        if file.is_file() and not re.search(r"(^|/)\.", name):
+            total.update(f"{name}\0{file_digest(file)}\n".encode())
     return total.hexdigest()[:32]
 
 
-def _files(folder: Path) -> list[Path]:
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(
-        p for p in paths if not any(q.startswith(".") for q in p.relative_to(folder).parts)
-    )
+def model_key(path: str, revision: str | None) -> list[str | None]:
+    """Return what makes two models the same: the content of a folder, or a hub id at a revision."""
+    content = content_digest(path)
+    return [path, revision] if content is None else [content]
 
 
 def file_digest(path: Path) -> str:
@@ -155,10 +129,8 @@ def file_digest(path: Path) -> str:
     size = path.stat().st_size
     digest = hashlib.sha256(str(size).encode())
     with path.open("rb") as file:
-        if size <= _WHOLE:
-            digest.update(file.read())
-        else:
-            digest.update(file.read(_EDGE))
+        digest.update(file.read(size if size <= _WHOLE else _EDGE))
+        if size > _WHOLE:
             file.seek(-_EDGE, os.SEEK_END)
             digest.update(file.read())
     return digest.hexdigest()

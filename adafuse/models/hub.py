@@ -15,14 +15,10 @@ from adafuse.models.spec import ModelEntry
 
 
 def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
-    """Load something of a model, running code of its own only if that is trusted.
-
-    Raises:
-        UserError: it cannot be loaded.
-    """
+    """Load something of a model, running code of its own only if that is trusted."""
     # Otherwise transformers looks for converted weights in pull requests of the hub's bot.
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
-    with failure_told(model):
+    with explaining_failure(model):
         return factory.from_pretrained(
             model.path,
             revision=model.revision,
@@ -32,7 +28,7 @@ def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
 
 
 @contextmanager
-def failure_told(model: ModelEntry) -> Iterator[None]:
+def explaining_failure(model: ModelEntry) -> Iterator[None]:
     """Turn what libraries raise for a model that they cannot load into a `UserError`."""
     try:
         yield
@@ -66,17 +62,12 @@ def _sentence(error: str, model: ModelEntry) -> str:
     return f"model {model.path!r}{where} cannot be loaded{offline}: {reason}"
 
 
-SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")
-"""Configuration and tokenizer."""
-
+SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration and tokenizer
 CODE = ("*.py",)
-"""What runs only if it is trusted."""
-
-UNWANTED = ("consolidated*", "*/*")
-"""The same weights once more, as some publishers add them."""
+DUPLICATES = ("consolidated*", "*/*")  # the same weights once more, as some publishers add them
 
 
-def wanted_files(model: ModelEntry) -> tuple[str, ...]:
+def file_patterns(model: ModelEntry) -> tuple[str, ...]:
     """Return patterns of what loading may read, if there are safetensors weights."""
     return (*SETTINGS, SAFE, *(CODE if model.trust_remote_code else ()))
 
@@ -85,18 +76,16 @@ def download(model: ModelEntry) -> Path:
     """Bring a hub model into the cache of this machine, as far as it is not there.
 
     Its code comes along only if it is trusted, pickled weights only if they are allowed and there
-    are no others.
-
-    Returns:
-        The folder of its files, which has the name of the commit.
-
-    Raises:
-        UserError: it cannot be downloaded, or has no weights that may be read.
+    are no others. The folder of its files is returned, which has the name of the commit.
     """
-    folder = _snapshot(model.path, model.revision, wanted_files(model))
-    if model.allow_pickle and not safe_files(folder):
+    folder = _snapshot(model.path, model.revision, file_patterns(model))
+    if not safe_files(folder):
+        named = f"model {model.path!r} (commit {folder.name})"
+        if not model.allow_pickle:
+            raise UserError(f"{named} {REFUSED}, or name a revision that has safetensors")
         folder = _snapshot(model.path, folder.name, PICKLED)
-    _check_weights(folder, model)
+        if not pickled_files(folder):
+            raise UserError(f"{named} has no weights that can be loaded; name another revision")
     if model.trust_remote_code:
         for path in code_elsewhere(folder) - {model.path}:
             _snapshot(path, None, CODE)
@@ -117,31 +106,20 @@ def code_elsewhere(folder: Path) -> set[str]:
     return found
 
 
-def _snapshot(path: str, revision: str | None, wanted: Sequence[str]) -> Path:
+def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
         folder = snapshot_download(
-            path, revision=revision, allow_patterns=list(wanted), ignore_patterns=list(UNWANTED)
+            path, revision=revision, allow_patterns=list(patterns), ignore_patterns=list(DUPLICATES)
         )
-    except (OSError, ValueError, HfHubHTTPError) as error:
+    except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(
             f"model {path!r} (revision {revision}) cannot be downloaded ({reason}); check its name"
             " and the network, and HF_TOKEN for a gated one"
         ) from None
     return Path(folder)
-
-
-def _check_weights(folder: Path, model: ModelEntry) -> None:
-    if safe_files(folder):
-        return
-    named = f"model {model.path!r} (commit {folder.name})"
-    if not model.allow_pickle:
-        raise UserError(f"{named} {REFUSED}, or name a revision that has safetensors")
-    if not pickled_files(folder):
-        raise UserError(f"{named} has no weights that can be loaded; name a revision that has some")

@@ -58,9 +58,6 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     """Load all models; the configs and tokenizers of all are checked before any weights.
 
     Models that are spread come last, into the memory that the others leave.
-
-    Raises:
-        UserError: a model, tokenizer or setting that cannot be used.
     """
     if not sys.stderr.isatty():
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -73,24 +70,10 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
 def _load(
     spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> LanguageModel:
-    network = _network(spec, config)
-    ends = end_ids(network.generation_config, tokenizer, spec.path)
-    return LanguageModel(
-        name=spec.path,
-        tokenizer=tokenizer,
-        end_ids=ends,
-        stop_ids=ends | special_ids(tokenizer),
-        chat=spec.chat,
-        network=network,
-        context=context_length(config),
-    )
-
-
-def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
-    places = device_names(spec)
-    logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, places)
+    devices = device_names(spec)
+    logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
-        network = from_hub(
+        network: PreTrainedModel = from_hub(
             AutoModelForCausalLM,
             spec,
             config=config,
@@ -102,15 +85,24 @@ def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
         )
     except torch.OutOfMemoryError as error:
         raise UserError(
-            f"model {spec.path!r} does not fit on {places}; spread it over several devices"
+            f"model {spec.path!r} does not fit on {devices}; spread it over several devices"
             " (device: balanced), or use a smaller dtype or quantization"
         ) from error
     check_packable(network, spec)
-    return network.eval()  # type: ignore[no-any-return]
+    ends = end_ids(network.generation_config, tokenizer, spec.path)
+    return LanguageModel(
+        name=spec.path,
+        tokenizer=tokenizer,
+        end_ids=ends,
+        stop_ids=ends | special_ids(tokenizer),
+        chat=spec.chat,
+        network=network.eval(),  # type: ignore[no-untyped-call]
+        context=context_length(config),
+    )
 
 
 def load_config(spec: ModelEntry) -> PreTrainedConfig:
-    """Load the config of a model; refuse what cannot be decoded with, or may not be read."""
+    """Load the config of a model; refuse one that cannot decode, or may not be read."""
     check_path(spec.path)
     check_pickled(spec.path, allowed=spec.allow_pickle)
     config: PreTrainedConfig = from_hub(AutoConfig, spec)
@@ -151,15 +143,14 @@ def context_length(config: PreTrainedConfig) -> int:
 
 
 def slots(model: LanguageModel, longest: int) -> int:
-    """Return how many tokens an example of at most `longest` ids and its tree come to."""
+    """Return the tokens that an example of at most `longest` ids, with its tree, takes at most."""
     return min(longest, model.context) + TREE_NODES
 
 
 def demands(model: LanguageModel, longest: int) -> list[tuple[torch.device, int]]:
-    """Return the bytes that an example of at most `longest` ids, prompt included, needs by device.
+    """Return the bytes by device that an example of at most `longest` ids, prompt included, needs.
 
-    Keys and values of every token and tree node, where each layer is, and a float32 row over the
-    vocabulary per node, where the logits come out.
+    That is keys and values in each layer, and a float32 row over the vocabulary per tree node.
     """
     per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
     layers = Counter(layer_devices(model.network, model.device))

@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
 _MIB, _GIB = 1 << 20, 1 << 30
 
-_VERSIONS = {
-    "v2": ("memory.max", "memory.current", "inactive_file"),
-    "v1": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-}
-"""The files of a limit and of what is taken, and what of that is given back when it is needed."""
+# The files of a limit and of what is taken, and what of that is given back when it is needed.
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def free_memory(device: torch.device) -> int:
-    """Return the bytes that are free on a device now, of a CPU those that limits leave."""
+    """Return the bytes that are free on a device now; on a CPU, those that limits leave."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -34,11 +32,10 @@ def free_host_memory() -> int:
     """Return the bytes that are free to this process: of the machine, its cgroups and its job."""
     import psutil
 
-    held = psutil.Process().memory_info().rss
     left: list[int] = [
         psutil.virtual_memory().available,
         *left_in_cgroups(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
-        *left_in_job(os.environ, held),
+        *left_in_job(os.environ, held=psutil.Process().memory_info().rss),
     ]
     return max(0, min(left))
 
@@ -46,36 +43,29 @@ def free_host_memory() -> int:
 def left_in_cgroups(membership: Path, mount: Path) -> Iterator[int]:
     """Yield what each memory limit of a process's control groups leaves, in bytes.
 
-    A limit holds for all groups below it. In a container the groups above are not to be seen.
-
-    Args:
-        membership: the kernel's list of the groups of a process (cgroups(7)).
-        mount: where the groups are mounted.
+    `membership` is the kernel's list of its groups (cgroups(7)), `mount` where they are mounted.
     """
     for line in (_text(membership) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        version, top = ("v1", mount / "memory") if controllers else ("v2", mount)
+        top, files = (mount / "memory", _V1) if controllers else (mount, _V2)
         group = PurePosixPath(path.lstrip("/"))
         for folder in (group, *group.parents):
-            yield from _left_in_group(top / folder, *_VERSIONS[version])
+            yield from _left_in_group(top / folder, *files)
 
 
 def left_in_job(environment: Mapping[str, str], held: int) -> Iterator[int]:
-    """Yield what a Slurm job's memory on this node leaves, in bytes.
+    """Yield what a Slurm job's memory on this node leaves to a process that holds some, in bytes.
 
-    Args:
-        environment: of the process; Slurm counts in MiB, of the node or of each of the job's CPUs
-            there, and 0 is all that the node has.
-        held: bytes that the process holds already.
+    Slurm counts in MiB, per node or per CPU of the job; 0 is all that the node has.
     """
-    for asked, times in (
+    for mib, count in (
         (environment.get("SLURM_MEM_PER_NODE", ""), "1"),
         (environment.get("SLURM_MEM_PER_CPU", ""), environment.get("SLURM_CPUS_ON_NODE", "")),
     ):
-        if asked.isdecimal() and times.isdecimal() and int(asked):
-            yield int(asked) * int(times) * _MIB - held
+        if mib.isdecimal() and count.isdecimal() and int(mib):
+            yield int(mib) * int(count) * _MIB - held
 
 
 def _left_in_group(folder: Path, limit: str, taken: str, cached: str) -> Iterator[int]:
@@ -94,12 +84,9 @@ def _text(file: Path) -> str | None:
         return None
 
 
-MOST_ROWS = 64
-"""More rows gain little, and their results take long to come."""
-TREE_NODES = 64
-"""Per example so many uncommitted tokens, and rows of log-probabilities, are allowed for."""
-SHARE = 0.8
-"""The part of the free memory that keys, values and log-probabilities may take."""
+MOST_ROWS = 64  # more gain little, and their results take long to come
+TREE_NODES = 64  # uncommitted tokens, and rows of log-probabilities, that an example may need
+SHARE = 0.8  # the part of the free memory that keys, values and log-probabilities may take
 
 
 def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
@@ -111,13 +98,7 @@ def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
 
 
 def rows_that_fit(needs: Sequence[tuple[torch.device, int]], examples: int) -> int:
-    """Return how many of `examples` can be decoded at a time on every device.
-
-    `needs` are the bytes of one example on the devices of each model.
-
-    Raises:
-        UserError: not even one.
-    """
+    """Return how many examples fit at a time; each model `needs` some bytes per device for one."""
     needed: Counter[torch.device] = Counter()
     for device, size in needs:
         needed[device] += size

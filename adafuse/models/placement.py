@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -10,17 +10,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    AutoModelForCausalLM,
-    BitsAndBytesConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
 from transformers.integrations.accelerate import get_balanced_memory, infer_auto_device_map
 from transformers.quantizers.auto import get_hf_quantizer
 
 from adafuse.errors import UserError
-from adafuse.models.hub import failure_told
+from adafuse.models.hub import explaining_failure
 from adafuse.models.memory import free_memory
 from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
 
@@ -28,11 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
-    """Decide what is "auto" here; the next CUDA device in turn, or the CPU where there is none.
-
-    Raises:
-        UserError: a device or quantization that cannot be had here.
-    """
+    """Decide what is "auto" here; refuse a device or quantization that cannot be had."""
     found = []
     for number, spec in enumerate(specs):
         first = devices(spec.device, number)[0]
@@ -44,18 +35,13 @@ def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
 
 
 def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
-    """Return the devices that a name stands for: one, or all that a model is spread over.
-
-    Args:
-        name: see `DeviceName.parse`.
-        number: of the model, which decides where "auto" puts it.
-
-    Raises:
-        UserError: no such device here.
-    """
+    """Return the devices of a name; for "auto" one in turn, by the `number` of the model."""
     parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
+    for card in parsed.devices:
+        if card.startswith("cuda") and int(card.removeprefix("cuda:")) >= cards:
+            raise UserError(f"device {card!r} is not there ({cards} CUDA devices found); use auto")
     if parsed.devices:
-        return tuple(_device(each, cards) for each in parsed.devices)
+        return tuple(map(torch.device, parsed.devices))
     everywhere = tuple(torch.device("cuda", index) for index in range(cards))
     if parsed.strategy is None:
         return (everywhere[number % cards] if cards else torch.device("cpu"),)
@@ -64,15 +50,6 @@ def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
             f"device {name!r} spreads a model over CUDA devices, and none is here; use auto"
         )
     return everywhere
-
-
-def _device(name: str, cards: int) -> torch.device:
-    device = torch.device(name)
-    if device.type != "cuda":
-        return device
-    if (device.index or 0) >= cards:
-        raise UserError(f"device {name!r} is not there ({cards} CUDA devices found); use auto")
-    return torch.device("cuda", device.index or 0)
 
 
 def device_names(spec: ModelSpec) -> str:
@@ -97,13 +74,11 @@ class Place:
 
     @classmethod
     def of(cls, spec: ModelSpec) -> "Place":
-        """Return the place of a model, of which only that is looked at."""
         device = devices(spec.device)[0]
         return cls(device, dtype_of(spec.dtype, device))
 
 
-_PACKED = 32
-"""On a CPU, bitsandbytes packs so many rows of a 4-bit matrix together."""
+_PACKED = 32  # rows of a 4-bit matrix that bitsandbytes packs together on a CPU
 
 
 def check_quantization(quantization: str | None, device: torch.device) -> None:
@@ -142,24 +117,18 @@ def quantization_config(quantization: str | None) -> BitsAndBytesConfig | None:
 
 @contextmanager
 def without_outliers(network: PreTrainedModel) -> Iterator[None]:
-    """Make LLM.int8() treat each token by itself for a while, so that batches can be compared.
-
-    What it leaves out of 8 bits it chooses by all tokens of a forward.
-    """
+    """Make LLM.int8() treat each token by itself; it chooses outliers by all of a forward."""
     if not getattr(network, "is_loaded_in_8bit", False):
         yield
         return
     from bitsandbytes.nn import Linear8bitLt
 
-    states = [each.state for each in network.modules() if isinstance(each, Linear8bitLt)]
-    thresholds = [state.threshold for state in states]
-    for state in states:
-        state.threshold = 0.0
-    try:
+    states = [module.state for module in network.modules() if isinstance(module, Linear8bitLt)]
+    with ExitStack() as restored:
+        for state in states:
+            restored.callback(setattr, state, "threshold", state.threshold)
+            state.threshold = 0.0
         yield
-    finally:
-        for state, threshold in zip(states, thresholds, strict=True):
-            state.threshold = threshold
 
 
 def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
@@ -168,18 +137,16 @@ def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
         return
     from bitsandbytes.nn import Linear4bit
 
-    matrices = [each for each in network.modules() if isinstance(each, Linear4bit)]
-    for matrix in matrices:
-        if matrix.out_features % _PACKED:
+    for module in network.modules():
+        if isinstance(module, Linear4bit) and module.out_features % _PACKED:
             raise UserError(
                 f"model {spec.path!r} cannot be int4 on a CPU, where the rows of a matrix"
-                f" ({matrix.out_features} here) must be a multiple of {_PACKED}; use int8 or a"
+                f" ({module.out_features} here) must be a multiple of {_PACKED}; use int8 or a"
                 " CUDA device"
             )
 
 
-WEIGHTS_SHARE = 0.9
-"""The part of a device's free memory that weights may take; keys and values need the rest."""
+WEIGHTS_SHARE = 0.9  # of a device's free memory; keys and values need the rest
 
 DeviceMap = dict[str, int | str | torch.device]
 """The device of each part of a network, by the names of its modules."""
@@ -188,18 +155,12 @@ Memory = dict[int | str, int | str]
 
 
 def device_map(spec: ModelSpec, config: PreTrainedConfig) -> DeviceMap:
-    """Return the device of every part of a model, by the names of its modules.
-
-    A spread is planned on a model without weights, by the memory that is free now.
-
-    Raises:
-        UserError: the model does not fit on its devices.
-    """
-    places = devices(spec.device)
+    """Return the device of every part of a model; a spread goes by the memory that is free now."""
+    cards = devices(spec.device)
     if not spec.spread:
-        return {"": places[0]}
-    memory: Memory = {each.index: int(WEIGHTS_SHARE * free_memory(each)) for each in places}
-    with failure_told(spec):
+        return {"": cards[0]}
+    memory: Memory = {card.index: int(WEIGHTS_SHARE * free_memory(card)) for card in cards}
+    with explaining_failure(spec):
         found = plan(spec, config, memory)
     if any(isinstance(device, str) for device in found.values()):
         free = ", ".join(f"{int(size) / (1 << 30):.2f}" for size in memory.values())
@@ -234,27 +195,10 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
 
 
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
-    """Return where each layer runs and keeps its keys and values, first layer first.
-
-    Args:
-        network: with or without a device map.
-        main: where layers run whose weights are not on a device of their own.
-    """
+    """Return where each layer runs and has its keys and values; `main` if it is moved there."""
     count = network.config.get_text_config().num_hidden_layers
-    placed: DeviceMap = getattr(network, "hf_device_map", {})
-    stacks = (
-        name
-        for name, module in network.named_modules()
-        if isinstance(module, nn.ModuleList) and len(module) == count
-    )
-    stack = next(stacks, "")
-    return [_placed(placed, f"{stack}.{number}", main) for number in range(count)]
-
-
-def _placed(placed: DeviceMap, name: str, main: torch.device) -> torch.device:
-    while name and name not in placed:
-        name = name.rpartition(".")[0]
-    found = placed.get(name, main)
-    if isinstance(found, int):
-        return torch.device("cuda", found)
-    return found if isinstance(found, torch.device) else main
+    for module in network.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            devices = [next(layer.parameters()).device for layer in module]
+            return [main if device.type == "meta" else device for device in devices]
+    return [main] * count

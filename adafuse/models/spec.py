@@ -5,22 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, Unpack
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, known
-from adafuse.options import Section, doc, parse
+from adafuse.options import Section, Text, doc, parse
 
 AUTO = "auto"
 BALANCED = "balanced"
-SPREADS = (BALANCED, "sequential")
-"""Ways to spread a model over all CUDA devices, as accelerate calls them."""
+SPREADS = (BALANCED, "sequential")  # over all CUDA devices, as accelerate calls them
 DTYPES = (AUTO, "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("int8", "int4")
 
-_SPREAD_GPUS = 2
-"""The fewest GPUs that a model can be spread over."""
+_SPREAD_GPUS = 2  # the fewest that a model can be spread over
 _ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
-_GPU = re.compile(r"cuda(:\d+)?")
+_GPU = re.compile(r"cuda:\d+")
 _FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
 
 
@@ -36,18 +34,14 @@ class DeviceName:
 
     @classmethod
     def parse(cls, text: str) -> "DeviceName":
-        """Read "auto", a device, a list of CUDA devices joined by "+", or a way to spread.
-
-        Raises:
-            UserError: something else.
-        """
+        """Read "auto", a device, a list of CUDA devices joined by "+", or a way to spread."""
         if text == AUTO or text in SPREADS:
             return cls((), None if text == AUTO else text)
+        if "+" not in text and not _ONE.fullmatch(text):
+            raise UserError(f"unknown device {text!r}; use {_FORMS}")
+        devices = tuple("cuda:0" if part == "cuda" else part for part in text.split("+"))
         if "+" not in text:
-            if not _ONE.fullmatch(text):
-                raise UserError(f"unknown device {text!r}; use {_FORMS}")
-            return cls((text,))
-        devices = tuple(part if ":" in part else f"{part}:0" for part in text.split("+"))
+            return cls(devices)
         if not all(map(_GPU.fullmatch, devices)) or len(set(devices)) != len(devices):
             raise UserError(
                 f"device {text!r} is not a list of different CUDA devices; write one such as"
@@ -67,8 +61,8 @@ class DeviceName:
         """The fewest GPUs among which it is found, counted from 0; "auto" is found without any."""
         if self.strategy is not None and not self.devices:
             return _SPREAD_GPUS
-        named = [each for each in self.devices if _GPU.fullmatch(each)]
-        return max((int(each.partition(":")[2] or 0) + 1 for each in named), default=0)
+        cards = [name.partition(":") for name in self.devices if name.startswith("cuda")]
+        return max((int(index) + 1 for _, _, index in cards), default=0)
 
 
 class ModelEntry(Section):
@@ -76,12 +70,9 @@ class ModelEntry(Section):
 
     model_config = ConfigDict(strict=True)
 
-    path: Annotated[
-        str,
-        Field(min_length=1, description="a Hugging Face model folder, or a hub id `org/name`"),
-    ]
+    path: Annotated[Text, doc("a Hugging Face model folder, or a hub id `org/name`")]
     revision: Annotated[
-        Annotated[str, Field(min_length=1)] | None,
+        Text | None,
         doc(
             "commit of a hub model",
             "the model is from the hub, unless `snakemake prefetch` has recorded its commit"
@@ -94,7 +85,7 @@ class ModelEntry(Section):
         doc("put each prompt into the model's own chat template", "the model is tuned for chat"),
     ] = False
     device: Annotated[
-        Annotated[str, Field(min_length=1)] | None,
+        Text | None,
         doc(
             "where this model runs, instead of `decode.device`"
             " ([the names](#a-model-larger-than-one-gpu))",
@@ -129,14 +120,14 @@ class ModelSpec(ModelEntry):
 
     device: Annotated[
         str,
-        Field(
-            description="auto (the next CUDA device in turn, or the CPU), cpu, cuda:0,"
-            " cuda:0+cuda:1 (one model spread over these), balanced (over all CUDA devices) or"
-            " sequential (filling one after the other)"
+        doc(
+            "auto (the next CUDA device in turn, or the CPU), cpu, cuda:0, cuda:0+cuda:1 (one model"
+            " spread over these), balanced (over all CUDA devices) or sequential (filling one after"
+            " the other)"
         ),
     ] = AUTO
     dtype: Annotated[
-        str, Field(description="auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
+        str, doc("auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
     ] = AUTO
 
     @field_validator("device")
@@ -145,31 +136,22 @@ class ModelSpec(ModelEntry):
         DeviceName.parse(value)
         return value
 
-    @field_validator("dtype")
+    @field_validator("dtype", "quantization", mode="before")
     @classmethod
-    def _dtype(cls, value: str) -> str:
-        if value not in DTYPES:
-            raise UserError(known("dtype", value, list(DTYPES)))
-        return value
-
-    @field_validator("quantization", mode="before")
-    @classmethod
-    def _quantization(cls, value: object) -> object:
-        if value is not None and value not in QUANTIZATIONS:
-            raise UserError(known("quantization", value, list(QUANTIZATIONS)))
+    def _known(cls, value: object, info: ValidationInfo) -> object:
+        names = DTYPES if info.field_name == "dtype" else QUANTIZATIONS
+        if value not in names and not (value is None and names is QUANTIZATIONS):
+            raise UserError(known(str(info.field_name), value, list(names)))
         return value
 
     @property
     def spread(self) -> bool:
-        """Whether the model may be in several places."""
+        """Whether the model may be on several devices."""
         return DeviceName.parse(self.device).strategy is not None
 
 
 class Loading(TypedDict, total=False):
-    """The fields of `ModelSpec` for several models: one value for all, or a list of one per model.
-
-    A list of one device, dtype or quantization is for all.
-    """
+    """Fields of `ModelSpec` for several models: one value for all, or a list of one per model."""
 
     revisions: Sequence[str | None] | None
     device: str | Sequence[str]
@@ -186,7 +168,7 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
-_ONE_FOR_ALL = ("device", "dtype", "quantization")
+_ONE_FOR_ALL = ("device", "dtype", "quantization")  # a list of one is for all models
 
 
 def model_specs(
@@ -197,13 +179,14 @@ def model_specs(
     Raises:
         UserError: a value that is not allowed, or a list that does not have one per model.
     """
-    specs = [each for each in models if isinstance(each, ModelSpec)]
+    specs = [model for model in models if isinstance(model, ModelSpec)]
     if specs and (loading or len(specs) < len(models)):
         raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
     for name in loading:
         if name not in LOADING:
             raise UserError(known("model setting", name, list(LOADING)))
-    columns = {LOADING[name]: _each(name, values, len(models)) for name, values in loading.items()}
+    count = len(models)
+    columns = {LOADING[name]: _per_model(name, values, count) for name, values in loading.items()}
     return specs or [
         parse(
             ModelSpec,
@@ -214,7 +197,7 @@ def model_specs(
     ]
 
 
-def _each(name: str, values: Any, count: int) -> list[Any]:
+def _per_model(name: str, values: Any, count: int) -> list[Any]:
     if isinstance(values, str) or not isinstance(values, Sequence):
         return [values] * count
     if len(values) == 1 and name in _ONE_FOR_ALL:

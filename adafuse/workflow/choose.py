@@ -1,7 +1,6 @@
 """Runs that decode nothing: which runs they choose between, and the trace of their choice."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from adafuse.workflow.layout import ResultsLayout
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The runs that a selection chooses between on a benchmark, and whose scores decide there.
+    """The runs that a selection chooses between on a benchmark, and whose scores decide.
 
     `evidence` holds (benchmark, run), one per model.
     """
@@ -38,11 +37,7 @@ def ballot(config: Config, benchmark: str, run: str) -> Ballot:
 
 
 def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str, int]:
-    """Write the merged trace of a selection; return how many rows come from which run.
-
-    Raises:
-        UserError: a trace or score that it depends on cannot be read.
-    """
+    """Write the merged trace of a selection; return how many rows come from which run."""
     spec, choices = config.runs[run], ballot(config, benchmark, run)
     layout = ResultsLayout(config.results)
     chosen = selection(spec.method, spec.options).choose(
@@ -50,17 +45,23 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
         [_evidence(layout, *cell) for cell in choices.evidence],
         [config.runs[name].models for name in choices.candidates],
     )
-    files = [layout.trace(benchmark, name) for name in choices.candidates]
-    table, sources = _choose(files, chosen)
-    table = table.set_column(
-        table.schema.get_field_index("run"), "run", pa.array([run] * len(table), pa.string())
+    files = {name: layout.trace(benchmark, name) for name in choices.candidates}
+    tables = [read_arrow(file) for file in files.values()]
+    ids = [table["id"].to_pylist() for table in tables]
+    # A row that is not scored, such as a few-shot example of the prompt, is the first candidate's.
+    picked = [(chosen if isinstance(chosen, int) else chosen.get(row, 0), row) for row in ids[0]]
+    numbered = ((number, row) for number, rows in enumerate(ids) for row in rows)
+    position = {key: at for at, key in enumerate(numbered)}
+    taken_from = [choices.candidates[number] for number, _ in picked]
+    table = (
+        pa.concat_tables(tables)
+        .take([position[key] for key in picked])
+        .set_column(tables[0].column_names.index("run"), "run", pa.array([run] * len(picked)))
+        .append_column("taken_from", pa.array(taken_from))
     )
-    taken_from = [choices.candidates[number] for number in sources]
-    table = table.append_column("taken_from", pa.array(taken_from, pa.string()))
     counts = dict(Counter(taken_from))
-    digests = [read_metadata(file)["digest"] for file in files]
-    of = dict(zip(choices.candidates, digests, strict=True))
-    write_arrow(out, table, {"method": spec.method, "rows_from": counts, "of": of})
+    digests = {name: read_metadata(file)["digest"] for name, file in files.items()}
+    write_arrow(out, table, {"method": spec.method, "rows_from": counts, "of": digests})
     return counts
 
 
@@ -70,17 +71,3 @@ def _evidence(layout: ResultsLayout, benchmark: str, run: str) -> Evidence:
     sign = 1 if metric_named(score.primary).higher_is_better else -1
     values = {outcome.id: sign * outcome.value for outcome in outcomes}
     return Evidence(sign * score.main.value, values)
-
-
-def _choose(files: Sequence[Path], chosen: int | dict[str, int]) -> tuple[pa.Table, list[int]]:
-    """Return the chosen rows in the order of the first file, and the number of each one's file."""
-    tables = [read_arrow(file) for file in files]
-    ids = tables[0]["id"].to_pylist()
-    # A row that is not scored, such as a few-shot example of the prompt, is the first candidate's.
-    numbers = [chosen if isinstance(chosen, int) else chosen.get(row, 0) for row in ids]
-    places = [{row: at for at, row in enumerate(table["id"].to_pylist())} for table in tables]
-    rows = [
-        tables[number].slice(places[number][row], 1)
-        for number, row in zip(numbers, ids, strict=True)
-    ]
-    return pa.concat_tables(rows), numbers

@@ -4,7 +4,6 @@ import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from adafuse.parquet import read_arrow, read_metadata, read_rows, write_arrow, w
 from adafuse.records import Answer, Result
 from adafuse.workflow.digest import decode_digest, merged_digest, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.journal import Journal, journal_path
+from adafuse.workflow.journal import Journal, Row, journal_path
 from adafuse.workflow.provenance import source_commit, this_machine, versions
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
@@ -51,24 +50,17 @@ def decode_shard(
 ) -> None:
     """Decode the rows of a shard file and write them, in its order, to a Parquet file.
 
-    Args:
-        job: what to decode with.
-        shard: the number of the shard.
-        file: the shard's rows.
-        out: the trace; a journal stands beside it until the shards are merged.
-        digest: what the workflow expects; another one means that files and plan do not fit.
-        decoder: decodes rows, yielding each result with its number as it ends.
-        answers: shard traces of the single models, for a method that starts from them.
-        max_error_share: rows may fail, but no larger a part of the shard than this.
-
-    Raises:
-        UserError: the digest is another one, a model cannot be used, another job is at this shard,
-            or too many rows failed; what was decoded stays in the journal.
+    A journal stands beside it until the shards are merged: what was decoded stays there whatever
+    happens. The `digest` is what the plan expects; the `decoder` yields each result with its number
+    as it ends; `answers` are shard traces of the single models, for a method that starts from them.
     """
     started = datetime.now(UTC)
-    logger.info("running on %s", this_machine())
+    place = this_machine()
+    details = [f", {key} {value}" for key, value in place.items() if value and key != "host"]
+    logger.info("running on %s%s", place["host"], "".join(details))
     rows = read_prepared(file)
-    if decode_digest(job, shard_digest(rows), answer_digests(answers)) != digest:
+    found = [str(read_metadata(trace).get("digest")) for trace in answers]
+    if decode_digest(job, shard_digest(rows), found) != digest:
         raise UserError(
             f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
         )
@@ -76,50 +68,46 @@ def decode_shard(
         remove_torn(out)
         if len(failed := _failed(journal)) > max_error_share * len(rows):
             logger.warning("%d rows that failed are decoded again", len(failed))
-            journal.forget(failed)
-        resumed = len(journal.rows)
-        _decode_rows(job, shard, rows, journal, decoder, answers, max_error_share)
+            for name in failed:
+                del journal.rows[name]
+        missing = [row for row in rows if row.id not in journal.rows]
+        named = f"{job.run} on {job.benchmark}"
+        logger.info("%s: %d of %d rows to do", named, len(missing), len(rows))
+        for row in _decoded(job, shard, missing, decoder, answers) if missing else ():
+            journal.append(row["id"], row)
+            done = f"{len(journal.rows)} of {len(rows)}"
+            logger.info("%s: %s (%s)", done, row["id"], row["stop_reason"])
+            if row["error"] is not None:
+                _check_failed(journal, len(rows), max_error_share)
         metadata = {
             "digest": digest,
             "job": job.record(),
             "shard": shard,
             "versions": versions(),
-            "git": asdict(source_commit()),
-            "place": asdict(this_machine()),
-            "resumed": resumed,
+            "git": source_commit(),
+            "place": this_machine(),
+            "resumed": len(rows) - len(missing),
             "started": started.isoformat(timespec="seconds"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], metadata)
 
 
-def _decode_rows(
+def _decoded(
     job: DecodeJob,
     shard: int,
     rows: Sequence[PreparedRow],
-    journal: Journal,
     decoder: Decoder,
     answers: Sequence[Path],
-    max_error_share: float,
-) -> None:
-    """Decode the rows that the journal lacks and append each as it ends."""
-    missing = [row for row in rows if row.id not in journal.rows]
-    logger.info("%s on %s: %d of %d rows to do", job.run, job.benchmark, len(missing), len(rows))
-    if not missing:
-        return
-    given = read_answers(answers, [row.id for row in missing]) if answers else None
-    for index, result in decoder(job, missing, given):
-        row = missing[index]
-        names = {"id": row.id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
-        prompt = {"prompt_sha256": row.prompt_sha256}
-        journal.append(row.id, names | prompt | result_columns(result))
-        logger.info("%d of %d: %s (%s)", len(journal.rows), len(rows), row.id, result.stop_reason)
-        if result.error is not None:
-            _check_failed(journal, len(rows), max_error_share)
+) -> Iterator[Row]:
+    given = read_answers(answers, [row.id for row in rows]) if answers else None
+    for index, result in decoder(job, rows, given):
+        names = {"id": rows[index].id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
+        prompt = {"prompt_sha256": rows[index].prompt_sha256}
+        yield names | prompt | result_columns(result)
 
 
 def _failed(journal: Journal) -> dict[str, str]:
-    """Return the errors of failed rows by id, the first one first."""
     rows = journal.rows.items()
     return {name: row["error"] for name, row in rows if row["stop_reason"] == "error"}
 
@@ -136,27 +124,12 @@ def _check_failed(journal: Journal, rows: int, share: float) -> None:
     )
 
 
-def answer_digests(files: Sequence[Path]) -> list[str]:
-    """Return the digests of shard traces."""
-    return [str(read_metadata(file).get("digest")) for file in files]
-
-
 def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer, ...]]:
-    """Return the answers of all models to each row.
-
-    Args:
-        files: a shard trace per model.
-        ids: the rows.
-
-    Raises:
-        UserError: a trace lacks a row.
-    """
+    """Return the answers of all models to each row, from a shard trace per model."""
     by_model: list[dict[str, Answer]] = []
     for file in files:
         rows = read_rows(file, ["id", "text", "stop_reason", "seconds"])
-        by_model.append(
-            {row["id"]: Answer(row["text"], row["stop_reason"], row["seconds"]) for row in rows}
-        )
+        by_model.append({row.pop("id"): Answer(**row) for row in rows})
         if missing := [row for row in ids if row not in by_model[-1]]:
             raise UserError(f"{str(file)!r} has no answer to row {missing[0]!r}; decode it again")
     return [tuple(answers[row] for answers in by_model) for row in ids]
@@ -165,12 +138,13 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
 def ensemble_decoder(
     job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
 ) -> Iterator[tuple[int, Result]]:
-    """Load the models of a job and decode; the only place of the workflow that needs them."""
-    gc.disable()  # importing transformers takes a quarter longer with it, and leaves no garbage
-    from adafuse.ensemble import Ensemble
-
-    gc.enable()
-    from adafuse.models.placement import Place
+    """Load the models of a job and decode."""
+    gc.disable()  # saves a fifth of the time of the import, which leaves no garbage
+    try:
+        from adafuse.ensemble import Ensemble
+        from adafuse.models.placement import Place
+    finally:
+        gc.enable()
 
     weights = job.weights or (1.0,) * len(job.models)
     if answers is not None and not METHODS[job.method].uses_models:
@@ -180,13 +154,9 @@ def ensemble_decoder(
     return ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,
-        max_new_tokens=job.max_new_tokens,
-        max_rounds=job.max_rounds,
-        stop=job.stop,
-        batch_size=job.batch_size,
-        engine=job.engine,
         answers=answers,
         questions=[row.question for row in rows],
+        **job.settings.model_dump(),
         **job.options,
     )
 
@@ -194,19 +164,9 @@ def ensemble_decoder(
 def merge_shards(
     files: Sequence[Path], digests: Sequence[str], rows: Sequence[Path], out: Path
 ) -> None:
-    """Join shard traces in order; the metadata of each is kept under "shards".
+    """Join shard traces in order, keep the metadata of each under "shards", delete the journals.
 
-    The journals beside the shards are deleted: nothing is left for them to save.
-
-    Args:
-        files: a trace per shard.
-        digests: what the plan expects of each.
-        rows: the rows that each was decoded from.
-        out: the trace of the whole benchmark.
-
-    Raises:
-        UserError: files that cannot be read, or whose digests are not those of the plan (all are
-            named), or a row that is missing or there twice.
+    Each must have the digest that the plan expects, and the `rows` that it was decoded from.
     """
     shards = [read_metadata(file) for file in files]
     others = [
@@ -215,28 +175,18 @@ def merge_shards(
         if shard.get("digest") != digest
     ]
     if others:
-        holds, them = ("holds", "it") if len(others) == 1 else ("hold", "them")
         raise UserError(
-            f"{' and '.join(others)} {holds} results of another configuration; delete {them} and"
-            " run again"
+            f"results of another configuration: {', '.join(others)}; delete the files and run again"
         )
     tables = [read_arrow(file) for file in files]
     for file, table, shard_rows in zip(files, tables, rows, strict=True):
-        _check_ids(file, table["id"].to_pylist(), [row.id for row in read_prepared(shard_rows)])
+        expected = Counter(row.id for row in read_prepared(shard_rows))
+        found = Counter(table["id"].to_pylist())
+        if odd := [*(expected - found), *(found - expected)]:
+            what = "missing" if odd[0] not in found else "there too often"
+            raise UserError(
+                f"{str(file)!r} is not whole: row {odd[0]!r} is {what}; delete it and run again"
+            )
     write_arrow(out, pa.concat_tables(tables), {"digest": merged_digest(digests), "shards": shards})
     for file in files:
         journal_path(file).unlink(missing_ok=True)
-
-
-def _check_ids(file: Path, ids: Sequence[str], expected: Sequence[str]) -> None:
-    counts, known = Counter(ids), set(expected)
-    doubled = [name for name, count in counts.items() if count > 1]
-    missing = [name for name in expected if name not in counts]
-    unknown = [name for name in counts if name not in known]
-    for names, what in ((doubled, "twice"), (missing, "missing"), (unknown, "too many")):
-        if names:
-            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise UserError(
-                f"{str(file)!r} is not whole: {what}: row {names[0]!r}{others}; delete it and run"
-                " again"
-            )

@@ -21,33 +21,25 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _lines(parts: Iterable[Any]) -> str:
-    return "".join(json.dumps(part) + "\n" for part in parts)
+def _lines_digest(parts: Iterable[Any]) -> str:
+    return _digest("".join(json.dumps(part) + "\n" for part in parts))
 
 
 def shard_digest(rows: Iterable[PreparedRow]) -> str:
-    """Return the digest of a shard's rows: ids, prompts and questions, in order."""
-    return _digest(_lines([row.id, row.prompt_sha256, row.question] for row in rows))
+    return _lines_digest([row.id, row.prompt_sha256, row.question] for row in rows)
 
 
 def prepared_digest(prepared: Prepared) -> str:
     """Return the digest of everything that scoring reads of a benchmark."""
     rows = prepared.rows
-    return _digest(
-        _lines([row.id, row.shard, row.prompt_sha256, row.shot, *row.answers] for row in rows)
-    )
+    return _lines_digest([r.id, r.shard, r.prompt_sha256, r.shot, *r.answers] for r in rows)
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
-    """Return the digest of what a job decodes from the rows of a shard.
+    """Return the digest of a job by those of its rows and of the shard traces it starts from.
 
-    Devices are left out: a job that moves to another GPU gives the same result. So is what may be
-    read: weights in another format are other files, which a model's key tells.
-
-    Args:
-        job: models, method, prompts' limits and stop strings.
-        rows: the `shard_digest` of the rows.
-        answers: digests of the shard traces that it starts from, one per model.
+    Devices are left out: a job that moves to another GPU gives the same result. So is
+    `allow_pickle`: weights in another format are other files, which a model's key tells.
     """
     parts = job.record()
     del parts["devices"], parts["allow_pickle"], parts["checkpoints"]
@@ -63,29 +55,12 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
     """Return a method's options: checkpoints by their content, without those that are not used."""
     named = {name for name in job.options if f"{name}_revision" in job.options}
     unused = named - job.checkpoints.keys()
-    left_out = unused | {f"{name}_revision" for name in unused}
-    kept = {name: value for name, value in job.options.items() if name not in left_out}
-    return kept | {
-        name: model_key(model.path, model.revision) for name, model in job.checkpoints.items()
-    }
+    used = {k: v for k, v in job.options.items() if k.removesuffix("_revision") not in unused}
+    return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
 
 
 def merged_digest(shards: Sequence[str]) -> str:
-    """Return the digest of a merged trace by those of its shards."""
     return _digest("".join(shards))
-
-
-def datasets_digest(config: Config, prepared: Sequence[Prepared]) -> str:
-    """Return the digest of the dataset statistics: rows, and the paper's figures beside them."""
-    tasks = [(name, config.benchmarks[name].paper) for name in config.main_benchmarks]
-    return _digest(
-        json.dumps(
-            [
-                [name, prepared_digest(rows), paper.model_dump()]
-                for (name, paper), rows in zip(tasks, prepared, strict=True)
-            ]
-        )
-    )
 
 
 def _published(config: Config) -> str | None:
@@ -94,19 +69,16 @@ def _published(config: Config) -> str | None:
 
 
 def runs_settings(config: Config) -> str:
-    """Return what a comparison of runs depends on: their methods and models."""
     runs = {name: config.runs[name] for name in config.main_runs}
     return json.dumps({name: [run.method, run.models] for name, run in runs.items()})
 
 
 def table_settings(config: Config) -> str:
-    """Return what the main table depends on: its note, and each run's method and models."""
     parts = {"note": config.note, "paper": _published(config), "runs": runs_settings(config)}
     return json.dumps(parts)
 
 
 def experiment_settings(config: Config, name: str) -> str:
-    """Return what an experiment depends on."""
     experiment = config.experiments[name]
     paper = _published(config) if experiment.published else None
     runs = [config.runs[r].model_dump(mode="json", exclude={"cluster"}) for r in experiment.runs]
@@ -115,7 +87,6 @@ def experiment_settings(config: Config, name: str) -> str:
 
 
 def choice_settings(config: Config, run: str) -> str:
-    """Return what a choice between runs depends on."""
     chosen = config.runs[run]
     candidates = {name: config.runs[name].models for name in chosen.options.get("runs", [])}
     return json.dumps([chosen.method, chosen.models, candidates])

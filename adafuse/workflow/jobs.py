@@ -1,12 +1,13 @@
 """A decode job: what is decoded with what, and what it asks a cluster for."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
-from adafuse.config.runs import ClusterConfig, JobSize
+from adafuse.config.runs import ClusterConfig
+from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
@@ -16,8 +17,8 @@ from adafuse.models.spec import AUTO, DeviceName, ModelSpec
 class DecodeJob:
     """Everything that decoding a shard needs to know besides its rows.
 
-    `options` are complete: defaults filled in. `checkpoints` are the models that options name,
-    under the options' names, as far as the method uses them.
+    `options` has the defaults filled in; `checkpoints` are the models that options name, by option,
+    as far as the method uses them.
     """
 
     benchmark: str
@@ -27,24 +28,27 @@ class DecodeJob:
     method: str
     options: dict[str, Any]
     checkpoints: dict[str, ModelSpec]
-    stop: tuple[str, ...]
-    max_new_tokens: int
-    max_rounds: int | None
-    engine: str
-    batch_size: int | Literal["auto"]
+    settings: Settings
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
         loading = {
-            "devices" if name == "device" else name: [getattr(each, name) for each in self.models]
+            "devices" if name == "device" else name: [getattr(model, name) for model in self.models]
             for name in ModelSpec.model_fields
             if name not in ("path", "revision", "dtype")
         }
-        models = [_identity(model) for model in self.models]
-        checkpoints = {name: _identity(model) for name, model in self.checkpoints.items()}
-        dtype = self.models[0].dtype
-        return named | loading | {"models": models, "checkpoints": checkpoints, "dtype": dtype}
+        return {
+            "benchmark": self.benchmark,
+            "run": self.run,
+            "weights": self.weights,
+            "method": self.method,
+            "options": self.options,
+            **self.settings.model_dump(),
+            **loading,
+            "models": [_identity(model) for model in self.models],
+            "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},
+            "dtype": self.models[0].dtype,
+        }
 
 
 def _identity(model: ModelSpec) -> dict[str, str | None]:
@@ -53,8 +57,7 @@ def _identity(model: ModelSpec) -> dict[str, str | None]:
 
 
 def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
-    """Put together what a configuration says of a benchmark and a run."""
-    task, spec, settings = config.benchmarks[benchmark], config.runs[run], config.decode
+    task, spec = config.benchmarks[benchmark], config.runs[run]
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
     return DecodeJob(
@@ -66,46 +69,32 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         options=options,
         checkpoints={
             name: ModelSpec(
-                path=options[name], revision=options[f"{name}_revision"], dtype=settings.dtype
+                path=options[name], revision=options[f"{name}_revision"], dtype=config.decode.dtype
             )
             for name in method.checkpoints
         },
-        stop=task.stop,
-        max_new_tokens=task.max_new_tokens,
-        max_rounds=spec.max_rounds,
-        engine=settings.engine,
-        batch_size=config.batch_size(benchmark),
+        settings=Settings(
+            stop=task.stop,
+            max_new_tokens=task.max_new_tokens,
+            max_rounds=spec.max_rounds,
+            engine=config.decode.engine,
+            batch_size=config.batch_size(benchmark),
+        ),
     )
 
 
-ASSUMED_PARAMETERS = 8e9
-"""Parameters of a model that is not on this machine, so that nothing is known of its size."""
-
+ASSUMED_PARAMETERS = 8e9  # of a model that is not on this machine
 MB = 1_000_000
-BASE_MB = 6000
-"""Memory of a job besides weights: Python, torch and its CUDA libraries."""
-
-WEIGHT_MARGIN = 1.5
-"""Memory in terms of the weights that are in it at a time."""
-
-START_MINUTES = 20
-"""Time of a job besides reading weights and decoding."""
-
-READ_BYTES = 200e6
-"""Weights that are read per second from a busy shared file system."""
-
-DECODE_BYTES = {"gpu": 1e12, "cpu": 1e10}
-"""Weights that pass through a processor per second; each token needs all of them once."""
-
-DECODE_MARGIN = 10
-"""Forwards per token that is kept, by a method with many candidates and models that disagree."""
-
-BATCH = 8
-"""Examples that are decoded at a time without each taking longer; more gain less."""
+BASE_MB = 6000  # memory of a job besides weights: Python, torch and its CUDA libraries
+WEIGHT_MARGIN = 1.5  # memory in terms of the weights that are in it at a time
+START_MINUTES = 20  # time of a job besides reading weights and decoding
+READ_BYTES = 200e6  # weights that are read per second from a busy shared file system
+DECODE_BYTES = {"gpu": 1e12, "cpu": 1e10}  # weights per second; each token needs all of them once
+DECODE_MARGIN = 10  # forwards per committed token, with many candidates and models that disagree
+BATCH = 8  # examples that are decoded at a time without each taking longer; more gain less
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(NamedTuple):
     """GPUs, megabytes of memory and minutes that a job asks for."""
 
     gpu: int
@@ -113,7 +102,7 @@ class Resources:
     runtime: int
 
     def for_attempt(self, attempt: int, limits: ClusterConfig) -> "Resources":
-        """Return what an attempt asks for, counted from 1: more, up to what there is."""
+        """Return what an attempt asks for, counted from 1: more, up to the limits."""
         memory, minutes = self.mem_mb * attempt, self.runtime * attempt
         return Resources(
             self.gpu,
@@ -122,38 +111,21 @@ class Resources:
         )
 
 
-def estimate(
-    job: DecodeJob, rows: int, *, gpu: int, cluster: ClusterConfig, own: JobSize
-) -> Resources:
-    """Return what the first attempt of a job asks for.
-
-    Args:
-        job: what is decoded with.
-        rows: how many rows.
-        gpu: the most GPUs that a job may have.
-        cluster: sizes for all jobs, instead of estimates.
-        own: sizes for the jobs of this run, instead of those.
-    """
-    cards = gpus(job, gpu) if own.gpu is None else own.gpu
+def estimate(job: DecodeJob, rows: int, config: Config) -> Resources:
+    """Return what the first attempt of a job asks for; sizes that the user gives come first."""
+    cluster, own = config.cluster, config.runs[job.run].cluster
+    cards = gpus(job, config.decode.gpu) if own.gpu is None else own.gpu
     held = [model_bytes(model) for model in loaded(job)]
     # Quantized weights are read whole, and are not faster.
     read = [model_bytes(model, quantized=False) for model in loaded(job)]
-    memory, minutes = memory_mb(held, cards), runtime(job, read, rows, cards)
     return Resources(
         cards,
-        own.mem_mb or cluster.mem_mb or memory,
-        own.runtime or cluster.runtime or minutes,
+        own.mem_mb or cluster.mem_mb or memory_mb(held, cards),
+        own.runtime or cluster.runtime or runtime(job, read, rows, cards),
     )
 
 
-def largest(resources: Iterable[Resources]) -> Resources:
-    """Return what is enough for each of some jobs."""
-    jobs = list(resources)
-    return Resources(*(max(getattr(job, name) for job in jobs) for name in Resources.__slots__))
-
-
 def loaded(job: DecodeJob) -> list[ModelSpec]:
-    """Return the models that a job loads."""
     models = job.models if METHODS[job.method].uses_models else ()
     return [*models, *job.checkpoints.values()]
 
@@ -161,8 +133,8 @@ def loaded(job: DecodeJob) -> list[ModelSpec]:
 def gpus(job: DecodeJob, most: int) -> int:
     """Return how many GPUs a job can use, up to `most`.
 
-    A model on `auto` takes one, `balanced` and `sequential` take what there is, and `cuda:1`, alone
-    or in a list, is there only if there are two; the configuration is refused if `most` is less.
+    A model on `auto` takes one, `balanced` and `sequential` take all; `cuda:1`, also in a list,
+    exists only if there are two. The configuration is refused if `most` is less.
     """
     models = job.models if METHODS[job.method].uses_models else job.models[:1]
     names = [DeviceName.parse(model.device) for model in models]
@@ -175,26 +147,24 @@ def gpus(job: DecodeJob, most: int) -> int:
 def model_bytes(model: ModelSpec, *, quantized: bool = True) -> float:
     """Return the bytes of a model's weights, or a guess; in its dtype unless `quantized`."""
     how = model.quantization if quantized else None
-    known = weight_bytes(model.path, model.revision, model.dtype, how)
-    return known if known is not None else ASSUMED_PARAMETERS * item_bytes(model.dtype, how)
+    size = weight_bytes(model.path, model.revision, model.dtype, how)
+    return ASSUMED_PARAMETERS * item_bytes(model.dtype, how) if size is None else size
 
 
 def memory_mb(weights: Sequence[float], cards: int) -> int:
-    """Return the memory of a job in megabytes.
-
-    Weights pass through it to the GPU one model after the other; without one they stay.
-    """
+    """Return the megabytes of a job; with a GPU, it holds the weights of one model at a time."""
     held = max(weights, default=0) if cards else sum(weights)
-    return _up(BASE_MB + WEIGHT_MARGIN * held / MB, 1000)
+    return _round_up(BASE_MB + WEIGHT_MARGIN * held / MB, 1000)
 
 
 def runtime(job: DecodeJob, weights: Sequence[float], rows: int, cards: int) -> int:
-    """Return the time of a job in minutes."""
+    """Return the minutes of a job."""
     token = DECODE_MARGIN * sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
-    batch = BATCH if job.batch_size == "auto" else min(job.batch_size, BATCH)
-    seconds = sum(weights) / READ_BYTES + rows * job.max_new_tokens * token / batch
-    return _up(START_MINUTES + seconds / 60, 10)
+    size = job.settings.batch_size
+    batch = BATCH if size == "auto" else min(size, BATCH)
+    seconds = sum(weights) / READ_BYTES + rows * job.settings.max_new_tokens * token / batch
+    return _round_up(START_MINUTES + seconds / 60, 10)
 
 
-def _up(value: float, step: int) -> int:
+def _round_up(value: float, step: int) -> int:
     return math.ceil(value / step) * step

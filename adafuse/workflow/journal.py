@@ -4,8 +4,7 @@ import json
 import logging
 import os
 import socket
-import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,22 +19,12 @@ logger = logging.getLogger(__name__)
 Row = dict[str, Any]
 
 WAIT = 10.0
-"""Seconds that a job waits for one before it, which was stopped a moment ago and is about to go."""
-
-SYNC_SECONDS = 1.0
-"""A machine that goes down loses what was decoded in so many seconds; a process loses nothing."""
-
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+"""Seconds that a job waits for the lock of one that was stopped a moment ago."""
 
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Hold the lock of `path`; nothing is left of it afterwards.
-
-    Raises:
-        UserError: another process holds it.
-        OSError: the folder cannot be written.
-    """
+    """Hold the lock of `path`, which leaves no file."""
     file = _lock_file(path)
     lock = FileLock(file)
     try:
@@ -61,15 +50,13 @@ def writer(path: Path) -> str | None:
     """Return which process is writing `path`, for people; None if nobody is."""
     if not _lock_file(path).is_file():
         return None
-    lock = FileLock(_lock_file(path))
     try:
-        lock.acquire(timeout=0)
+        with FileLock(_lock_file(path)).acquire(timeout=0):
+            return None
     except Timeout:
         return _holder(path)
     except OSError:  # a folder that cannot be written has no writer
         return None
-    lock.release()
-    return None
 
 
 def _lock_file(path: Path) -> Path:
@@ -85,15 +72,14 @@ def _holder(path: Path) -> str:
 
 
 def journal_path(out: Path) -> Path:
-    """Return where the journal of a job stands: beside what the job writes."""
     return out.with_suffix(".journal")
 
 
 class Journal:
-    """Finished rows by id, appended to a file as they come; only rows of `key` are its own.
+    """Finished rows by id, appended to a file as they come; rows of another key or id are ignored.
 
-    `ids` are those of the job. As a context it is locked, and drops a torn last line and lines of
-    other keys; without that it can be read while a job writes it.
+    As a context it is locked, and drops a torn last line and the ignored ones; without that it can
+    be read while a job writes it.
     """
 
     def __init__(self, path: Path, key: str, ids: Iterable[str]) -> None:
@@ -101,50 +87,35 @@ class Journal:
         self._key = key
         self._ids = frozenset(ids)
         self._held = ExitStack()
-        self._file = -1
-        self._synced = 0.0
         self.rows: dict[str, Row] = {}
         self._read()
 
     def __enter__(self) -> Self:
-        with ExitStack() as held:
-            with self._explaining_errors():
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                held.enter_context(only_writer(self.path))
-                self._drop_others(*self._read())
-                self._file = os.open(self.path, _APPEND, 0o666)
-                held.callback(os.close, self._file)
+        with ExitStack() as held, self._explaining_errors():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(only_writer(self.path))
+            content, own = self._read()
+            if content != own:
+                torn = "" if content.endswith(b"\n") else " and a torn line"
+                logger.warning(
+                    "%s: dropping %d rows of another configuration, shard or attempt%s",
+                    self.path, content.count(b"\n") - len(self.rows), torn,
+                )  # fmt: skip
+                write_bytes(self.path, own)
             self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._held, self._explaining_errors():
-            os.fsync(self._file)
+        self._held.close()
 
     def append(self, identifier: str, row: Row) -> None:
-        """Add a finished example; it survives the end of this process from here on.
-
-        Raises:
-            UserError: the disk is full, or cannot be written; the rows before are kept.
-        """
-        line = self._line(identifier, row)
-        with self._explaining_errors():
-            rest = memoryview(line)
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
-            if time.monotonic() - self._synced > SYNC_SECONDS:
-                os.fsync(self._file)
-                self._synced = time.monotonic()
+        """Add a finished example, or replace it; from here on a crash does not lose it."""
+        entry = {"key": self._key, "id": identifier, "row": row}
+        with self._explaining_errors(), self.path.open("ab") as file:
+            file.write(json.dumps(entry).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         self.rows[identifier] = row
-
-    def forget(self, identifiers: Container[str]) -> None:
-        """Drop some rows, which are then to be decoded again."""
-        self.rows = {name: row for name, row in self.rows.items() if name not in identifiers}
-        write_bytes(self.path, b"".join(self._line(*item) for item in self.rows.items()))
-        with self._explaining_errors():  # the name stands for another file now
-            renewed = os.open(self.path, _APPEND)
-            os.dup2(renewed, self._file)
-            os.close(renewed)
 
     def _read(self) -> tuple[bytes, bytes]:
         """Take over the rows of the file; return all of its bytes, and those of the rows."""
@@ -152,25 +123,11 @@ class Journal:
         own: dict[str, bytes] = {}
         self.rows = {}
         for line in content.split(b"\n")[:-1]:
-            entry = _parse(line)
-            if entry and entry["key"] == self._key and entry["id"] in self._ids:
-                self.rows[entry["id"]], own[entry["id"]] = entry["row"], line + b"\n"
+            with suppress(ValueError, KeyError, TypeError):  # pieces, from a crash of the machine
+                entry = json.loads(line)
+                if entry["key"] == self._key and entry["id"] in self._ids:
+                    self.rows[entry["id"]], own[entry["id"]] = entry["row"], line + b"\n"
         return content, b"".join(own.values())
-
-    def _drop_others(self, content: bytes, own: bytes) -> None:
-        """Make the file hold the rows and nothing else; it is whole at every moment."""
-        if content == own:
-            return
-        dropped = content.count(b"\n") - len(self.rows)
-        torn = not content.endswith(b"\n")
-        logger.warning(
-            "%s: dropping %d rows of another configuration or shard%s",
-            self.path, dropped, " and a torn line" if torn else "",
-        )  # fmt: skip
-        if content.startswith(own):  # needs no room on a disk that may be full
-            os.truncate(self.path, len(own))
-        else:
-            write_bytes(self.path, own)
 
     @contextmanager
     def _explaining_errors(self) -> Iterator[None]:
@@ -182,16 +139,3 @@ class Journal:
                 f" give a results folder that can, and run again: its {len(self.rows)} rows are"
                 " kept"
             ) from None
-
-    def _line(self, identifier: str, row: Row) -> bytes:
-        return json.dumps({"key": self._key, "id": identifier, "row": row}).encode() + b"\n"
-
-
-def _parse(line: bytes) -> Row | None:
-    """Return an entry; None for a line that a crash of the machine left in pieces."""
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    whole = isinstance(value, dict) and {"key", "id", "row"} <= value.keys()
-    return value if whole and isinstance(value["id"], str) else None

@@ -8,11 +8,7 @@ from adafuse.metrics.scorer import PUBLISHED, STRICT
 
 @dataclass(frozen=True, slots=True)
 class ResultsLayout:
-    """The paths of a results folder.
-
-    A name may also be a wildcard of Snakemake, such as "{run}": the rules take their patterns from
-    here.
-    """
+    """The paths of a results folder; a name may be a wildcard of Snakemake, such as "{run}"."""
 
     results: str | Path
 
@@ -30,40 +26,31 @@ class ResultsLayout:
         return self._path("prefetched.json")
 
     def source(self, name: str) -> Path:
-        """The rows of a dataset of the hub."""
         return self._path("sources", f"{name}.jsonl")
 
     def rows(self, benchmark: str) -> Path:
-        """The prepared rows of a benchmark."""
         return self._path("benchmarks", benchmark, "rows.jsonl")
 
     def shard_rows(self, benchmark: str, shard: int | str) -> Path:
-        """The rows of a shard."""
         return self._path("benchmarks", benchmark, "shards", f"{shard}.jsonl")
 
     def trace(self, benchmark: str, run: str) -> Path:
-        """The merged trace of a run on a benchmark."""
         return self._path("traces", benchmark, f"{run}.parquet")
 
     def shard_trace(self, benchmark: str, run: str, shard: int | str) -> Path:
-        """The trace of a shard."""
         return self._path("traces", benchmark, run, f"{shard}.parquet")
 
     def score(self, protocol: str, benchmark: str, run: str) -> Path:
-        """The score of a run on a benchmark."""
         return self._path("scores", protocol, benchmark, f"{run}.json")
 
     @property
     def scores(self) -> Path:
-        """The folder of all scores."""
         return self._path("scores")
 
     def outcomes(self, protocol: str, benchmark: str, run: str) -> Path:
-        """The outcome of each row of a run on a benchmark."""
         return self.score(protocol, benchmark, run).with_suffix(".outcomes.parquet")
 
     def table(self, file: str) -> Path:
-        """A file of the tables, such as main.csv."""
         return self._path("tables", file)
 
     def experiment(self, name: str, suffix: str) -> Path:
@@ -72,20 +59,16 @@ class ResultsLayout:
 
     @property
     def report(self) -> Path:
-        """The folder of the report."""
         return self._path("report")
 
     def report_data(self, benchmark: str) -> Path:
-        """The explorer's data of a benchmark."""
         return self._path("report", "data", benchmark)
 
     def log(self, *step: str) -> Path:
-        """The log of a step, such as ("decode", benchmark, run, shard)."""
         return self._path("logs", *step[:-1], f"{step[-1]}.log")
 
     @property
     def logs(self) -> Path:
-        """The folder of all logs."""
         return self._path("logs")
 
     def outputs(self, protocols: tuple[str, ...] = (STRICT,)) -> dict[str, Path]:

@@ -1,7 +1,7 @@
 """What the rules of the workflow ask: rows, digests, dependencies and resources of every job."""
 
+import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache, cached_property, partial
 from itertools import product
@@ -17,30 +17,27 @@ from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
-from adafuse.workflow.choose import Ballot, ballot
-from adafuse.workflow.jobs import Resources, decode_job, estimate, largest
+from adafuse.workflow.choose import ballot
+from adafuse.workflow.jobs import Resources, decode_job, estimate
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.prefetch import with_commits
 
-TRACE_KINDS = ("runtime", "words_per_round")
-"""Experiments that read traces; the others read scores."""
-
+TRACE_KINDS = ("runtime", "words_per_round")  # experiments that read traces, not scores
 Cell = tuple[str, str]
 """A benchmark and a run."""
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return a pattern for exactly these names; for nothing at all if there are none."""
+    """Return a pattern for exactly these names, which may be none."""
     return "|".join(map(re.escape, names)) or "(?!)"
 
 
 class Plan:
     """Answers the rules' questions; everything is computed at most once.
 
-    The benchmark files are read while the workflow is planned, so that a job's digest changes with
-    the rows of its own shard and with nothing else. What cannot be had here and now, a dataset of
-    the hub or the SentencePiece model of spBLEU, is planned as if it were new; `missing` says why,
-    and nothing may run.
+    Benchmarks are read while the workflow is planned, so that a job's digest changes with the rows
+    of its own shard and with nothing else. What is not here, a hub dataset or the SentencePiece
+    model of spBLEU, is planned as if it were new; `missing` says why, and nothing may run.
     """
 
     def __init__(self, config: Config) -> None:
@@ -49,19 +46,15 @@ class Plan:
         self.missing: dict[str, str] = {}
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
-        self._rows_per_shard = cache(
-            lambda benchmark: Counter(row.shard for row in self.prepared(benchmark).rows)
+        self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
+        self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
+        self._estimate = cache(
+            lambda *cell, shard: estimate(self._job(*cell), len(self.shard(cell[0], shard)), config)
         )
-        self.shard_digest = cache(self._shard_digest)
-        self._own_resources = cache(self._estimate)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Plan":
-        """Check a configuration and all benchmark files that it names.
-
-        Raises:
-            UserError: the first thing that is wrong.
-        """
+        """Check a configuration and all benchmark files that it names."""
         plan = cls(with_commits(parse_config(values)))
         for benchmark in plan.config.benchmarks:
             try:
@@ -77,12 +70,10 @@ class Plan:
 
     @property
     def decoded_runs(self) -> list[str]:
-        """Runs that decode."""
         return [name for name, run in self.config.runs.items() if run.method in METHODS]
 
     @property
     def chosen_runs(self) -> list[str]:
-        """Runs that choose between what others wrote."""
         return [name for name, run in self.config.runs.items() if run.method in SELECTIONS]
 
     @property
@@ -92,32 +83,21 @@ class Plan:
         return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
     def store_config(self) -> None:
-        """Write the configuration, every default filled in."""
         write_text(self.layout.config, to_json(self.config) + "\n")
 
-    @cached_property
-    def datasets_digest(self) -> str:
-        """The digest of the dataset statistics."""
-        return digest.datasets_digest(
-            self.config, [self.prepared(name) for name in self.config.main_benchmarks]
-        )
+    def datasets_settings(self) -> str:
+        """Return what the dataset statistics depend on: rows, and the paper's figures."""
+        tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
+        rows = {name: digest.prepared_digest(self.prepared(name)) for name, _ in tasks}
+        return json.dumps([rows, [task.paper.model_dump() for _, task in tasks]])
 
     def experiment_inputs(self, name: str) -> list[Path]:
-        """Return what an experiment reads."""
         experiment, layout = self.config.experiments[name], self.layout
         cells = list(product(experiment.benchmarks, experiment.runs))
         if experiment.kind in TRACE_KINDS:
             return [layout.trace(*cell) for cell in cells]
         scored = [(protocol, *cell) for protocol in self.config.protocols for cell in cells]
-        return [*(layout.score(*each) for each in scored), *(layout.outcomes(*e) for e in scored)]
-
-    def experiment_outputs(self, names: Iterable[str]) -> list[Path]:
-        """Return the numbers and figures of experiments."""
-        return [self.layout.experiment(*each) for each in product(names, ("csv", "svg", "png"))]
-
-    def ballot(self, benchmark: str, run: str) -> Ballot:
-        """Return which runs a choice is made between, and by which scores."""
-        return ballot(self.config, benchmark, run)
+        return [path(*score) for path in (layout.score, layout.outcomes) for score in scored]
 
     def answer_runs(self, run: str) -> list[str]:
         """Return the runs whose texts a run starts from, one per model; mostly none."""
@@ -127,15 +107,10 @@ class Plan:
         return self.config.single_model_runs(spec)
 
     def all_cells(self) -> list[Cell]:
-        """Return everything that can be decoded, in the order of the configuration."""
         return list(product(self.config.benchmarks, self.decoded_runs))
 
     def requested_cells(self) -> list[Cell]:
-        """Return what plain `snakemake` decodes, in the order of the configuration.
-
-        That is the main table, the experiments if they are targets, and what these start from or
-        choose by.
-        """
+        """Return what plain `snakemake` decodes: its targets, and what they start from."""
         waiting = list(product(self.config.main_benchmarks, self.config.main_runs))
         if "experiments" in self.config.targets:
             for experiment in self.config.experiments.values():
@@ -150,12 +125,11 @@ class Plan:
 
     def _dependencies(self, benchmark: str, run: str) -> list[Cell]:
         if run in self.chosen_runs:
-            choices = self.ballot(benchmark, run)
+            choices = ballot(self.config, benchmark, run)
             return [*product([benchmark], choices.candidates), *choices.evidence]
         return [(benchmark, name) for name in self.answer_runs(run)]
 
     def shards(self, benchmark: str) -> list[int]:
-        """Return the shard numbers of a benchmark."""
         return list(range(self.config.benchmarks[benchmark].shards))
 
     def source(self, benchmark: str) -> list[str]:
@@ -171,38 +145,25 @@ class Plan:
         """Return a benchmark's rows; none while it is missing."""
         return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
 
-    def _shard_digest(self, benchmark: str, shard: int) -> str:
-        return digest.shard_digest(self.prepared(benchmark).shard(shard))
-
     def digest(self, benchmark: str, run: str, shard: int) -> str:
-        """Return the digest of a decode job."""
         answers = [self.digest(benchmark, name, shard) for name in self.answer_runs(run)]
         rows = self.shard_digest(benchmark, shard)
         return digest.decode_digest(self._job(benchmark, run), rows, answers)
 
     def digests(self, benchmark: str, run: str) -> list[str]:
-        """Return the digests of all shards of a run."""
         return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
 
     def resources(self, benchmark: str, run: str, shard: int, attempt: int = 1) -> Resources:
         """Return what an attempt of a decode job asks a cluster for, counted from 1."""
         uniform = self.config.cluster.uniform
-        first = self._largest if uniform else self._own_resources(benchmark, run, shard)
+        first = self._largest if uniform else self._estimate(benchmark, run, shard=shard)
         return first.for_attempt(attempt, self.config.cluster)
 
     @cached_property
     def _largest(self) -> Resources:
-        return largest(
-            self._own_resources(benchmark, run, shard)
-            for benchmark, run in self.all_cells()
-            for shard in self.shards(benchmark)
+        jobs = (
+            self._estimate(*cell, shard=shard)
+            for cell in self.all_cells()
+            for shard in self.shards(cell[0])
         )
-
-    def _estimate(self, benchmark: str, run: str, shard: int) -> Resources:
-        return estimate(
-            self._job(benchmark, run),
-            self._rows_per_shard(benchmark)[shard],
-            gpu=self.config.decode.gpu,
-            cluster=self.config.cluster,
-            own=self.config.runs[run].cluster,
-        )
+        return Resources(*map(max, zip(*jobs, strict=True)))

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,28 +9,21 @@ from typing import Literal
 from adafuse.errors import UserError
 from adafuse.parquet import read_metadata
 from adafuse.workflow.journal import Journal, journal_path, writer
-from adafuse.workflow.plan import Cell, Plan
+from adafuse.workflow.plan import Plan
 
-_LONG_AGO = 1.0
-"""Seconds since 1970; 0 is what some file systems say of times that they do not know."""
+_LONG_AGO = 1.0  # seconds since 1970; 0 is what some file systems say of times that are unknown
 
 
 def date_outdated(plan: Plan) -> None:
-    """Date the shard traces that are not the plan's to 1970.
-
-    One that was dated so and is the plan's again gets the time of now.
-    """
+    """Date the shard traces that are not the plan's to 1970; one that is again gets today's."""
     for benchmark, run in plan.all_cells():
-        paths = [plan.layout.shard_trace(benchmark, run, shard) for shard in plan.shards(benchmark)]
-        if not paths[0].parent.is_dir():
-            continue
-        for path, digest in zip(paths, plan.digests(benchmark, run), strict=True):
+        for shard in plan.shards(benchmark):
+            path = plan.layout.shard_trace(benchmark, run, shard)
             if not path.is_file():
                 continue
-            dated = path.stat().st_mtime == _LONG_AGO
-            if stored_digest(path) != digest:
+            if stored_digest(path) != plan.digest(benchmark, run, shard):
                 os.utime(path, (_LONG_AGO, _LONG_AGO))
-            elif dated:
+            elif path.stat().st_mtime == _LONG_AGO:
                 os.utime(path)
 
 
@@ -68,32 +60,15 @@ class ShardStatus:
     log: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FailedStep:
-    """Another step than decoding whose log ends with an error."""
-
-    error: str
-    log: str
-
-
-def shard_statuses(plan: Plan, cells: Iterable[Cell]) -> list[ShardStatus]:
-    """Return the state of every decode job of some benchmarks and runs, in their order."""
-    return [
-        _status(plan, benchmark, run, shard)
-        for benchmark, run in cells
-        for shard in plan.shards(benchmark)
-    ]
-
-
-def failed_steps(plan: Plan) -> list[FailedStep]:
-    """Return the other steps that failed, by their logs."""
+def failed_steps(plan: Plan) -> list[dict[str, str]]:
+    """Return the errors and logs of the other steps whose logs end with an error."""
     logs = plan.layout.logs
     paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
-    return [FailedStep(error, str(path)) for path in paths if (error := last_error(path))]
+    return [{"error": error, "log": str(log)} for log in paths if (error := last_error(log))]
 
 
 def last_error(log: Path) -> str | None:
-    """Return the last line of a log if it tells an error."""
+    """Return the last line of a log if it is an error."""
     if not log.is_file():
         return None
     with log.open("rb") as file:
@@ -103,8 +78,8 @@ def last_error(log: Path) -> str | None:
     return last if _ERROR.match(last) else None
 
 
-def _status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
-    ids = [row.id for row in plan.prepared(benchmark).shard(shard)]
+def shard_status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
+    ids = [row.id for row in plan.shard(benchmark, shard)]
     out = plan.layout.shard_trace(benchmark, run, shard)
     log = plan.layout.log("decode", benchmark, run, str(shard))
     digest = plan.digest(benchmark, run, shard)
@@ -116,13 +91,13 @@ def _status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
 
 
 def _state(out: Path, digest: str, journal: Journal, log: Path) -> tuple[State, str | None]:
-    stored = stored_digest(out) if out.is_file() else None
-    if stored == digest:
+    found = stored_digest(out) if out.is_file() else None
+    if found == digest:
         return "done", None
     if process := writer(journal.path):
         return "running", process
     if out.is_file():
-        return "stale", "of another configuration" if stored else "torn or foreign"
+        return "stale", "of another configuration" if found else "torn or foreign"
     if error := last_error(log):
         return "failed", error
     return ("stopped" if journal.rows else "waiting"), None

@@ -4,25 +4,27 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
-from adafuse.records import Candidate, Result, Round
+from adafuse.records import Result
 
+_INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float64())
 _CANDIDATE = pa.struct(
-    [
-        pa.field("text", pa.string()),
-        pa.field("ends", pa.bool_()),
-        pa.field("nll", pa.list_(pa.float64())),
-        pa.field("fused", pa.float64()),
-        pa.field("proposers", pa.list_(pa.int32())),
-    ]
+    {
+        "text": pa.string(),
+        "ends": pa.bool_(),
+        "nll": _FLOATS,
+        "fused": pa.float64(),
+        "proposers": _INTS,
+    }
 )
 _ROUND = pa.struct(
-    [
-        pa.field("candidates", pa.list_(_CANDIDATE)),
-        pa.field("selected", pa.int32()),
-        pa.field("words", pa.int32()),
-        pa.field("margins", pa.list_(pa.list_(pa.float64()))),
-    ]
+    {
+        "candidates": pa.list_(_CANDIDATE),
+        "selected": pa.int32(),
+        "words": pa.int32(),
+        "margins": pa.list_(_FLOATS),
+    }
 )
 RESULT_FIELDS = [
     pa.field("text", pa.string()),
@@ -30,35 +32,22 @@ RESULT_FIELDS = [
     pa.field("error", pa.string()),
     pa.field("traceback", pa.string()),
     pa.field("seconds", pa.float64()),
-    pa.field("tokens", pa.list_(pa.int32())),
-    pa.field("prompt_tokens", pa.list_(pa.int32())),
-    pa.field("forwards", pa.list_(pa.int32())),
+    pa.field("tokens", _INTS),
+    pa.field("prompt_tokens", _INTS),
+    pa.field("forwards", _INTS),
     pa.field("rounds", pa.list_(_ROUND)),
 ]
 """Columns that every trace has for its result, whatever identifies the row."""
 
+_RESULT = TypeAdapter(Result)
+
 
 def result_columns(result: Result) -> dict[str, Any]:
-    """Turn a result into plain JSON-ready values under the names of `RESULT_FIELDS`."""
+    """Turn a result into plain values under the names of `RESULT_FIELDS`."""
     values = asdict(result)
     return {field.name: values[field.name] for field in RESULT_FIELDS}
 
 
 def result_from(row: dict[str, Any]) -> Result:
-    """Rebuild the result from a row read back from JSON or Parquet."""
-    names = [field.name for field in RESULT_FIELDS if field.name != "rounds"]
-    rounds = tuple(_round(values) for values in row["rounds"])
-    return Result(rounds=rounds, **{name: _tuples(row[name]) for name in names})
-
-
-def _round(row: dict[str, Any]) -> Round:
-    candidates = tuple(
-        Candidate(**{name: _tuples(value) for name, value in values.items()})
-        for values in row["candidates"]
-    )
-    return Round(candidates, row["selected"], row["words"], _tuples(row["margins"]))
-
-
-def _tuples(value: Any) -> Any:
-    """Return lists of any depth as tuples."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+    """Rebuild the result from a row that was read from JSON or Parquet."""
+    return _RESULT.validate_python(row)

@@ -11,8 +11,7 @@ from tokenizers import Tokenizer, models, normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.ensemble import Ensemble
-from adafuse.models.doctor import SPANS, Batch, examination, odd_spans, wrong_with
-from adafuse.models.findings import DeviceLoad
+from adafuse.models.doctor import SPANS, Batch, DeviceLoad, examination, odd_spans, wrong_with
 from adafuse.models.spec import model_specs
 from tests.conftest import toy_path
 

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from adafuse.errors import UserError
-from adafuse.models.hub import UNWANTED, code_elsewhere, download, wanted_files
+from adafuse.models.hub import DUPLICATES, code_elsewhere, download, file_patterns
 from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 from tests.support.hub_cache import COMMIT, cached_model
@@ -112,7 +112,7 @@ def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub)
 
 def test_a_model_without_any_weights_is_one_sentence(hub: Hub) -> None:
     del hub.models["org/pickled"]["pytorch_model-00001-of-00001.bin"]
-    with pytest.raises(UserError, match="has no weights that can be loaded; name a revision"):
+    with pytest.raises(UserError, match="has no weights that can be loaded; name another revision"):
         download(ModelEntry(path="org/pickled", allow_pickle=True))
 
 
@@ -127,7 +127,7 @@ def test_what_is_downloaded_is_what_loading_reads() -> None:
     offered = [path.name for path in Path(toy_path("llama")).iterdir()]
     kept = filter_repo_objects(
         [*offered, *OTHERS, "pytorch_model.bin", "x.py"],
-        allow_patterns=list(wanted_files(ModelEntry(path="org/llama"))),
-        ignore_patterns=list(UNWANTED),
+        allow_patterns=list(file_patterns(ModelEntry(path="org/llama"))),
+        ignore_patterns=list(DUPLICATES),
     )
     assert sorted(kept) == sorted(offered)

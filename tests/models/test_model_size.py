@@ -67,7 +67,7 @@ def test_pickled_weights_count_as_16_bits_each_unless_there_are_safetensors(tmp_
     assert weight_bytes(str(tmp_path), None, "float16") == 6
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[]"])
+@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[}"])
 def test_what_is_no_safetensors_file_has_no_known_size(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)
     assert weight_bytes(str(tmp_path), None, "float32") is None

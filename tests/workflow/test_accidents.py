@@ -160,7 +160,7 @@ def test_a_journal_of_another_configuration_is_dropped_and_it_is_said(
     lose(workflow, "adafuse")
     status, said = workflow.run()
     assert status == 0, said
-    assert "dropping 2 rows of another configuration or shard\n" in workflow.log("adafuse")
+    assert "dropping 2 rows of another configuration, shard or attempt\n" in workflow.log("adafuse")
     assert (
         read_metadata(workflow.results / "traces/qa/adafuse.parquet")["shards"][0]["resumed"] == 0
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from adafuse.config.reading import parse_config
 from adafuse.config.runs import ClusterConfig, JobSize
+from adafuse.decoding.words import Settings
 from adafuse.errors import UserError
 from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.workflow import jobs as cluster
@@ -18,7 +20,6 @@ from adafuse.workflow.jobs import (
     Resources,
     estimate,
     gpus,
-    largest,
     loaded,
     memory_mb,
     runtime,
@@ -44,11 +45,7 @@ def job(*devices: str, **changes: Any) -> DecodeJob:
         method="adafuse",
         options={},
         checkpoints={},
-        stop=(),
-        max_new_tokens=512,
-        max_rounds=None,
-        engine="tree",
-        batch_size=32,
+        settings=Settings(max_new_tokens=512, batch_size=changes.pop("batch_size", 32)),
     )
     return replace(plain, **changes)
 
@@ -124,10 +121,16 @@ def test_each_attempt_asks_for_more_up_to_what_the_partition_gives() -> None:
     assert [each.runtime for each in found] == [60, 100, 100]
 
 
+def sized(gpu: int, **sections: Any) -> Any:
+    """What estimates read of a configuration."""
+    given = {"cluster": ClusterConfig(), "own": JobSize()} | sections
+    runs = {"both": SimpleNamespace(cluster=given["own"])}
+    return SimpleNamespace(decode=SimpleNamespace(gpu=gpu), cluster=given["cluster"], runs=runs)
+
+
 def test_what_the_user_says_goes_before_estimates_and_a_run_before_the_rest() -> None:
     def asked(**sections: Any) -> Resources:
-        given = {"cluster": ClusterConfig(), "own": JobSize()} | sections
-        return estimate(job("auto", "auto"), 10, gpu=2, **given)
+        return estimate(job("auto", "auto"), 10, sized(2, **sections))
 
     assert asked() == Resources(2, 30_000, 30)
     assert asked(cluster=ClusterConfig(mem_mb=5, runtime=6)) == Resources(2, 5, 6)
@@ -144,8 +147,7 @@ def test_a_model_that_is_not_here_counts_as_one_of_8_billion_parameters() -> Non
 def test_quantized_weights_need_less_memory_and_are_read_whole() -> None:
     def asked(*quantization: str | None) -> Resources:
         models = [model("org/0", device="cpu", quantization=how) for how in quantization]
-        sized = job(models=tuple(models))
-        return estimate(sized, 10, gpu=0, cluster=ClusterConfig(), own=JobSize())
+        return estimate(job(models=tuple(models)), 10, sized(0))
 
     assert cluster.model_bytes(model("org/0", dtype="float32", quantization="int8")) == 8e9
     assert asked(None, None).mem_mb == 54_000
@@ -161,10 +163,6 @@ def test_no_job_asks_for_more_than_it_may_or_for_fewer_than_its_devices(
     asked = gpus(job(*devices), most)
     assert asked <= most
     assert asked >= min(most, max(DeviceName.parse(each).gpus for each in devices))
-
-
-def test_the_largest_request_is_enough_for_all() -> None:
-    assert largest([Resources(1, 9, 2), Resources(2, 3, 1)]) == Resources(2, 9, 2)
 
 
 def test_jobs_of_a_uniform_configuration_ask_for_the_same(values: dict[str, Any]) -> None:

@@ -217,7 +217,7 @@ def test_merging_takes_the_journals_away(decoded: Shards) -> None:
 
 
 def test_merging_names_all_files_of_another_configuration(decoded: Shards) -> None:
-    with pytest.raises(UserError, match=r"1\.parquet' \(.*0\.parquet' .* hold results of another"):
+    with pytest.raises(UserError, match=r"another configuration: .*1\.parquet' \(.*0\.parquet' \("):
         decoded.merge(1, 0)
     assert not (decoded.folder / "both.parquet").exists()
     assert len(list(decoded.folder.glob("*.journal"))) == 2
@@ -226,13 +226,9 @@ def test_merging_names_all_files_of_another_configuration(decoded: Shards) -> No
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (
-            lambda rows: rows[1:],
-            "0.parquet' is not whole: missing: row {0!r}; delete it and run again",
-        ),
-        (lambda rows: [*rows, rows[0]], ": twice: row {0!r}; delete it"),
-        (lambda rows: [*rows, rows[0] | {"id": "x"}], ": too many: row 'x'; delete it"),
-        (lambda rows: rows[2:], ": missing: row {0!r} and 1 more; delete it and run again"),
+        (lambda rows: rows[1:], "0.parquet' is not whole: row {!r} is missing; delete it and run"),
+        (lambda rows: [*rows, rows[0]], ": row {!r} is there too often; delete it and run again"),
+        (lambda rows: [*rows, rows[0] | {"id": "x"}], ": row 'x' is there too often; delete it"),
     ],
 )
 def test_merging_finds_rows_that_are_missing_or_there_twice(

@@ -147,5 +147,5 @@ def test_nothing_is_recorded_of_a_download_that_fails(config: Config) -> None:
 def test_a_damaged_record_is_one_sentence(config: Config, text: str) -> None:
     record_file(config).parent.mkdir(parents=True, exist_ok=True)
     record_file(config).write_text(text)
-    with pytest.raises(UserError, match="is no record of commits; delete it"):
+    with pytest.raises(UserError, match="is not a record of commits; delete it"):
         with_commits(config)

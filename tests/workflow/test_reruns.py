@@ -43,7 +43,7 @@ def parameters(place: Workplace) -> dict[Job, object]:
     found: dict[Job, object] = {
         ("compare", ()): digests.table_settings(plan.config),
         ("compare_runs", ()): digests.runs_settings(plan.config),
-        ("datasets", ()): plan.datasets_digest,
+        ("datasets", ()): plan.datasets_settings(),
         ("report", ()): digests.reported_config(plan.config),
     }
     for name in plan.config.benchmarks:

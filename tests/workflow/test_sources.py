@@ -19,8 +19,6 @@ from adafuse.workflow import benchmarks as sources
 from adafuse.workflow.benchmarks import (
     UnavailableSourceError,
     benchmark_rows,
-    prepare_benchmark,
-    prepare_shard,
     source_file,
 )
 from adafuse.workflow.plan import Plan
@@ -66,7 +64,7 @@ def test_other_content_or_fields_are_fetched_again(
     config = parse_config(from_dataset)
     first = source_file(config, "qa")
     write(tmp_path / "data", "b")
-    identity._folder_digest.cache_clear()  # a folder is read once per process
+    identity.content_digest.cache_clear()  # a folder is read once per process
     second = source_file(config, "qa")
     assert first != second
     assert benchmark_rows(config, "qa")[0].answers == ("b0",)
@@ -122,13 +120,6 @@ def test_ids_limit_and_sample_choose_rows(values: dict[str, Any], tmp_path: Path
     values["benchmarks"]["qa"].update(ids=["r1"], limit=3)
     with pytest.raises(UserError, match="ids and limit choose rows in two ways; give one"):
         parse_config(values)
-
-
-def test_a_shard_alone_is_that_of_the_benchmark(values: dict[str, Any]) -> None:
-    config = parse_config(values)
-    whole = prepare_benchmark(config, "qa")
-    for shard in range(2):
-        assert prepare_shard(config, "qa", shard) == whole.shard(shard)
 
 
 def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(

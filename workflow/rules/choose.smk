@@ -5,11 +5,11 @@
 rule choose:
     input:
         traces=lambda wc: [
-            layout.trace(wc.benchmark, run) for run in plan.ballot(wc.benchmark, wc.run).candidates
+            layout.trace(wc.benchmark, run) for run in ballot(plan.config, wc.benchmark, wc.run).candidates
         ],
         evidence=lambda wc: [
             path("strict", *cell)
-            for cell in plan.ballot(wc.benchmark, wc.run).evidence
+            for cell in ballot(plan.config, wc.benchmark, wc.run).evidence
             for path in (layout.score, layout.outcomes)
         ],
     output:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.workflow import digest
+from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan, one_of
 from adafuse.workflow.status import date_outdated
 from adafuse.version import REPORT_VERSION, SCORING_VERSION
@@ -31,6 +32,10 @@ published = "published" in plan.config.protocols
 
 # The jobs use the `adafuse` of the environment that runs Snakemake, activated or not.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PATH\"; ")
+
+
+def experiment_files(names):
+    return expand(layout.experiment("{name}", "{suffix}"), name=names, suffix=("csv", "svg", "png"))
 
 
 def resources_of(wc, attempt):

@@ -14,7 +14,7 @@ rule datasets:
         markdown=layout.table("datasets.md"),
     params:
         config=layout.config,
-        settings=lambda wc: plan.datasets_digest,
+        settings=lambda wc: plan.datasets_settings(),
     log:
         layout.log("datasets"),
     localrule: True

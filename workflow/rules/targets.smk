@@ -9,7 +9,7 @@ tables = [
     rules.compare_runs.output,
     rules.words_per_round.output,
 ]
-experiments = plan.experiment_outputs(plan.config.experiments)
+experiments = experiment_files(plan.config.experiments)
 pages = layout.report / "index.html" if "report" in plan.config.targets else []
 
 
@@ -33,4 +33,4 @@ for name in plan.config.experiments:
             name
         localrule: True
         input:
-            plan.experiment_outputs([name]),
+            experiment_files([name]),
