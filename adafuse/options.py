@@ -15,11 +15,6 @@ CHANGE_WHEN = "change_when"
 _WHEN = "; change it when "
 
 
-def doc(meaning: str, when: str = "") -> Any:
-    """Return the annotation of a field: what it means, and when to change it; as in `Section`."""
-    return Field(description=f"{meaning}{_WHEN}{when}" if when else meaning)
-
-
 def _split_descriptions(schema: dict[str, Any]) -> None:
     for field in schema["properties"].values():
         meaning, _, when = " ".join(field.get("description", "").split()).partition(_WHEN)
@@ -34,7 +29,9 @@ Positive = Annotated[int, Field(ge=1, strict=True)]
 IS_MODEL_NUMBER = "number of a model"
 ModelNumber = Annotated[int, Field(ge=0), IS_MODEL_NUMBER]
 """Counted from 0; `Method.check_models` refuses one that the ensemble does not have."""
-WordTokens = Annotated[Positive, doc("the most tokens of a word, for text without spaces")]
+WordTokens = Annotated[
+    Positive, Field(description="the most tokens of a word, for text without spaces")
+]
 
 
 def _as_text(identifier: object) -> object:

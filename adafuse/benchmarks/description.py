@@ -9,7 +9,7 @@ from pydantic import Field
 
 from adafuse.benchmarks.prompts import FewShotFile, question_key
 from adafuse.benchmarks.rows import Row
-from adafuse.options import Positive, Section, doc
+from adafuse.options import Positive, Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,12 @@ Figure = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 class PaperFigures(Section):
     """What the paper's appendix C says of a benchmark; None where it is not known."""
 
-    rows: Annotated[Positive | None, doc("how many rows the paper has")] = None
-    question_chars: Annotated[Figure | None, doc("mean characters of a question there")] = None
-    answer_chars: Annotated[Figure | None, doc("mean characters of an answer there")] = None
+    rows: Positive | None = None
+    """how many rows the paper has"""
+    question_chars: Figure | None = None
+    """mean characters of a question there"""
+    answer_chars: Figure | None = None
+    """mean characters of an answer there"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from adafuse.errors import UserError
 from adafuse.files import read_text
-from adafuse.options import Section, Text, doc
+from adafuse.options import Section, Text
 
 Record = Mapping[str, Any]
 
@@ -33,22 +33,16 @@ class Row:
 class Fields(Section):
     """Paths in a record; one may be nested ("answer.aliases") and enters each list element."""
 
-    question: Annotated[
-        Text,
-        doc(
-            'path of the question, or a template for it (`"{context}\\n{question}"`)',
-            "the records call it otherwise",
-        ),
-    ] = "question"
-    answer: Annotated[
-        Text,
-        doc("path of the answer or answers (`answer.aliases`)", "the records call it otherwise"),
-    ] = "answer"
-    id: Annotated[Text | None, doc("path of the id; `id` by default", "it is another")] = None
-    final_after: Annotated[
-        Text | None,
-        doc("the mark before the final answer", "answers end in both (`####` in GSM8K)"),
-    ] = None
+    question: Text = "question"
+    """path of the question, or a template for it (`"{context}\\n{question}"`); change it when the
+    records call it otherwise"""
+    answer: Text = "answer"
+    """path of the answer or answers (`answer.aliases`); change it when the records call it
+    otherwise"""
+    id: Text | None = None
+    """path of the id; `id` by default; change it when it is another"""
+    final_after: Text | None = None
+    """the mark before the final answer; change it when answers end in both (`####` in GSM8K)"""
 
 
 PLAIN = Fields()

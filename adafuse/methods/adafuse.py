@@ -12,28 +12,21 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
-from adafuse.options import MethodOptions, Positive, doc
+from adafuse.options import MethodOptions, Positive
 
 
 class AdaFuseOptions(FusionOptions):
     """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
-    tau: Annotated[
-        Annotated[float, Field(ge=0, allow_inf_nan=False)],
-        doc(
-            "τ, the margin threshold: a model goes on to another word of a round while p(1) - p(2)"
-            " of its next token is at least this, so higher means shorter spans and more decisions"
-            " taken together; above 1 no model is ever confident"
-        ),
-    ] = 0.7
-    max_words: Annotated[Positive, doc("M, the most words that a model may add in a round")] = 3
-    branching: Annotated[
-        Positive,
-        doc(
-            "B, how many alternatives a model proposes where it is not confident; 1 switches this"
-            " (diversity-aware scaling) off"
-        ),
-    ] = 1
+    tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
+    """τ, the margin threshold: a model goes on to another word of a round while p(1) - p(2) of its
+    next token is at least this, so higher means shorter spans and more decisions taken together;
+    above 1 no model is ever confident"""
+    max_words: Positive = 3
+    """M, the most words that a model may add in a round"""
+    branching: Positive = 1
+    """B, how many alternatives a model proposes where it is not confident; 1 switches this
+    (diversity-aware scaling) off"""
 
 
 class AdaFuse(Method[AdaFuseOptions]):
@@ -71,7 +64,8 @@ class AdaFuse(Method[AdaFuseOptions]):
 class FixedLengthOptions(FusionOptions):
     """How long a span is."""
 
-    words: Annotated[Positive, doc("n, the words of every proposal")] = 1
+    words: Positive = 1
+    """n, the words of every proposal"""
 
 
 class FixedLength(Method[FixedLengthOptions]):
@@ -95,8 +89,10 @@ class FixedLength(Method[FixedLengthOptions]):
 class BeamScalingOptions(FusionOptions):
     """How wide and how long the search is."""
 
-    width: Annotated[Positive, doc("beams per model")] = 3
-    beam_tokens: Annotated[Positive, doc("how many tokens the search runs")] = 5
+    width: Positive = 3
+    """beams per model"""
+    beam_tokens: Positive = 5
+    """how many tokens the search runs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +151,8 @@ class BeamScaling(Method[BeamScalingOptions]):
 class SingleOptions(MethodOptions):
     """Nothing here changes the text."""
 
-    max_word_tokens: Annotated[
-        Positive,
-        doc(
-            "the most tokens of a word; decides how the trace cuts the text into rounds, nothing"
-            " else"
-        ),
-    ] = 16
+    max_word_tokens: Positive = 16
+    """the most tokens of a word; decides how the trace cuts the text into rounds, nothing else"""
 
 
 class Single(Method[SingleOptions]):

@@ -15,7 +15,7 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import Node, Program, evaluated, gather
-from adafuse.options import MethodOptions, doc
+from adafuse.options import MethodOptions
 from adafuse.tokenization.token_bytes import TokenBytes
 
 Probabilities = NDArray[np.float64]
@@ -149,13 +149,9 @@ class CoverEncodings:
 class BytewiseOptions(MethodOptions):
     """How exact the probabilities are."""
 
-    prune: Annotated[
-        Annotated[float, Field(ge=0, lt=1)],
-        doc(
-            "leave out ways to write the text in tokens that are less probable than this share of"
-            " it; a larger share saves forwards"
-        ),
-    ] = 1e-6
+    prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
+    """leave out ways to write the text in tokens that are less probable than this share of it; a
+    larger share saves forwards"""
 
 
 class Bytewise(Method[BytewiseOptions]):

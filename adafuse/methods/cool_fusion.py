@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
 from adafuse.decoding.candidates import Candidate, Pool
@@ -13,21 +13,18 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
 from adafuse.engine.node import Program, TokenSequence
-from adafuse.options import MethodOptions, WordTokens, doc
+from adafuse.options import MethodOptions, WordTokens
 from adafuse.tokenization.text import UNFINISHED
 
 
 class CoolFusionOptions(MethodOptions):
     """What a segment is, and whether whole answers compete (Cool+R)."""
 
-    segments: Annotated[
-        Literal["aligned", "shortest"],
-        doc(
-            "where a segment ends: at a word boundary of all tokenizers (a whitespace word in our"
-            " reading), or after as few tokens as make text"
-        ),
-    ] = "aligned"
-    rerank: Annotated[bool, doc("rank the models' own answers, too (Cool+R)")] = False
+    segments: Literal["aligned", "shortest"] = "aligned"
+    """where a segment ends: at a word boundary of all tokenizers (a whitespace word in our
+    reading), or after as few tokens as make text"""
+    rerank: bool = False
+    """rank the models' own answers, too (Cool+R)"""
     max_word_tokens: WordTokens = 16
 
 

@@ -12,7 +12,7 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens, token_keys
 from adafuse.engine.node import NextToken, Program, gather
-from adafuse.options import MethodOptions, ModelNumber, doc
+from adafuse.options import MethodOptions, ModelNumber
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:
@@ -75,14 +75,11 @@ class JointVocabulary:
 class GacOptions(MethodOptions):
     """At which tokens the models are asked together."""
 
-    threshold: Annotated[
-        Annotated[float, Field(ge=0, le=1)] | None,
-        doc(
-            "ask the other models only where the likeliest token of model `gate` has at most this"
-            " probability; null: at every token"
-        ),
-    ] = None
-    gate: Annotated[ModelNumber, doc("number of the model that `threshold` looks at")] = 0
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    """ask the other models only where the likeliest token of model `gate` has at most this
+    probability; null: at every token"""
+    gate: ModelNumber = 0
+    """number of the model that `threshold` looks at"""
 
 
 class Gac(Method[GacOptions]):

@@ -1,6 +1,6 @@
 """`rerank`: the models' own answers, ranked by what all models say of them."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from adafuse.decoding.answers import own_answers, without_errors
 from adafuse.decoding.candidates import Candidate, Pool
@@ -8,7 +8,7 @@ from adafuse.decoding.fusion import FusionRule, each, mean_nll, mean_perplexity
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
-from adafuse.options import MethodOptions, doc
+from adafuse.options import MethodOptions
 
 SCORES: dict[str, FusionRule] = {"mean_nll": mean_nll, "mean_perplexity": mean_perplexity}
 
@@ -16,10 +16,8 @@ SCORES: dict[str, FusionRule] = {"mean_nll": mean_nll, "mean_perplexity": mean_p
 class RerankOptions(MethodOptions):
     """What makes an answer the best one."""
 
-    score: Annotated[
-        Literal["mean_nll", "mean_perplexity"],
-        doc("what is smallest for the winner, a weighted mean over all models"),
-    ] = "mean_nll"
+    score: Literal["mean_nll", "mean_perplexity"] = "mean_nll"
+    """what is smallest for the winner, a weighted mean over all models"""
 
 
 class Rerank(Method[RerankOptions]):

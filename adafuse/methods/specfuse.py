@@ -15,7 +15,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import UTF8_BYTES, StopStrings, unwritten
 from adafuse.engine.node import NextToken, Program, TokenSequence, evaluated
-from adafuse.options import MethodOptions, Positive, doc
+from adafuse.options import MethodOptions, Positive
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 Pick = Callable[[NextToken], int]
@@ -101,25 +101,20 @@ Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class SpecFuseOptions(MethodOptions):
     """How drafts are written and voted on."""
 
-    window: Annotated[Positive, doc("the most tokens of a draft")] = 10
-    votes: Annotated[
-        Literal["softmax", "mean_nll"],
-        doc(
-            "what a model gives to a draft: its softmax over the drafts, or its mean"
-            " log-probability"
-        ),
-    ] = "softmax"
-    hedge: Annotated[
-        Above0 | None,
-        doc("learning rate of the models' weights; null: they stay, as they do with two models"),
-    ] = None
-    sampling: Annotated[bool, doc("draw drafts instead of writing them greedily")] = False
-    temperature: Annotated[Above0, doc("that of `sampling`")] = 0.6
-    top_p: Annotated[
-        Annotated[float, Field(gt=0, le=1)],
-        doc("draw from the likeliest tokens that together have this probability"),
-    ] = 0.9
-    seed: Annotated[int, doc("with the prompt, decides what is drawn")] = 0
+    window: Positive = 10
+    """the most tokens of a draft"""
+    votes: Literal["softmax", "mean_nll"] = "softmax"
+    """what a model gives to a draft: its softmax over the drafts, or its mean log-probability"""
+    hedge: Above0 | None = None
+    """learning rate of the models' weights; null: they stay, as they do with two models"""
+    sampling: bool = False
+    """draw drafts instead of writing them greedily"""
+    temperature: Above0 = 0.6
+    """that of `sampling`"""
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """draw from the likeliest tokens that together have this probability"""
+    seed: int = 0
+    """with the prompt, decides what is drawn"""
 
 
 class SpecFuse(Method[SpecFuseOptions]):

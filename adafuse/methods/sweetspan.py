@@ -9,20 +9,17 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
 from adafuse.engine.node import Program, TokenSequence
-from adafuse.options import MethodOptions, Positive, WordTokens, doc
+from adafuse.options import MethodOptions, Positive, WordTokens
 
 
 class SweetSpanOptions(MethodOptions):
     """The length of a span, and which scores of it count."""
 
-    words: Annotated[Positive, doc("words of a span")] = 4
-    filter_ratio: Annotated[
-        Annotated[float, Field(ge=1)] | None,
-        doc(
-            "where a span's largest perplexity is more than this times its smallest, both are"
-            " left out; null: never"
-        ),
-    ] = 10.0
+    words: Positive = 4
+    """words of a span"""
+    filter_ratio: Annotated[float, Field(ge=1)] | None = 10.0
+    """where a span's largest perplexity is more than this times its smallest, both are left out;
+    null: never"""
     max_word_tokens: WordTokens = 16
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import Choice, Entry, PendingText, fuse_tokens, token_keys
 from adafuse.engine.node import Program, gather
-from adafuse.options import MethodOptions, ModelNumber, Positive, doc
+from adafuse.options import MethodOptions, ModelNumber, Positive
 from adafuse.tokenization.text import first_token
 from adafuse.tokenization.token_bytes import END, written
 
@@ -72,28 +72,19 @@ def probabilities(values: Values, normalise: Normalise) -> Values:
 class UniteOptions(MethodOptions):
     """What the paper leaves open, and where the published code differs."""
 
-    top_k: Annotated[Positive, doc("k, how many of each model's likeliest tokens are united")] = 10
-    primary: Annotated[
-        ModelNumber, doc("number of the model whose tokens come first among equals")
-    ] = 0
-    duplicates: Annotated[
-        Duplicates,
-        doc(
-            "what an entry gets in a model that lacks it and whose first token for it already"
-            " stands for another entry: nothing (`exclude`), that token's probability (`keep`: the"
-            " published code for SentencePiece models), or logit 0 (`zero`: the published code for"
-            " others; not invariant to shifts, and above every other logit here, where logits are"
-            " log-probabilities)"
-        ),
-    ] = "exclude"
-    normalise: Annotated[
-        Normalise,
-        doc("take probabilities over the union, as published, or over the whole vocabulary"),
-    ] = "union"
-    commit: Annotated[
-        Literal["surface", "first_token"],
-        doc("write the chosen string, or, as published, the primary's first token of it"),
-    ] = "surface"
+    top_k: Positive = 10
+    """k, how many of each model's likeliest tokens are united"""
+    primary: ModelNumber = 0
+    """number of the model whose tokens come first among equals"""
+    duplicates: Duplicates = "exclude"
+    """what an entry gets in a model that lacks it and whose first token for it already stands for
+    another entry: nothing (`exclude`), that token's probability (`keep`: the published code for
+    SentencePiece models), or logit 0 (`zero`: the published code for others; not invariant to
+    shifts, and above every other logit here, where logits are log-probabilities)"""
+    normalise: Normalise = "union"
+    """take probabilities over the union, as published, or over the whole vocabulary"""
+    commit: Literal["surface", "first_token"] = "surface"
+    """write the chosen string, or, as published, the primary's first token of it"""
 
 
 class Unite(Method[UniteOptions]):

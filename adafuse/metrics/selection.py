@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from adafuse.errors import UserError
-from adafuse.options import MethodOptions, doc, parse
+from adafuse.options import MethodOptions, parse
 
 Names = Sequence[str]
 
@@ -70,11 +70,8 @@ class BestOf(Selection):
 class PairOptions(MethodOptions):
     """What is chosen between."""
 
-    runs: Annotated[
-        list[str],
-        Field(min_length=1),
-        doc("the ensembles of two to choose between, one for every pair of the models"),
-    ]
+    runs: Annotated[list[str], Field(min_length=1)]
+    """the ensembles of two to choose between, one for every pair of the models"""
 
 
 class BestPair(Selection):

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, known
-from adafuse.options import Section, Text, doc, parse
+from adafuse.options import Section, Text, parse
 
 AUTO = "auto"
 BALANCED = "balanced"
@@ -70,65 +70,38 @@ class ModelEntry(Section):
 
     model_config = ConfigDict(strict=True)
 
-    path: Annotated[Text, doc("a Hugging Face model folder, or a hub id `org/name`")]
-    revision: Annotated[
-        Text | None,
-        doc(
-            "commit of a hub model",
-            "the model is from the hub, unless `snakemake prefetch` has recorded its commit"
-            " ([docs/hpc.md](../docs/hpc.md)): without either, a model that changed on the hub is"
-            " not noticed",
-        ),
-    ] = None
-    chat: Annotated[
-        bool,
-        doc("put each prompt into the model's own chat template", "the model is tuned for chat"),
-    ] = False
-    device: Annotated[
-        Text | None,
-        doc(
-            "where this model runs, instead of `decode.device`"
-            " ([the names](#a-model-larger-than-one-gpu))",
-            "two large models need a GPU each, or one model needs several",
-        ),
-    ] = None
-    quantization: Annotated[
-        Literal["int8", "int4"] | None,
-        doc(
-            "weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`",
-            "a model does not fit otherwise; results change",
-        ),
-    ] = None
-    trust_remote_code: Annotated[
-        bool,
-        doc(
-            "run the Python code that comes with the model",
-            "the model needs it, and you have read the code and pinned it with `revision`",
-        ),
-    ] = False
-    allow_pickle: Annotated[
-        bool,
-        doc(
-            "read weights that are not safetensors; such files can hold code",
-            "the model has no others, and you trust who made them",
-        ),
-    ] = False
+    path: Text
+    """a Hugging Face model folder, or a hub id `org/name`"""
+    revision: Text | None = None
+    """commit of a hub model; change it when the model is from the hub, unless `snakemake prefetch`
+    has recorded its commit ([docs/hpc.md](../docs/hpc.md)): without either, a model that changed on
+    the hub is not noticed"""
+    chat: bool = False
+    """put each prompt into the model's own chat template; change it when the model is tuned for
+    chat"""
+    device: Text | None = None
+    """where this model runs, instead of `decode.device` ([the
+    names](#a-model-larger-than-one-gpu)); change it when two large models need a GPU each, or one
+    model needs several"""
+    quantization: Literal["int8", "int4"] | None = None
+    """weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`; change it when a model does
+    not fit otherwise; results change"""
+    trust_remote_code: bool = False
+    """run the Python code that comes with the model; change it when the model needs it, and you
+    have read the code and pinned it with `revision`"""
+    allow_pickle: bool = False
+    """read weights that are not safetensors; such files can hold code; change it when the model has
+    no others, and you trust who made them"""
 
 
 class ModelSpec(ModelEntry):
     """A folder or hub id, and all that is decided about how it is loaded, prompted and placed."""
 
-    device: Annotated[
-        str,
-        doc(
-            "auto (the next CUDA device in turn, or the CPU), cpu, cuda:0, cuda:0+cuda:1 (one model"
-            " spread over these), balanced (over all CUDA devices) or sequential (filling one after"
-            " the other)"
-        ),
-    ] = AUTO
-    dtype: Annotated[
-        str, doc("auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16")
-    ] = AUTO
+    device: str = AUTO
+    """auto (the next CUDA device in turn, or the CPU), cpu, cuda:0, cuda:0+cuda:1 (one model spread
+    over these), balanced (over all CUDA devices) or sequential (filling one after the other)"""
+    dtype: str = AUTO
+    """auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16"""
 
     @field_validator("device")
     @classmethod

@@ -12,7 +12,7 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import NextToken, Program, gather
-from adafuse.options import MethodOptions, ModelNumber, Positive, doc
+from adafuse.options import MethodOptions, ModelNumber, Positive
 from adafuse.tokenization.text import ModelTokenizer, first_token
 
 if TYPE_CHECKING:
@@ -44,25 +44,20 @@ def target(
 class DeepenOptions(MethodOptions):
     """Those of the published code, whose default learning rate, 0, leaves the main model alone."""
 
-    main: Annotated[ModelNumber, doc("number of the model that writes")] = 0
-    learning_rate: Annotated[
-        Annotated[float, Field(ge=0, le=100)],
-        doc("how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"),
-    ] = 0.15
-    steps: Annotated[Positive, doc("steps of the search for its new logits")] = 5
-    temperature_factor: Annotated[
-        Annotated[float, Field(gt=0, le=10_000)],
-        doc("factor of a token's similarities to the anchors before their softmax"),
-    ] = 100.0
-    weight_decay: Annotated[Annotated[float, Field(ge=0, le=1)], doc("that of AdamW")] = 0.01
-    top: Annotated[
-        Positive,
-        doc("how many of each model's likeliest tokens take part; the published code has all"),
-    ] = 512
-    reduction: Annotated[
-        Literal["mean", "sum"],
-        doc("of the loss over the anchors; the published code takes the mean"),
-    ] = "mean"
+    main: ModelNumber = 0
+    """number of the model that writes"""
+    learning_rate: Annotated[float, Field(ge=0, le=100)] = 0.15
+    """how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"""
+    steps: Positive = 5
+    """steps of the search for its new logits"""
+    temperature_factor: Annotated[float, Field(gt=0, le=10_000)] = 100.0
+    """factor of a token's similarities to the anchors before their softmax"""
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """that of AdamW"""
+    top: Positive = 512
+    """how many of each model's likeliest tokens take part; the published code has all"""
+    reduction: Literal["mean", "sum"] = "mean"
+    """of the loss over the anchors; the published code takes the mean"""
 
 
 class Deepen(Method[DeepenOptions]):
