@@ -16,13 +16,13 @@ class ExampleError(Exception):
     """One example cannot go on, and says why in a sentence; the others do."""
 
 
-def known(kind: str, value: object, choices: list[str]) -> str:
-    """Say that `value` is no known `kind`, which ones there are, and which may be meant."""
+def unknown(kind: str, value: object, choices: list[str]) -> str:
+    """Return a sentence: `value` is an unknown `kind`, the choices, and the nearest of them."""
     names = ", ".join(choices) or "none"
-    return f"unknown {kind} {value!r}; known are: {names}{meant(value, choices)}"
+    return f"unknown {kind} {value!r}; known are: {names}{nearest(value, choices)}"
 
 
-def meant(value: object, choices: Iterable[str]) -> str:
-    """Return "; did you mean ...?" with the choice that is most like `value`, or nothing."""
+def nearest(value: object, choices: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the choice nearest to `value`, or nothing."""
     near = get_close_matches(str(value), list(choices), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
@@ -30,7 +30,7 @@ IS_MODEL_NUMBER = "number of a model"
 ModelNumber = Annotated[int, Field(ge=0), IS_MODEL_NUMBER]
 """Counted from 0; `Method.check_models` refuses one that the ensemble does not have."""
 WordTokens = Annotated[
-    Positive, Field(description="the most tokens of a word, for text without spaces")
+    Positive, Field(description="maximum tokens of a word, for text without spaces")
 ]
 
 
@@ -74,7 +74,7 @@ class Section(BaseModel):
         """Refuse a misspelt key before pydantic misses the right one."""
         for key in values if isinstance(values, dict) else ():
             if key not in cls.model_fields:
-                message = known(cls.kind_of_key, key, list(cls.model_fields))
+                message = unknown(cls.kind_of_key, key, list(cls.model_fields))
                 raise PydanticCustomError("unknown_key", "{message}", {"message": message})
         return values
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 
 Role = Literal["system", "user", "assistant"]
 
@@ -31,7 +31,7 @@ class Chat:
 
     def __post_init__(self) -> None:
         if odd := [turn.role for turn in self.turns if turn.role not in get_args(Role)]:
-            raise UserError(known("role", odd[0], list(get_args(Role))))
+            raise UserError(unknown("role", odd[0], list(get_args(Role))))
         if not self.turns:
             raise UserError("a chat has no turns; give at least what the user says")
         if self.continues and self.turns[-1].role != "assistant":

@@ -37,11 +37,11 @@ class PaperFigures(Section):
     """What the paper's appendix C says of a benchmark; None where it is not known."""
 
     rows: Positive | None = None
-    """how many rows the paper has"""
+    """rows in the paper"""
     question_chars: Figure | None = None
-    """mean characters of a question there"""
+    """mean characters of a question in the paper"""
     answer_chars: Figure | None = None
-    """mean characters of an answer there"""
+    """mean characters of an answer in the paper"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def _example(block: str, before: str, after: str, where: str) -> FewShotExample:
     return FewShotExample(question.strip(), answer.strip())
 
 
-Style = Literal["strict", "published"]
+Layout = Literal["strict", "published"]
 
 _BLANK_LINE = "\n\n"
 
@@ -100,12 +100,12 @@ class PromptTemplate:
 
 
 def make_prompt_template(
-    template: str, few_shot: FewShotFile | None, style: Style
+    template: str, few_shot: FewShotFile | None, layout: Layout
 ) -> PromptTemplate:
     """Put together what surrounds every question of a benchmark."""
     if few_shot is None:
         return PromptTemplate("", template)
-    if style == "published":
+    if layout == "published":
         return PromptTemplate(few_shot.text + _BLANK_LINE, template, few_shot.instruction)
     blocks = [few_shot.instruction] if few_shot.instruction else []
     for example in few_shot.examples:

@@ -35,14 +35,15 @@ class Fields(Section):
 
     question: Text = "question"
     """path of the question, or a template for it (`"{context}\\n{question}"`); change it when the
-    records call it otherwise"""
+    field has another name"""
     answer: Text = "answer"
-    """path of the answer or answers (`answer.aliases`); change it when the records call it
-    otherwise"""
+    """path of the answer or answers (`answer.aliases`); change it when the field has another
+    name"""
     id: Text | None = None
-    """path of the id; `id` by default; change it when it is another"""
+    """path of the id; `id` by default; change it when the field has another name"""
     final_after: Text | None = None
-    """the mark before the final answer; change it when answers end in both (`####` in GSM8K)"""
+    """mark before the final answer; change it when answers contain reasoning and a final answer
+    (`####` in GSM8K)"""
 
 
 PLAIN = Fields()

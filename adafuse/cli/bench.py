@@ -1,4 +1,4 @@
-"""`adafuse bench`: what fused decoding costs here, in terms of the models alone."""
+"""`adafuse bench`: time fused decoding against its single models."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def bench(
     shape: Annotated[
         list[str] | None,
         option(
-            "A config.json: random weights of that shape over --model's tokenizer.", "FILE", MODELS
+            "A config.json: random weights of that shape with --model's tokenizer.", "FILE", MODELS
         ),
     ] = None,
     out: Annotated[Path, option("Folder for bench.json and bench.md.", "FOLDER")] = Path(
@@ -46,12 +46,12 @@ def bench(
         option("Margin threshold; 0.7, or the median margin of random weights.", "X"),
     ] = None,
     threads: Annotated[int, option("CPU threads; 0 is one per core.", "N", min=0)] = 0,
-    others: Annotated[bool, option("Time all other methods, too.")] = True,
+    others: Annotated[bool, option("Also time all other methods.")] = True,
 ) -> None:
-    """Time fused decoding beside what the models cost alone.
+    """Time fused decoding against decoding with the single models.
 
-    Without --model, it times the toy models. Figures are medians of repeats
-    that take turns.
+    Without --model, times the toy models. Figures are medians of alternating
+    repeats.
     """
     check_writable(out / "bench.json")
     import torch

@@ -27,10 +27,10 @@ def doctor(
     *,
     models: Sequence[ModelSpec] = (),
 ) -> None:
-    """Check the installation, and what would go wrong with some models.
+    """Check the installation, and some models without loading their weights.
 
-    Weights are not loaded; memory is estimated. Exit status 1 says that
-    something would go wrong; warnings leave it at 0.
+    Memory is estimated. Exit status: 0 no problem found (warnings do not
+    count), 1 a problem was found.
     """
     from adafuse.decoding.words import Settings
     from adafuse.options import parse

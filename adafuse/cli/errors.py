@@ -57,15 +57,15 @@ def epilog(command: str) -> str:
 
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
 STATUSES = {
-    0: "all is well",
-    FAILED: "something failed: a prompt of `generate`, a job that `status` looked at, what `doctor`"
-    " checked; or adafuse itself, with a traceback",
-    WRONG: "the command, or a file or setting that it reads, is wrong",
-    UNFINISHED: "`status`: something is still to be decoded",
-    INTERRUPTED: "Ctrl-C; `generate --out` has written the prompts that ended before it",
-    BROKEN_PIPE: "whoever read the output has gone, as in `adafuse show x.parquet | head`",
+    0: "success",
+    FAILED: "a failure: a prompt of `generate`, a job of `status`, a check of `doctor`, or adafuse"
+    " itself (with a traceback)",
+    WRONG: "an error in the command, or in a file or setting that it reads",
+    UNFINISHED: "`status`: not everything is decoded yet",
+    INTERRUPTED: "Ctrl-C; `generate --out` has written the finished prompts",
+    BROKEN_PIPE: "broken pipe, as in `adafuse show x.parquet | head`",
 }
-"""What exit statuses say."""
+"""What exit statuses mean."""
 EXTRAS = {
     "workflow": ("datasets", "polars", "sacrebleu", "snakemake", "word2number"),
     "report": ("altair", "polars", "vl_convert", "word2number"),
@@ -108,7 +108,7 @@ def _status(app: typer.Typer) -> int:
     except UserError as error:
         _tell(f"error: {error}")
     except TyperException as error:
-        if error.format_message():  # it is empty where help was asked for by giving nothing
+        if error.format_message():  # it is empty where giving nothing prints the help
             _tell(_usage(error))
     except ModuleNotFoundError as error:
         _tell(f"error: {_missing(error)}")

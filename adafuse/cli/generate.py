@@ -56,7 +56,7 @@ class PromptRow(BaseModel):
 
 PromptTexts = Annotated[
     Strings,
-    option("A prompt, \\n in it a line break; repeatable. Or pipe one in.", "TEXT", PROMPTS),
+    option("A prompt (\\n is a line break); repeatable. Or pipe one in.", "TEXT", PROMPTS),
 ]
 PromptsFile = Annotated[
     Path | None,
@@ -74,23 +74,23 @@ MethodOption = Annotated[
     ),
 ]
 Tau = Annotated[float | None, option("Margin threshold; margins are 0 to 1.", "X", DECODING)]
-MaxWords = Annotated[int | None, option("M, the most words a round.", "N", DECODING)]
-Branching = Annotated[int | None, option("B, alternatives where unsure.", "N", DECODING)]
+MaxWords = Annotated[int | None, option("M, maximum words per proposal.", "N", DECODING)]
+Branching = Annotated[int | None, option("B, alternatives where not confident.", "N", DECODING)]
 _RULES = ("mean_nll", "mixture", "most_confident")
 Fusion = Annotated[
     str | None, option("mean_nll, mixture or most_confident.", "NAME", DECODING, values=_RULES)
 ]
-MaxRounds = Annotated[int | None, option("Rounds; no limit by default.", "N", DECODING)]
+MaxRounds = Annotated[int | None, option("Maximum rounds; no limit by default.", "N", DECODING)]
 Stop = Annotated[
-    Strings, option("Cut before it, \\n in it a line break; repeatable.", "TEXT", DECODING)
+    Strings, option("Stop string (\\n is a line break); repeatable.", "TEXT", DECODING)
 ]
 _ENGINES = ("tree", "reference")
 Engine = Annotated[
-    str, option("tree, or reference to check it.", "NAME", DECODING, values=_ENGINES)
+    str, option("tree, or reference (slow) to check results.", "NAME", DECODING, values=_ENGINES)
 ]
 Weights = Annotated[
     list[float] | None,
-    option("Weights of the models in the fusion, one each; 1 by default.", "X", MODELS),
+    option("Weight in the fusion, one per model; 1 by default.", "X", MODELS),
 ]
 
 
@@ -117,9 +117,9 @@ def generate(
 ) -> None:
     """Continue prompts with one or more models.
 
-    One prompt alone is printed while it is decoded. Several go to a
-    Parquet file, or to standard output with --json: a row per prompt, with
-    every round that led to it.
+    A single prompt is printed while it is decoded. Several are written to a
+    Parquet file, or with --json to standard output: one row per prompt, with
+    its rounds.
     """
     named = given(tau=tau, max_words=max_words, branching=branching, fusion=fusion)
     options = with_options(named, option or [])

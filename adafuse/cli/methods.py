@@ -9,14 +9,14 @@ import typer
 
 from adafuse.cli.options import AsJson, method_names
 from adafuse.cli.output import echo_json
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 
 
 def methods(
     method: Annotated[
         str | None,
         typer.Argument(
-            help="One method, with all there is to say of it.",
+            help="A method, described in full.",
             metavar="METHOD",
             autocompletion=method_names,
         ),
@@ -29,7 +29,7 @@ def methods(
 
     methods: dict[str, Any] = {**METHODS, **SELECTIONS}
     if method is not None and method not in methods:
-        raise UserError(known("method", method, list(methods)))
+        raise UserError(unknown("method", method, list(methods)))
     if as_json:
         names = methods if method is None else [method]
         echo_json([_record(name, methods[name], name in SELECTIONS) for name in names])

@@ -1,6 +1,6 @@
 """Options of several commands, and what the shell suggests for their values.
 
-Suggesting imports and reads nothing that takes long, and what goes wrong suggests nothing.
+Completion must be fast: it imports and reads nothing slow. On errors it suggests nothing.
 """
 
 import inspect
@@ -128,7 +128,7 @@ def read_models(
     quantization: Quantization = None,
     revision: Annotated[Strings, option("Hub revision, one per model.", "REV", MODELS)] = None,
     trust_remote_code: Annotated[
-        Strings, folders("A model whose own code may run; repeatable.")
+        Strings, folders("A model whose own code may be run; repeatable.")
     ] = None,
     allow_pickle: Annotated[
         Strings, folders("A model whose weights may be pickled; repeatable.")
@@ -185,7 +185,7 @@ def _number_or_name(text: str) -> int | str:
 MethodName = Annotated[
     str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
 ]
-MaxNewTokens = Annotated[int, option("The most tokens a model may generate.", "N", DECODING)]
+MaxNewTokens = Annotated[int, option("Maximum new tokens of any model.", "N", DECODING)]
 BatchSize = Annotated[
     Any,
     option(

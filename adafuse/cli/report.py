@@ -16,10 +16,10 @@ def report(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The folder to write; `report` beside the results.")
+        Path | None, typer.Option(help="The folder to write; `report` in the results by default.")
     ] = None,
 ) -> None:
-    """Write pages that open anywhere: tables, charts, and a trace explorer."""
+    """Write pages for a browser: tables, charts, and a trace explorer."""
     from adafuse.config.reading import read_config
     from adafuse.report.pages import check_folder, write_loose_report, write_report
     from adafuse.report.results import Results

@@ -10,7 +10,7 @@ import typer
 from adafuse.benchmarks.rows import Row, read_rows
 from adafuse.cli.options import AsJson, option, scorer_names
 from adafuse.cli.output import echo_json, plain
-from adafuse.errors import UserError, meant
+from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
 from adafuse.metrics.registry import BENCHMARKS, SCORERS, scorer_named
 from adafuse.metrics.scorer import PROTOCOLS
@@ -44,7 +44,7 @@ def read_files(
         raise UserError(
             f"unknown benchmark {benchmark!r}; known are: {', '.join(BENCHMARKS)}; to score"
             f" any other, name its scorer in --benchmark or --scorer: {', '.join(SCORERS)}"
-            f"{meant(benchmark, [*BENCHMARKS, *SCORERS])}"
+            f"{nearest(benchmark, [*BENCHMARKS, *SCORERS])}"
         )
     rows = read_rows(references)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
@@ -60,11 +60,12 @@ def score(
     out: Annotated[Path | None, option("The JSON file to write.", "FILE")] = None,
     as_json: AsJson = False,
     exclude: Annotated[
-        Path | None, option("Rows that strict leaves out: an id or question a line.", "FILE")
+        Path | None,
+        option("File of rows that strict leaves out: an id or question per line.", "FILE"),
     ] = None,
     scorer: ScorerName = None,
     spm_sha256: Annotated[
-        str | None, option("The SentencePiece model must be this one.", "SHA256")
+        str | None, option("Required SHA-256 of the SentencePiece model.", "SHA256")
     ] = None,
     bertscore: Annotated[
         str | None, option("Also BERTScore F1, for answers in this language.", "en, de, ...")
@@ -129,7 +130,7 @@ def audit(
     csv: Annotated[Path | None, option("The CSV file to write, with the counts.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score under both protocols and list what only `published` accepts."""
+    """Score under both protocols and count the answers that only `published` accepts, by rule."""
     from adafuse.files import check_writable
     from adafuse.metrics.audit import audit as compare
     from adafuse.metrics.score import evaluate

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from adafuse.cli.options import example_ids, option
 from adafuse.cli.output import json_line, one_line
-from adafuse.errors import UserError, meant
+from adafuse.errors import UserError, nearest
 from adafuse.records import Round
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def show(
     ids: Annotated[
         list[str] | None,
         option(
-            "Which example; repeatable. The first by default.",
+            "Id of an example; repeatable. The first by default.",
             "ID",
             None,
             "--id",
@@ -106,8 +106,8 @@ def show(
 ) -> None:
     """Print how a text was decoded: candidates, their NLLs and the winner.
 
-    --list names the examples. Columns NLL 0, NLL 1, ... are the models, F is
-    what the smallest of wins.
+    NLL 0, NLL 1, ... are the models' negative log-likelihoods per token; the
+    smallest F wins. --list lists the examples.
     """
     from adafuse.parquet import read_arrow, read_metadata
 
@@ -141,7 +141,7 @@ def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, An
             some = ", ".join(list(row_of)[:5])
             raise UserError(
                 f"no example {name!r} in {trace}; it holds {len(row_of)}, such as {some}"
-                f"{meant(name, row_of)}"
+                f"{nearest(name, row_of)}"
             )
     return list(table.take([row_of[name] for name in ids] or [0]).to_pylist())
 

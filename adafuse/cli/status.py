@@ -22,19 +22,16 @@ def status(
         "results"
     ),
     config: Annotated[
-        Path | None, option("Compare with this configuration, not the one last run.", "FILE")
+        Path | None, option("Compare with this configuration instead of the last one run.", "FILE")
     ] = None,
-    whole: Annotated[
-        bool, option("Also the runs that no target asks for.", "", None, "--all")
-    ] = False,
+    whole: Annotated[bool, option("Also runs that no target needs.", "", None, "--all")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a workflow is decoded, under way, stopped, failed or stale.
+    """Show which decode jobs are done, running, stopped, failed, stale or waiting.
 
-    It counts what plain `snakemake` decodes: `targets` of the configuration
-    and what these need. Run it in the folder in which Snakemake runs. Exit
-    status 0 says that all is decoded, 1 that something failed, 3 that not
-    all is there yet.
+    Counts what plain `snakemake` decodes: the configuration's `targets` and
+    what they need. Run it in the folder in which Snakemake runs. Exit status:
+    0 all decoded, 1 something failed, 3 not finished.
     """
     from adafuse.config.reading import read_config
     from adafuse.workflow.layout import ResultsLayout
@@ -76,7 +73,7 @@ def _print(shards: "list[ShardStatus]", steps: list[dict[str, str]], left_out: i
     counts = Counter(shard.state for shard in shards)
     states = [state for state in get_args(State) if state in counts]
     total = ", ".join(f"{counts[state]} {state}" for state in states)
-    others = f"; {left_out} others are asked for by no target (--all shows them)"
+    others = f"; {left_out} others are not needed by any target (--all shows them)"
     jobs = f"{len(shards)} decode jobs: {total}; {_rows(shards, ' of ')} rows"
     console.print(jobs + others * bool(left_out), highlight=False)
 

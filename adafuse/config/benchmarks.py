@@ -5,9 +5,9 @@ from typing import Annotated, Self
 from pydantic import Field, field_validator, model_validator
 
 from adafuse.benchmarks.description import PaperFigures
-from adafuse.benchmarks.prompts import SLOT, Style
+from adafuse.benchmarks.prompts import SLOT, Layout
 from adafuse.benchmarks.rows import Fields
-from adafuse.errors import known
+from adafuse.errors import unknown
 from adafuse.metrics.registry import SCORERS
 from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text
 
@@ -27,17 +27,18 @@ class SourceConfig(Section):
     """a hub dataset `org/name`, or a folder in its layout; change it when the rows are on the hub
     """
     config: Text | None = None
-    """its configuration; change it when it has several"""
+    """configuration of the dataset; change it when the dataset has several"""
     answer_config: Text | None = None
-    """a second configuration, with the answers, joined by id; change it when questions and answers
-    are apart (FLORES: the other language)"""
+    """second configuration, with the answers, joined by id; change it when questions and answers
+    are in different configurations (FLORES: languages)"""
     split: Text | None = None
-    """its split; change it when you want other rows"""
+    """split of the dataset; change it when you want other rows"""
     revision: Text | None = None
-    """commit of a hub dataset, 40 hexadecimal digits; required there; change it when you want the
-    rows of another day"""
+    """commit of a hub dataset (required for one), 40 hexadecimal digits; change it when you need
+    another version of the rows"""
     fields: Fields = Fields()
-    """where a record holds what; change it when records have other names than rows"""
+    """which fields of a record are question, answer and id; change it when the records' fields have
+    other names"""
 
     @model_validator(mode="after")
     def _one_whole_source(self) -> Self:
@@ -58,65 +59,66 @@ class ShotsConfig(Section):
     """A file with an instruction and few-shot examples, of which the first `count` are used."""
 
     file: Text
-    """an instruction and few-shot examples"""
+    """file with an instruction and few-shot examples"""
     count: Number | None = None
-    """how many, from the first; all without it; change it when prompts are too long"""
+    """number of examples, from the first; all without it; change it when prompts are too long"""
 
 
 class SampleConfig(Section):
     """A part of the rows that a seed decides."""
 
     size: Positive
-    """how many rows"""
+    """number of rows"""
     seed: Number = 0
-    """which rows; change it when you want others"""
+    """seed of the choice; change it when you want other rows"""
 
 
 class BenchmarkConfig(Section):
-    """A task: its rows, the text around each question, when an answer ends, how it is scored."""
+    """A benchmark: rows, prompt template, stop conditions, scorer."""
 
     source: SourceConfig
     """where the rows come from"""
     prompt: Text
-    """the text around the question, with `{question}` once"""
+    """prompt template with `{question}` once"""
     shots: ShotsConfig | None = None
     """an instruction and few-shot examples; change it when the task needs them"""
-    frame: Style = "strict"
-    """`strict`: examples laid out as the question; `published`: the file's text as it is and a
-    blank line; change it when you compare with the paper's numbers"""
+    prompt_layout: Layout = "strict"
+    """layout of few-shot examples; `strict`: like the question; `published`: the file's text
+    unchanged, then a blank line; change it when you compare with the paper's numbers"""
     exclude_shots: Flag = True
-    """mark rows that are few-shot examples of the prompt; a strict score leaves them out; change it
-    when never, but to see what it changes"""
+    """mark rows that are few-shot examples of the prompt; `strict` scores leave them out; change it
+    when you measure their effect, and only then"""
     stop: tuple[Text, ...] = ()
-    """strings before which an answer is cut; change it when answers go on with a question of their
-    own"""
+    """stop strings; the answer is cut before them; change it when models continue with questions of
+    their own"""
     max_new_tokens: Positive
-    """ends an answer when some model holds that many generated tokens; change it when answers are
-    cut short (stop reason `length`)"""
+    """an answer ends after the round in which any model reaches this many generated tokens; change
+    it when answers are cut short (stop reason `length`)"""
     scorer: Text
     """how texts are scored: one of the [scorers](#scorers)"""
     limit: Positive | None = None
-    """only the first rows; change it when trying things out"""
+    """number of rows, from the first; change it when you try things out"""
     sample: SampleConfig | None = None
-    """`size` rows that `seed` chooses, in file order; after `limit`; change it when a smaller run
-    is to stand for the whole"""
+    """random `size` rows (by `seed`) in file order; after `limit`; change it when a smaller run
+    should represent the whole"""
     ids: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
-    """only the rows of those ids; change it when some rows are of interest"""
+    """ids of the rows to use; change it when only some rows matter"""
     ids_file: Text | None = None
-    """the same from a file with one id a line; change it when the list is long"""
+    """the same, from a file with one id per line; change it when the list is long"""
     shards: Positive = 1
     """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes; each
     loads the models"""
     development: Text | None = None
-    """the benchmark whose scores choose between models for this one; change it when a run of method
-    `development_pair` has this benchmark"""
+    """benchmark whose scores choose the models for this one; change it when a run of method
+    `development_pair` uses this benchmark"""
     batch_size: BatchSize | None = None
-    """instead of that of `decode`; change it when one benchmark has longer prompts, or runs are
+    """instead of `decode.batch_size`; change it when one benchmark has longer prompts, or runs are
     timed"""
     timed: Flag = False
-    """decode with nothing beside it on the machine; change it when seconds are to be compared"""
+    """decode with nothing else running on the machine; change it when you compare seconds"""
     paper: PaperFigures = PaperFigures()
-    """what the paper says of it, beside our figures; change it when that is known"""
+    """the paper's statistics of this benchmark, shown next to ours; change it when they are
+    known"""
     use: Text | None = Field(None, exclude=True)
     """file with the benchmark's other fields; change it when several configurations share a
     benchmark"""
@@ -132,7 +134,7 @@ class BenchmarkConfig(Section):
     @classmethod
     def _is_known(cls, scorer: str) -> str:
         if scorer not in SCORERS:
-            raise ValueError(known("scorer", scorer, list(SCORERS)))
+            raise ValueError(unknown("scorer", scorer, list(SCORERS)))
         return scorer
 
     @model_validator(mode="after")

@@ -12,7 +12,7 @@ from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.experiments import RULES, ExperimentConfig, MainConfig
 from adafuse.config.runs import ClusterConfig, DecodeConfig, ModelConfig, RunConfig
 from adafuse.config.sweep_axis import sweep_positions
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
@@ -61,41 +61,43 @@ class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
     results: Text = "results"
-    """folder for everything that is written; change it when two experiments are to stay apart"""
+    """output folder; change it when two experiments must not share one"""
     note: Text | None = None
-    """printed above the table; change it when a reader must know something before the numbers"""
+    """text above the main table; change it when readers must know something before they read the
+    numbers"""
     models: dict[Name, ModelConfig] = Field(min_length=1)
-    """the models by name"""
+    """models by name"""
     benchmarks: dict[BenchmarkName, BenchmarkConfig] = Field(min_length=1)
-    """the tasks by name; their order is that of the columns"""
+    """benchmarks by name, in the order of the table's columns"""
     runs: dict[Name, RunConfig] = Field(min_length=1)
-    """a method on a list of models, by name; their order is that of the rows"""
+    """runs by name, in the order of the table's rows; each is a method on a list of models"""
     main: MainConfig = MainConfig()
-    """the main table and the comparisons; everything without it; change it when some runs are extra
-    """
+    """runs and benchmarks of the main table and the comparisons; all without it; change it when
+    some runs do not belong in the main table"""
     experiments: dict[RuleName, ExperimentConfig] = Field(default_factory=dict)
-    """tables and figures, each a target: `snakemake figure_6`; a name is made of letters, digits
-    (not first) and `_`, and is not that of a rule (`all`, `decode`, ...); change it when the main
-    table is not all that you want to see"""
+    """further tables and figures by name, each a target (`snakemake figure_6`); names have letters,
+    digits (not first) and `_`, and are not those of rules (`all`, `decode`, ...); change it when
+    you need more than the main table"""
     targets: tuple[Literal["tables", "experiments", "report"], ...] = Field(
         ("tables", "report"), min_length=1
     )
-    """what plain `snakemake` makes: `tables`, `experiments` (there must be some), `report`, the
-    pages for a browser ([docs/report.md](../docs/report.md)); change it when the experiments are
-    always wanted, or the report is not"""
+    """what plain `snakemake` makes: `tables`, `experiments` (only if there are any), `report`, the
+    pages for a browser ([docs/report.md](../docs/report.md)); change it when you always need the
+    experiments, or do not need the report"""
     protocols: tuple[Literal["strict", "published"], ...] = Field(("strict",), min_length=1)
-    """`[strict]` or `[strict, published]`, which adds tables of the published scorer and an audit
-    of what only it accepts; change it when you compare with published numbers"""
+    """`[strict]`, or `[strict, published]`, which adds tables under `published` and an audit of the
+    answers that only `published` accepts; change it when you compare with published numbers"""
     spm_sha256: Text | None = None
-    """SentencePiece model of `translation`; change it when two machines must give the same spBLEU
-    """
+    """SHA-256 of the SentencePiece model of `translation`; change it when two machines must give
+    the same spBLEU"""
     published_numbers: Text | None = None
-    """`config/published.yaml`: a table of the paper's numbers; change it when you reproduce the
-    paper"""
+    """file of the paper's numbers, for a table of their own: `config/published.yaml`; change it
+    when you reproduce the paper"""
     decode: DecodeConfig = DecodeConfig()
     """how decode jobs run; change it when they run on a GPU"""
     cluster: ClusterConfig = ClusterConfig()
-    """what decode jobs ask a cluster for; change it when its limits, or an estimate, do not fit"""
+    """what decode jobs request from a cluster; change it when the cluster has other limits, or an
+    estimate is wrong"""
 
     @field_validator("protocols")
     @classmethod
@@ -218,7 +220,7 @@ class Config(Section):
         """Return the run of method `single` of each model, with as many rounds as `run` has.
 
         Weights and options do not change a single model's text. A model must have one such run, so
-        that it is not open which is meant.
+        that there is no doubt which one to take.
         """
         return [self._single_model_run(run, model) for model in run.models]
 
@@ -247,7 +249,7 @@ class Config(Section):
 def _check_known(kind: str, names: Sequence[str], choices: Mapping[str, object]) -> None:
     for name in names:
         if name not in choices:
-            raise UserError(known(kind, name, list(choices)))
+            raise UserError(unknown(kind, name, list(choices)))
 
 
 @contextmanager

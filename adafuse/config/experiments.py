@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from adafuse.errors import known
+from adafuse.errors import unknown
 from adafuse.options import Section, Text
 
 WHOLE_PAPER = ("paper", "paper_toy")
@@ -32,28 +32,30 @@ class MainConfig(Section):
     """What the main table and the comparisons show; all runs on all benchmarks by default."""
 
     runs: DifferentNames | None = None
-    """names of `runs`; change it when some runs belong elsewhere"""
+    """names of `runs`; change it when some runs do not belong in the main table"""
     benchmarks: DifferentNames | None = None
-    """names of `benchmarks`; change it when some benchmarks only serve others"""
+    """names of `benchmarks`; change it when some benchmarks are only development or timing rows"""
 
 
 class ExperimentConfig(Section):
     """A table or figure of the paper: some runs on some benchmarks, and what is drawn of them."""
 
     title: Text
-    """above the figure"""
+    """title of the figure"""
     kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired"]
     """`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);
     `words_per_round`; `paired` (scores, and tests of all runs against each other)"""
     benchmarks: SomeNames
-    """names of `benchmarks`; for `runtime`, those of one `batch_size`"""
+    """names of `benchmarks`; for `runtime`, all of one `batch_size`"""
     runs: SomeNames
-    """names of `runs`; `paired` needs two"""
+    """names of `runs`; `paired` needs at least two"""
     options: tuple[Text, ...] = ()
-    """for `sweep`: the options on the axis; each run has exactly one of them, a number; no two runs
-    are the same; change it when the experiment is a `sweep`"""
+    """for `sweep`: the swept option; several names if methods name it differently; each run has
+    exactly one of them, a number, and no two runs are the same; change it when the experiment is a
+    `sweep`"""
     published: dict[str, Text] = Field(default_factory=dict)
-    """for `scores`: rows of the paper's Table 1 by run; change it when you reproduce that table"""
+    """for `scores`: the row of the paper's Table 1 for each run; change it when you reproduce that
+    table"""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -71,5 +73,5 @@ class ExperimentConfig(Section):
             raise ValueError(f"published is for kind scores, not for {self.kind}; remove it")
         for run in self.published:
             if run not in self.runs:
-                raise ValueError(f"published: {known('run', run, list(self.runs))}")
+                raise ValueError(f"published: {unknown('run', run, list(self.runs))}")
         return self

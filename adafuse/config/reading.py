@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from adafuse.config.benchmarks import PIN, BenchmarkConfig
 from adafuse.config.config import Config, at
 from adafuse.config.runs import ModelConfig, RunConfig
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
@@ -255,4 +255,4 @@ def check_published(config: Config) -> None:
     for name, experiment in config.experiments.items():
         for row in experiment.published.values():
             if row not in rows:
-                raise UserError(f"experiments.{name}.published: {known('row', row, rows)}")
+                raise UserError(f"experiments.{name}.published: {unknown('row', row, rows)}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from adafuse.decoding.fusion import check_weights
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import AUTO, DeviceName, ModelEntry
@@ -30,17 +30,17 @@ class ModelConfig(ModelEntry):
 
 
 class FirstAttempt(Section):
-    """What decode jobs ask a cluster for, instead of an estimate."""
+    """What decode jobs request from a cluster, instead of an estimate."""
 
     mem_mb: Positive | None = None
-    """megabytes of the first attempt; change it when the estimate is off"""
+    """megabytes of the first attempt; change it when the estimate is wrong"""
     runtime: Positive | None = None
-    """minutes of the first attempt; change it when the estimate is off"""
+    """minutes of the first attempt; change it when the estimate is wrong"""
 
 
 class JobSize(FirstAttempt):
     gpu: Number | None = None
-    """GPUs of a job; change it when the run needs more or fewer"""
+    """GPUs per job; change it when the run needs more or fewer"""
 
 
 class RunConfig(Section):
@@ -52,20 +52,21 @@ class RunConfig(Section):
     models: tuple[Text, ...] = Field(min_length=1)
     """names of `models`, in order"""
     weights: tuple[Weight, ...] | None = None
-    """one per model; all 1 without it; refused where nothing is weighed (`llm_blender`, choices
-    between runs); change it when one model is to be trusted more"""
+    """one per model; all 1 without it; not for `llm_blender` and choices between runs; change it
+    when one model should count more"""
     options: dict[str, Any] = Field(default_factory=dict)
-    """those of the method, for instance `tau`, `max_words`, `branching`, `fusion`; see `adafuse
+    """options of the method, such as `tau`, `max_words`, `branching`, `fusion`: see `adafuse
     methods` or [docs/methods.md](../docs/methods.md#options); change it when the method's defaults
     are not what you want"""
     max_rounds: Positive | None = None
-    """ends an answer after that many rounds; not for choices between runs; change it when decisions
-    are to be limited, not tokens"""
+    """maximum rounds of an answer; not for choices between runs; change it when you want to limit
+    rounds, not tokens"""
     cluster: JobSize = JobSize()
-    """what its jobs ask for, instead of estimates; change it when it needs more than others"""
+    """what this run's jobs request, instead of estimates; change it when this run needs more than
+    others"""
     sweep: Annotated[dict[str, Values], Field(min_length=1)] | None = Field(None, exclude=True)
-    """`{tau: [0.5, 0.7]}`: the run once per value, named NAME_0.5 and NAME_0.7; a list of runs may
-    say NAME for all of them; change it when a run is wanted for many values of an option"""
+    """`{tau: [0.5, 0.7]}`: one run per value, named NAME_0.5 and NAME_0.7; in lists of runs NAME
+    stands for all of them; change it when you vary an option"""
 
     @model_validator(mode="after")
     def _fits_its_method(self) -> Self:
@@ -76,7 +77,7 @@ class RunConfig(Section):
             elif self.method in SELECTIONS:
                 self._check_selection()
             else:
-                raise UserError(known("method", self.method, [*METHODS, *SELECTIONS]))
+                raise UserError(unknown("method", self.method, [*METHODS, *SELECTIONS]))
         return self
 
     def _check_method(self) -> None:
@@ -108,34 +109,34 @@ class DecodeConfig(Section):
     """
 
     engine: Literal["tree", "reference"] = "tree"
-    """`tree`, or `reference`: slow, plain, for checking; change it when you doubt a result"""
+    """`tree`, or `reference`: slow, to check results; change it when you doubt a result"""
     batch_size: BatchSize = 16
-    """examples decoded at a time; `auto`: as many as fit into the free memory; change it when
-    memory runs out, or a GPU is not busy"""
+    """examples decoded at a time; `auto`: as many as fit into free memory; change it when memory
+    runs out, or a GPU is underused"""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """numbers that the models compute with; change it when they run on a GPU: `bfloat16`"""
+    """data type of weights and activations; change it when models run on a GPU: `bfloat16`"""
     device: Annotated[Text, AfterValidator(_device)] = "auto"
-    """of models without their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`, `balanced`,
-    `sequential` ([what they mean](#a-model-larger-than-one-gpu)); change it when models are to run
+    """device of models without their own: `auto`, `cpu`, `cuda:0`, `cuda:0+cuda:1`, `balanced`,
+    `sequential` ([what they mean](#a-model-larger-than-one-gpu)); change it when models should run
     elsewhere"""
     gpu: Number = 1
-    """the most GPUs that a decode job asks for; change it when 0 for models on a CPU; 2 where two
-    models on `auto` get one each; as many as the largest model is spread over; `cluster.gpu` of a
-    run goes first"""
+    """maximum GPUs per decode job; `cluster.gpu` of a run overrides it; change it when models run
+    on a CPU (0), two models on `auto` get a GPU each (2), or a model is spread over several (as
+    many as the largest needs)"""
     max_error_share: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    """the part of a shard's rows that may fail before the job does; the others are kept; change it
-    when a few rows are known to be too long, or none may fail (`0`)"""
+    """share of a shard's rows that may fail before the job fails; good rows are kept; change it
+    when some rows are known to be too long, or none may fail (`0`)"""
 
 
 class ClusterConfig(FirstAttempt):
-    """What all decode jobs ask for, and the most that they may.
+    """What all decode jobs request, and the maximum that they may.
 
-    `uniform` has all ask for what the largest of them needs, as the tasks of an array must.
+    With `uniform`, all request what the largest of them needs, as the tasks of an array must.
     """
 
     max_mem_mb: Positive | None = None
-    """the most megabytes of any attempt; change it when the partition refuses more"""
+    """maximum megabytes of any attempt; change it when the partition refuses more"""
     max_runtime: Positive | None = None
-    """the most minutes of any attempt; change it when the partition refuses more"""
+    """maximum minutes of any attempt; change it when the partition refuses more"""
     uniform: Flag = False
-    """all jobs ask for what the largest needs; change it when jobs are submitted as arrays"""
+    """all jobs request what the largest needs; change it when jobs are submitted as arrays"""

@@ -99,8 +99,8 @@ class FusionOptions(MethodOptions):
         str,
         AfterValidator(_registered),
         Field(
-            description="how the models' scores of a span become one, F(s): the mean of their NLLs"
-            " (the paper's), the NLL of their mixture, or the lowest of their NLLs",
+            description="fusion rule, F(s): the mean of the models' NLLs (the paper's), the NLL of"
+            " their mixture, or the lowest of their NLLs",
             json_schema_extra=lambda schema: schema.update(enum=list(FUSION_RULES)),
         ),
     ] = "mean_nll"

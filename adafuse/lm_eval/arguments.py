@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.method import Method
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
 from adafuse.options import BatchSize, MethodOptions, Positive, parse
@@ -86,8 +86,8 @@ def read_arguments(given: Mapping[str, Any]) -> tuple[Arguments, Method[Any]]:
     model_specs(arguments.models, **arguments.loading)
     if arguments.method in METHODS:
         names = [*Arguments.model_fields, *METHODS[arguments.method].Options.model_fields]
-        if unknown := [name for name in options if name not in names]:
-            raise UserError(f"{OWNER}: {known('argument', unknown[0], names)}")
+        if unexpected := [name for name in options if name not in names]:
+            raise UserError(f"{OWNER}: {unknown('argument', unexpected[0], names)}")
     method = resolve(arguments.method, options)
     method.check_models(len(arguments.models))
     check_weights(arguments.weights, len(arguments.models))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.records import Chat, Likelihood, Prompt, Turn
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
             continue  # the default of a sampling that is switched off
         if name not in NEUTRAL:
             names = ["until", *LENGTHS, *NEUTRAL, *IDLE]
-            raise UserError(known("generation setting", name, names))
+            raise UserError(unknown("generation setting", name, names))
         if value is not None and value != NEUTRAL[name]:
             raise UserError(
                 f"generation setting {name} is {value!r}, but fused decoding is greedy; say"

@@ -19,14 +19,14 @@ class AdaFuseOptions(FusionOptions):
     """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
     tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
-    """τ, the margin threshold: a model goes on to another word of a round while p(1) - p(2) of its
-    next token is at least this, so higher means shorter spans and more decisions taken together;
-    above 1 no model is ever confident"""
+    """τ, the margin threshold: a model adds another word to its proposal while p(1) - p(2) of its
+    next token is at least τ; higher means shorter spans and more joint decisions; above 1 no model
+    is ever confident"""
     max_words: Positive = 3
-    """M, the most words that a model may add in a round"""
+    """M, maximum words of a proposal"""
     branching: Positive = 1
-    """B, how many alternatives a model proposes where it is not confident; 1 switches this
-    (diversity-aware scaling) off"""
+    """B, alternatives that a model proposes where it is not confident (diversity-aware scaling); 1
+    switches this off"""
 
 
 class AdaFuse(Method[AdaFuseOptions]):
@@ -52,7 +52,7 @@ class AdaFuse(Method[AdaFuseOptions]):
             yield from evaluated([span.node])
             assert span.node.next is not None
             margins.append(span.node.next.margin)
-            if not margins[-1] >= self.options.tau:  # a nan is no confidence
+            if not margins[-1] >= self.options.tau:  # NaN is not confident
                 first_tokens = span.node.next.top_ids[: self.options.branching]
                 branches = yield from gather(add_word(span, rules, (z,)) for z in first_tokens)
                 return branches, tuple(margins)
@@ -92,7 +92,7 @@ class BeamScalingOptions(FusionOptions):
     width: Positive = 3
     """beams per model"""
     beam_tokens: Positive = 5
-    """how many tokens the search runs"""
+    """number of tokens that the search runs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class SingleOptions(MethodOptions):
     """Nothing here changes the text."""
 
     max_word_tokens: Positive = 16
-    """the most tokens of a word; decides how the trace cuts the text into rounds, nothing else"""
+    """maximum tokens of a word; only affects how the trace is cut into rounds"""
 
 
 class Single(Method[SingleOptions]):

@@ -150,8 +150,8 @@ class BytewiseOptions(MethodOptions):
     """How exact the probabilities are."""
 
     prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
-    """leave out ways to write the text in tokens that are less probable than this share of it; a
-    larger share saves forwards"""
+    """drop tokenizations whose share of the text's probability is below this; larger values save
+    forward passes"""
 
 
 class Bytewise(Method[BytewiseOptions]):

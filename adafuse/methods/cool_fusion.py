@@ -21,10 +21,10 @@ class CoolFusionOptions(MethodOptions):
     """What a segment is, and whether whole answers compete (Cool+R)."""
 
     segments: Literal["aligned", "shortest"] = "aligned"
-    """where a segment ends: at a word boundary of all tokenizers (a whitespace word in our
-    reading), or after as few tokens as make text"""
+    """where a segment ends: at a word boundary of all tokenizers (in our reading, whitespace), or
+    after the fewest tokens that decode to text"""
     rerank: bool = False
-    """rank the models' own answers, too (Cool+R)"""
+    """also rank the models' own answers (Cool+R)"""
     max_word_tokens: WordTokens = 16
 
 

@@ -76,10 +76,10 @@ class GacOptions(MethodOptions):
     """At which tokens the models are asked together."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
-    """ask the other models only where the likeliest token of model `gate` has at most this
+    """use the other models only where the likeliest token of model `gate` has at most this
     probability; null: at every token"""
     gate: ModelNumber = 0
-    """number of the model that `threshold` looks at"""
+    """number of the model whose probability is compared with `threshold`"""
 
 
 class Gac(Method[GacOptions]):

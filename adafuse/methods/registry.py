@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from adafuse.decoding.method import Method
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.methods.adafuse import AdaFuse, BeamScaling, FixedLength, Single
 from adafuse.methods.bytewise import Bytewise
 from adafuse.methods.cool_fusion import CoolFusion
@@ -44,6 +44,6 @@ for _method in (*_PAPER, *_TOKENS, *_SPANS, *_ANSWERS, *_INSTALLED):
 def resolve(name: str, options: Mapping[str, Any]) -> Method[Any]:
     """Return the method `name` with `options` checked and completed by its defaults."""
     if name not in METHODS:
-        raise UserError(known("method", name, list(METHODS)))
+        raise UserError(unknown("method", name, list(METHODS)))
     method = METHODS[name]
     return method(parse(method.Options, options, f"method {name}"))

@@ -17,7 +17,7 @@ class RerankOptions(MethodOptions):
     """What makes an answer the best one."""
 
     score: Literal["mean_nll", "mean_perplexity"] = "mean_nll"
-    """what is smallest for the winner, a weighted mean over all models"""
+    """weighted mean over all models; the answer with the smallest wins"""
 
 
 class Rerank(Method[RerankOptions]):

@@ -102,19 +102,19 @@ class SpecFuseOptions(MethodOptions):
     """How drafts are written and voted on."""
 
     window: Positive = 10
-    """the most tokens of a draft"""
+    """maximum tokens of a draft"""
     votes: Literal["softmax", "mean_nll"] = "softmax"
-    """what a model gives to a draft: its softmax over the drafts, or its mean log-probability"""
+    """a model's vote for a draft: its softmax over the drafts, or its mean log-probability"""
     hedge: Above0 | None = None
-    """learning rate of the models' weights; null: they stay, as they do with two models"""
+    """learning rate of the models' weights; null: constant weights, as always with two models"""
     sampling: bool = False
     """draw drafts instead of writing them greedily"""
     temperature: Above0 = 0.6
-    """that of `sampling`"""
+    """temperature of `sampling`"""
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """draw from the likeliest tokens that together have this probability"""
+    """top-p of `sampling`: draw from the likeliest tokens that together have this probability"""
     seed: int = 0
-    """with the prompt, decides what is drawn"""
+    """seed of `sampling`, combined with the prompt"""
 
 
 class SpecFuse(Method[SpecFuseOptions]):

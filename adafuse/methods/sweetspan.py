@@ -18,8 +18,8 @@ class SweetSpanOptions(MethodOptions):
     words: Positive = 4
     """words of a span"""
     filter_ratio: Annotated[float, Field(ge=1)] | None = 10.0
-    """where a span's largest perplexity is more than this times its smallest, both are left out;
-    null: never"""
+    """if a span's largest perplexity is more than this times its smallest, both are dropped; null:
+    never"""
     max_word_tokens: WordTokens = 16
 
 

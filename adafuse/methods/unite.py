@@ -73,18 +73,19 @@ class UniteOptions(MethodOptions):
     """What the paper leaves open, and where the published code differs."""
 
     top_k: Positive = 10
-    """k, how many of each model's likeliest tokens are united"""
+    """k of each model's top-k tokens in the union"""
     primary: ModelNumber = 0
-    """number of the model whose tokens come first among equals"""
+    """number of the model whose tokens win ties"""
     duplicates: Duplicates = "exclude"
-    """what an entry gets in a model that lacks it and whose first token for it already stands for
-    another entry: nothing (`exclude`), that token's probability (`keep`: the published code for
-    SentencePiece models), or logit 0 (`zero`: the published code for others; not invariant to
-    shifts, and above every other logit here, where logits are log-probabilities)"""
+    """probability of an entry in a model that lacks it and whose first token for it already stands
+    for another entry: none (`exclude`), that token's (`keep`: the published code for SentencePiece
+    models), or that of logit 0 (`zero`: the published code for other models; it depends on the
+    logits' offset, and here, where logits are log-probabilities, 0 is above all others)"""
     normalise: Normalise = "union"
-    """take probabilities over the union, as published, or over the whole vocabulary"""
+    """normalise probabilities over the union (as published) or over the whole vocabulary"""
     commit: Literal["surface", "first_token"] = "surface"
-    """write the chosen string, or, as published, the primary's first token of it"""
+    """commit the chosen string (`surface`) or, as published, only the primary's first token of
+    it"""
 
 
 class Unite(Method[UniteOptions]):

@@ -2,7 +2,7 @@
 
 from importlib.metadata import entry_points
 
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.metrics import answers, numbers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
 
@@ -40,14 +40,14 @@ for _entry in entry_points(group="adafuse.scorers"):
 def scorer_named(name: str, owner: str) -> Scorer:
     """Return a scorer, or raise a `UserError` that begins with `owner`."""
     if name not in SCORERS:
-        raise UserError(f"{owner}: {known('scorer', name, list(SCORERS))}")
+        raise UserError(f"{owner}: {unknown('scorer', name, list(SCORERS))}")
     return SCORERS[name]
 
 
 def check_protocol(name: str) -> None:
     """Refuse a protocol that does not exist."""
     if name not in PROTOCOLS:
-        raise UserError(known("protocol", name, list(PROTOCOLS)))
+        raise UserError(unknown("protocol", name, list(PROTOCOLS)))
 
 
 def metric_named(name: str) -> Metric:

@@ -71,7 +71,7 @@ class PairOptions(MethodOptions):
     """What is chosen between."""
 
     runs: Annotated[list[str], Field(min_length=1)]
-    """the ensembles of two to choose between, one for every pair of the models"""
+    """runs with two models to choose from, one for every pair of the models"""
 
 
 class BestPair(Selection):

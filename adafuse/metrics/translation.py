@@ -93,7 +93,7 @@ def _bleu(tokenize: str) -> tuple["BLEU", Details]:
     details: Details = {"spm_sha256": require_model()} if tokenize == TOKENIZER else {}
     try:
         return BLEU(tokenize=tokenize, force=True), details
-    except (OSError, RuntimeError):  # what SentencePiece raises for bytes that are no model
+    except (OSError, RuntimeError):  # what SentencePiece raises for bytes that are not a model
         raise UserError(
             f"{str(model_file())!r} is not a SentencePiece model; remove it to fetch it again"
         ) from None

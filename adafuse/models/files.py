@@ -11,7 +11,7 @@ from adafuse.errors import UserError
 
 SAFE = "*.safetensors"
 PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin")
-"""Names by which transformers finds pickled weights; other files of that format are no weights."""
+"""Names by which transformers finds pickled weights; other files of that format are not weights."""
 
 REFUSED = (
     "has no safetensors weights, and pickled ones can hold code; if you trust who made them, set"

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from pydantic import ConfigDict, ValidationInfo, field_validator
 
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.options import Section, Text, parse
 
 AUTO = "auto"
@@ -73,16 +73,15 @@ class ModelEntry(Section):
     path: Text
     """a Hugging Face model folder, or a hub id `org/name`"""
     revision: Text | None = None
-    """commit of a hub model; change it when the model is from the hub, unless `snakemake prefetch`
-    has recorded its commit ([docs/hpc.md](../docs/hpc.md)): without either, a model that changed on
-    the hub is not noticed"""
+    """commit of a hub model; change it when the model is from the hub and `snakemake prefetch` has
+    not recorded its commit ([docs/hpc.md](../docs/hpc.md)); otherwise changes on the hub are not
+    noticed"""
     chat: bool = False
     """put each prompt into the model's own chat template; change it when the model is tuned for
     chat"""
     device: Text | None = None
-    """where this model runs, instead of `decode.device` ([the
-    names](#a-model-larger-than-one-gpu)); change it when two large models need a GPU each, or one
-    model needs several"""
+    """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
+    change it when two large models need a GPU each, or one model needs several"""
     quantization: Literal["int8", "int4"] | None = None
     """weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`; change it when a model does
     not fit otherwise; results change"""
@@ -90,8 +89,8 @@ class ModelEntry(Section):
     """run the Python code that comes with the model; change it when the model needs it, and you
     have read the code and pinned it with `revision`"""
     allow_pickle: bool = False
-    """read weights that are not safetensors; such files can hold code; change it when the model has
-    no others, and you trust who made them"""
+    """read weights that are not safetensors (such files can run code); change it when the model has
+    no safetensors and you trust its source"""
 
 
 class ModelSpec(ModelEntry):
@@ -114,7 +113,7 @@ class ModelSpec(ModelEntry):
     def _known(cls, value: object, info: ValidationInfo) -> object:
         names = DTYPES if info.field_name == "dtype" else QUANTIZATIONS
         if value not in names and not (value is None and names is QUANTIZATIONS):
-            raise UserError(known(str(info.field_name), value, list(names)))
+            raise UserError(unknown(str(info.field_name), value, list(names)))
         return value
 
     @property
@@ -157,7 +156,7 @@ def model_specs(
         raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
     for name in loading:
         if name not in LOADING:
-            raise UserError(known("model setting", name, list(LOADING)))
+            raise UserError(unknown("model setting", name, list(LOADING)))
     count = len(models)
     columns = {LOADING[name]: _per_model(name, values, count) for name, values in loading.items()}
     return specs or [

@@ -12,7 +12,7 @@ from adafuse.config.config import Config
 from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import check_published
 from adafuse.config.sweep_axis import sweep_positions
-from adafuse.errors import UserError, known
+from adafuse.errors import UserError, unknown
 from adafuse.metrics.compare import compare_all
 from adafuse.metrics.published import read_published
 from adafuse.metrics.score import read_score, read_scored
@@ -81,7 +81,7 @@ class Experiment:
 def find_experiment(config: Config, name: str) -> Experiment:
     """Return an experiment of a configuration."""
     if name not in config.experiments:
-        raise UserError(known("experiment", name, list(config.experiments)))
+        raise UserError(unknown("experiment", name, list(config.experiments)))
     check_published(config)
     return Experiment(config, name, config.experiments[name])
 

@@ -45,7 +45,7 @@ def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt, *, chat: bo
 def shared_prefix(
     encode: Callable[[Prompt], Sequence[int]], prompts: Sequence[Prompt]
 ) -> list[int]:
-    """Return the ids that all prompts begin with, such as worked examples; none if they are few.
+    """Return the ids that all prompts begin with, such as few-shot examples; none if they are few.
 
     Some of the prompts stand for all: one that begins otherwise is simply read as a whole.
     """

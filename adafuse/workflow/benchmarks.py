@@ -150,7 +150,7 @@ def prepare_benchmark(config: Config, benchmark: str) -> Prepared:
     """Read and choose the rows of a benchmark, put them into prompts and deal them to shards."""
     task, few_shot = config.benchmarks[benchmark], few_shot_file(config, benchmark)
     rows = benchmark_rows(config, benchmark)
-    template = make_prompt_template(task.prompt, few_shot, task.frame)
+    template = make_prompt_template(task.prompt, few_shot, task.prompt_layout)
     marked = few_shot.questions() if few_shot and task.exclude_shots else frozenset()
     prepared = prepare(rows, template, shards=task.shards, few_shot_keys=marked)
     if empty := task.shards - len({row.shard for row in prepared}):

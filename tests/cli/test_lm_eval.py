@@ -33,7 +33,7 @@ def lm_eval(arguments, *others, cache):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the results, samples and trace of both tasks, with two worked examples."""
+    """A folder with the results, samples and trace of both tasks, with two few-shot examples."""
     folder = tmp_path_factory.mktemp("lm_eval")
     done = lm_eval(
         f"models={'+'.join(PAIR)},method=adafuse,tau=0.6,branching=2,trace={folder}/t.parquet",

@@ -134,7 +134,7 @@ def test_the_six_benchmarks_are_what_the_specification_says(
     task = parse_config({**values, "benchmarks": {name: used}}).benchmarks[name]
     count = task.shots.count if task.shots else None
     assert (task.prompt, task.stop, task.max_new_tokens, count) == TABLE[name]
-    assert task.frame == "strict" and task.exclude_shots
+    assert task.prompt_layout == "strict" and task.exclude_shots
 
 
 def test_the_published_files_of_the_smoke_test_take_the_place_of_the_datasets(

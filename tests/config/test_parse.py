@@ -59,7 +59,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         ((*QA, "shots"), {"count": 1}, "benchmarks.qa.shots has no 'file'; add it"),
         ((*QA, "shots"), {"file": "x", "n": 1}, "qa.shots: unknown key 'n'; known are: file"),
         ((*QA, "source", "fields"), {"q": "x"}, "qa.source.fields: unknown key 'q'; known are: q"),
-        ((*QA, "frame"), "loose", "benchmarks.qa.frame must be 'strict' or 'published', not 'lo"),
+        ((*QA, "prompt_layout"), "loose", "qa.prompt_layout must be 'strict' or 'published', not"),
         ((*QA, "sample"), {"size": 20}, "benchmarks.qa: sample.size 20 is more than its 12 rows"),
         ((*QA, "ids"), ["r1", 5], "benchmarks.qa: no row has the id '5'; correct `ids`"),
         ((*QA, "ids"), [], "benchmarks.qa.ids "),

@@ -53,7 +53,7 @@ def decode(fuser=None, answers=ANSWERS, stop=(), **options):
     """Decode one example with given answers; returns it and the ranker."""
     method = resolve("llm_blender", options)
     method._ranker, method._fuser = Ranker(), fuser
-    weights, shots = [1.0] * len(answers), "worked examples, then the prompt"
+    weights, shots = [1.0] * len(answers), "few-shot examples, then the prompt"
     example = Example(weights, Limits(stop=stop), shots, "the prompt", answers)
     assert list(method.decode(example)) == []
     return example, method._ranker

@@ -208,7 +208,7 @@ def test_a_new_benchmark_leaves_the_others_alone(place: Workplace, changed: Chan
 
 @pytest.fixture
 def with_shots(place: Workplace) -> Workplace:
-    """A benchmark with worked examples."""
+    """A benchmark with few-shot examples."""
     (place.folder / "shots.txt").write_text(SHOTS)
     place.configure(lambda config: config["benchmarks"]["qa"].update(shots={"file": "shots.txt"}))
     return place
@@ -220,12 +220,13 @@ def test_shots_are_part_of_every_prompt_of_their_benchmark(
     assert {job for job in changed() if job[0] == "decode"} == decodes("qa")
 
 
-def test_another_frame_or_another_example_is_another_prompt(
+def test_another_layout_or_another_example_is_another_prompt(
     with_shots: Workplace, changed: Changed
 ) -> None:
-    with_shots.configure(lambda config: config["benchmarks"]["qa"].update(frame="published"))
+    published = {"prompt_layout": "published"}
+    with_shots.configure(lambda config: config["benchmarks"]["qa"].update(published))
     assert {job for job in changed() if job[0] == "decode"} == decodes("qa")
-    with_shots.configure(lambda config: config["benchmarks"]["qa"].update(frame="strict"))
+    with_shots.configure(lambda config: config["benchmarks"]["qa"].update(prompt_layout="strict"))
     (with_shots.folder / "shots.txt").write_text(SHOTS.rstrip() + "\n\n")
     assert changed() == set(), "strict does not see newlines at the end of the file"
     (with_shots.folder / "shots.txt").write_text(SHOTS.replace("Ada", "Bo"))

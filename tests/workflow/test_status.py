@@ -196,7 +196,7 @@ def test_only_what_targets_ask_for_counts_unless_all_is_asked_for(
     done = CliRunner().invoke(app, ["status", str(results.folder)])
     assert done.exit_code == 0
     assert done.stdout.startswith(
-        "2 decode jobs: 2 done; 12 of 12 rows; 4 others are asked for by no target (--all shows"
+        "2 decode jobs: 2 done; 12 of 12 rows; 4 others are not needed by any target (--all shows"
     )
     assert " both " not in done.stdout
     results.asked("--all", status=3)

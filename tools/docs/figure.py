@@ -101,9 +101,9 @@ def _words(taken: Round, heading: str) -> "alt.LayerChart | alt.FacetChart":
 
 
 def _margins(margins: tuple[float, ...]) -> str:
-    sure = all(margin >= TAU for margin in margins)
+    confident = all(margin >= TAU for margin in margins)
     values = ", ".join(f"{margin:.2f}" for margin in margins)
-    return f"{values} {'≥ τ: sure' if sure else '< τ: not sure'}"
+    return f"{values} {'≥ τ: confident' if confident else '< τ: not confident'}"
 
 
 def shown(candidate: Candidate) -> str:

@@ -42,22 +42,23 @@ def target(
 
 
 class DeepenOptions(MethodOptions):
-    """Those of the published code, whose default learning rate, 0, leaves the main model alone."""
+    """As in the published code, whose default learning rate, 0, leaves the main model unchanged."""
 
     main: ModelNumber = 0
-    """number of the model that writes"""
+    """number of the main model"""
     learning_rate: Annotated[float, Field(ge=0, le=100)] = 0.15
-    """how far the others may move it: a cap, 5 steps move a logit by 4.5 times this"""
+    """learning rate of the search for the main model's logits; 5 steps move a logit by at most 4.5
+    times this"""
     steps: Positive = 5
-    """steps of the search for its new logits"""
+    """steps of that search"""
     temperature_factor: Annotated[float, Field(gt=0, le=10_000)] = 100.0
     """factor of a token's similarities to the anchors before their softmax"""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """that of AdamW"""
+    """weight decay of AdamW"""
     top: Positive = 512
-    """how many of each model's likeliest tokens take part; the published code has all"""
+    """number of each model's likeliest tokens that take part; all in the published code"""
     reduction: Literal["mean", "sum"] = "mean"
-    """of the loss over the anchors; the published code takes the mean"""
+    """reduction of the loss over the anchors; `mean` in the published code"""
 
 
 class Deepen(Method[DeepenOptions]):

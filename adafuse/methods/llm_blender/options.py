@@ -19,22 +19,23 @@ class LlmBlenderOptions(MethodOptions):
     fuser_revision: str | None = None
     """commit of the fuser on the hub"""
     rank_only: bool = False
-    """take the best answer as it is, and load no fuser"""
+    """use the best-ranked answer, without a fuser"""
     bubble: bool = False
-    """the best is the survivor of one pass over the answers in order of the models, as the
-    published code can choose it; needs `rank_only`"""
+    """choose by a single pass of pairwise comparisons in the order of the models, as the published
+    code can; needs `rank_only`"""
     top_k: Positive = 3
-    """how many answers the fuser reads, best first"""
+    """number of answers that the fuser reads, best first"""
     candidate_tokens: Positive = 128
-    """the most tokens of an answer that the fuser reads"""
+    """maximum tokens of an answer that the fuser reads"""
     prompt_tokens: Positive = 1024
-    """the most tokens of the fuser's prompt"""
+    """maximum tokens of the fuser's prompt"""
     fused_tokens: Positive = 128
-    """the most tokens that the fuser writes"""
+    """maximum tokens that the fuser writes"""
     beams: Positive = 4
     """beams of the fuser's search"""
     instruction: str = "Give the best response to the input."
-    """the first field of the fuser's prompt; the prompt without worked examples is the second"""
+    """first field of the fuser's prompt; the second is the question (the prompt without few-shot
+    examples)"""
 
     @model_validator(mode="after")
     def _one_pass_finds_only_the_best(self) -> Self:
