@@ -34,13 +34,12 @@ class Fields(Section):
     """Paths in a record; one may be nested ("answer.aliases") and enters each list element."""
 
     question: Text = "question"
-    """path of the question, or a template for it (`"{context}\\n{question}"`); change it when the
-    field has another name"""
+    """path of the question, or a template for it (`"{context}\\n{question}"`); change it when it
+    has another name"""
     answer: Text = "answer"
-    """path of the answer or answers (`answer.aliases`); change it when the field has another
-    name"""
+    """path of the answer or answers (`answer.aliases`); change it when it has another name"""
     id: Text | None = None
-    """path of the id; `id` by default; change it when the field has another name"""
+    """path of the id; `id` by default; change it when it has another name"""
     final_after: Text | None = None
     """mark before the final answer; change it when answers contain reasoning and a final answer
     (`####` in GSM8K)"""

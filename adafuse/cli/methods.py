@@ -53,7 +53,8 @@ def _explain(name: str, method: Any) -> None:
     for option, field in method.Options.model_fields.items():
         typer.echo(f"    {option} ({_default(field)}{_kind(kinds.get(option, {}))})")
         if field.description:
-            typer.echo(textwrap.indent(textwrap.fill(field.description, 72), " " * 8))
+            text = textwrap.fill(field.description, 72, break_on_hyphens=False)
+            typer.echo(textwrap.indent(text, " " * 8))
 
 
 def _record(name: str, method: Any, chooses: bool) -> dict[str, Any]:

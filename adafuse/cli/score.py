@@ -60,8 +60,7 @@ def score(
     out: Annotated[Path | None, option("The JSON file to write.", "FILE")] = None,
     as_json: AsJson = False,
     exclude: Annotated[
-        Path | None,
-        option("File of rows that strict leaves out: an id or question per line.", "FILE"),
+        Path | None, option("Rows that strict leaves out: an id or question per line.", "FILE")
     ] = None,
     scorer: ScorerName = None,
     spm_sha256: Annotated[

@@ -37,8 +37,7 @@ class SourceConfig(Section):
     """commit of a hub dataset (required for one), 40 hexadecimal digits; change it when you need
     another version of the rows"""
     fields: Fields = Fields()
-    """which fields of a record are question, answer and id; change it when the records' fields have
-    other names"""
+    """which fields of a record are question, answer and id; change it when they have other names"""
 
     @model_validator(mode="after")
     def _one_whole_source(self) -> Self:
@@ -112,13 +111,12 @@ class BenchmarkConfig(Section):
     """benchmark whose scores choose the models for this one; change it when a run of method
     `development_pair` uses this benchmark"""
     batch_size: BatchSize | None = None
-    """instead of `decode.batch_size`; change it when one benchmark has longer prompts, or runs are
+    """instead of `decode.batch_size`; change it when a benchmark has longer prompts, or runs are
     timed"""
     timed: Flag = False
     """decode with nothing else running on the machine; change it when you compare seconds"""
     paper: PaperFigures = PaperFigures()
-    """the paper's statistics of this benchmark, shown next to ours; change it when they are
-    known"""
+    """the paper's statistics of this benchmark, shown next to ours; change it when you know them"""
     use: Text | None = Field(None, exclude=True)
     """file with the benchmark's other fields; change it when several configurations share a
     benchmark"""

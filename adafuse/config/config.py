@@ -63,8 +63,7 @@ class Config(Section):
     results: Text = "results"
     """output folder; change it when two experiments must not share one"""
     note: Text | None = None
-    """text above the main table; change it when readers must know something before they read the
-    numbers"""
+    """text above the main table; change it when readers must know something first"""
     models: dict[Name, ModelConfig] = Field(min_length=1)
     """models by name"""
     benchmarks: dict[BenchmarkName, BenchmarkConfig] = Field(min_length=1)
@@ -96,8 +95,8 @@ class Config(Section):
     decode: DecodeConfig = DecodeConfig()
     """how decode jobs run; change it when they run on a GPU"""
     cluster: ClusterConfig = ClusterConfig()
-    """what decode jobs request from a cluster; change it when the cluster has other limits, or an
-    estimate is wrong"""
+    """what decode jobs request from a cluster; change it when its limits differ, or an estimate is
+    wrong"""
 
     @field_validator("protocols")
     @classmethod

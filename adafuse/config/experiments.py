@@ -50,12 +50,11 @@ class ExperimentConfig(Section):
     runs: SomeNames
     """names of `runs`; `paired` needs at least two"""
     options: tuple[Text, ...] = ()
-    """for `sweep`: the swept option; several names if methods name it differently; each run has
-    exactly one of them, a number, and no two runs are the same; change it when the experiment is a
+    """for `sweep`: the swept option, or several if methods name it differently; each run has
+    exactly one, a number, and no two runs are the same; change it when the experiment is a
     `sweep`"""
     published: dict[str, Text] = Field(default_factory=dict)
-    """for `scores`: the row of the paper's Table 1 for each run; change it when you reproduce that
-    table"""
+    """for `scores`: the row of the paper's Table 1 for each run; change it when you reproduce it"""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:

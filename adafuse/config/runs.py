@@ -62,7 +62,7 @@ class RunConfig(Section):
     """maximum rounds of an answer; not for choices between runs; change it when you want to limit
     rounds, not tokens"""
     cluster: JobSize = JobSize()
-    """what this run's jobs request, instead of estimates; change it when this run needs more than
+    """what this run's jobs request, instead of estimates; change it when it needs more than
     others"""
     sweep: Annotated[dict[str, Values], Field(min_length=1)] | None = Field(None, exclude=True)
     """`{tau: [0.5, 0.7]}`: one run per value, named NAME_0.5 and NAME_0.7; in lists of runs NAME

@@ -84,8 +84,7 @@ class UniteOptions(MethodOptions):
     normalise: Normalise = "union"
     """normalise probabilities over the union (as published) or over the whole vocabulary"""
     commit: Literal["surface", "first_token"] = "surface"
-    """commit the chosen string (`surface`) or, as published, only the primary's first token of
-    it"""
+    """commit the chosen string (`surface`) or, as published, the primary's first token of it"""
 
 
 class Unite(Method[UniteOptions]):

@@ -77,8 +77,7 @@ class ModelEntry(Section):
     not recorded its commit ([docs/hpc.md](../docs/hpc.md)); otherwise changes on the hub are not
     noticed"""
     chat: bool = False
-    """put each prompt into the model's own chat template; change it when the model is tuned for
-    chat"""
+    """put prompts into the model's own chat template; change it when the model is tuned for chat"""
     device: Text | None = None
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
     change it when two large models need a GPU each, or one model needs several"""

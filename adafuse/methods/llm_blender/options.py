@@ -34,8 +34,7 @@ class LlmBlenderOptions(MethodOptions):
     beams: Positive = 4
     """beams of the fuser's search"""
     instruction: str = "Give the best response to the input."
-    """first field of the fuser's prompt; the second is the question (the prompt without few-shot
-    examples)"""
+    """first field of the fuser's prompt; the second is the prompt without few-shot examples"""
 
     @model_validator(mode="after")
     def _one_pass_finds_only_the_best(self) -> Self:
