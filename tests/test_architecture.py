@@ -12,8 +12,8 @@ from adafuse.decoding.round import Example
 ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-MOST_LINES, MOST_FILES, MOST_PACKAGES = 20_100, 150, 12
-"""Lines are to come down to 16,500; whoever deletes some lowers the number."""
+MOST_LINES, MOST_FILES, MOST_PACKAGES = 16_500, 150, 12
+"""A size that can be understood as a whole: before adding to it, look for what to remove."""
 
 LISTENERS = {"ensemble.py", "decoding/run.py"}
 """What hears of a round (the scheduler's events), and takes no part in it."""

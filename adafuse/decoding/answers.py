@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.round import Example
-from adafuse.decoding.words import WordRules, add_word, unwritten
+from adafuse.decoding.words import WordRules, add_word, empty_span
 from adafuse.engine.node import ContextFullError, Program, TokenSequence, gather
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, StopReason
@@ -38,7 +38,7 @@ def greedy_answers(example: Example) -> Program[list[WrittenAnswer]]:
 
 def _write(example: Example, sequence: TokenSequence) -> Program[WrittenAnswer]:
     limits, tokens = example.limits, 0
-    span = unwritten(sequence)
+    span = empty_span(sequence)
     reason: StopReason | None = None
     try:
         while reason is None:

@@ -14,8 +14,9 @@ class Candidate:
     """A span that may be committed next.
 
     `nodes` holds its last node in the tree of each model that has read it, `proposers` the numbers
-    of the models that wrote it, `words` counts END as one. Once scored, `nll[k]` is NLL_k(s) in
-    nats per token over `tokens[k]` = T ids, END included (eq. 4), and `fused` is F(s) (eq. 5).
+    of the models that wrote it, `words` how often `add_word` ran (END counts). Once scored,
+    `nll[k]` is NLL_k(s) in nats per token over `tokens[k]` = T ids, END included (eq. 4), and
+    `fused` is F(s) (eq. 5).
     """
 
     text: str = ""
@@ -34,7 +35,7 @@ class Candidate:
 
     @property
     def length(self) -> int:
-        """A length that is the same for all tokenizers: words, at least 1, plus one for END."""
+        """Words, at least 1, plus one for END: what `mixture` divides by, for all tokenizers."""
         return max(1, len(self.text.split())) + self.ends
 
     def logprob(self, number: int) -> float:
@@ -73,10 +74,11 @@ class Pool:
         self._sequences = sequences
 
     def read_by(self, sequence: TokenSequence) -> Program[None]:
-        """Have a model read the candidates so far before it writes its own (agreement first).
+        """Evaluate the candidates so far in a model's tree before it proposes (agreement first).
 
-        Scoring needs that forward anyway; the model spends others only from the first disagreement
-        on. That it cannot read a text is an error only if it does not write it itself: see `score`.
+        This saves forwards and does not change what it proposes: scoring needs these nodes anyway,
+        and writing the same ids finds them there. A text that it cannot encode is left to `score`,
+        which raises unless the model proposes that text itself.
         """
         nodes = [sequence.root]
         for candidate in self.candidates:

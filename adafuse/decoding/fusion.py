@@ -27,14 +27,14 @@ def fusion_rule(rule: FusionRule) -> FusionRule:
     return rule
 
 
-def each(rule: FusionRule) -> PoolFusion:
+def per_candidate(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
     return lambda pool, weights: [rule(candidate, weights) for candidate in pool]
 
 
 @fusion_rule
 def mean_nll(candidate: Candidate, weights: Sequence[float]) -> float:
-    """Weighted mean of NLL_k(s) (eq. 5): a product of experts."""
+    """Weighted mean, over the models k, of NLL_k(s) (eq. 5): a product of experts."""
     return weighted_mean(candidate.nll, weights)
 
 
@@ -49,7 +49,7 @@ def mixture(candidate: Candidate, weights: Sequence[float]) -> float:
 
 @fusion_rule
 def most_confident(candidate: Candidate, weights: Sequence[float]) -> float:
-    """The smallest NLL_k(s): trusts the surest model, whatever the weights."""
+    """The smallest NLL_k(s) of any model; weights are ignored."""
     return min(candidate.nll)
 
 
@@ -108,7 +108,7 @@ class FusionOptions(MethodOptions):
 
     @property
     def rule(self) -> PoolFusion:
-        return each(FUSION_RULES[self.fusion])
+        return per_candidate(FUSION_RULES[self.fusion])
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

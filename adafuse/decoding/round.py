@@ -44,7 +44,7 @@ class Example:
     def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round.
 
-        Ties go to the earlier candidate; one without a finite NLL under every model is out.
+        Ties go to the earlier candidate. Those that any model gives no finite NLL take no part.
         """
         finite = [s for s in pool.candidates if all(map(math.isfinite, s.nll))]
         scores = fuse(finite, self.weights) if finite else []

@@ -72,14 +72,17 @@ UTF8_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class WordRules:
-    """Decides after each token whether the word is complete; only `hard_limit` cuts a character."""
+    """Decides after each token whether the word is complete.
+
+    Only `hard_limit` ends a word inside a character whose UTF-8 bytes are not all there.
+    """
 
     stops: StopStrings = field(default_factory=StopStrings)
     max_tokens: int = 16
     hard_limit: int | None = None
 
     def complete(self, text: str, tokens: int) -> bool:
-        """Whether the word `text` of `tokens` ids ends here whatever follows (rules 2, 4, 5)."""
+        """Whether the word ends here: at white space, a stop string, or so many tokens."""
         if self.hard_limit is not None and tokens >= self.hard_limit:
             return True
         if text.endswith(UNFINISHED):
@@ -88,12 +91,13 @@ class WordRules:
         return ends_in_space or self.stops.within(text) or tokens >= self.max_tokens
 
     def ends_before(self, text: str, addition: str) -> bool:
-        """Whether the word `text` ends because the next token adds `addition` (rule 3)."""
+        """Whether the word `text` is whole because the next token begins with white space."""
         finished = bool(text.strip()) and not text.endswith(UNFINISHED)
         return finished and addition[:1].isspace()
 
 
-def unwritten(sequence: TokenSequence) -> Candidate:
+def empty_span(sequence: TokenSequence) -> Candidate:
+    """Return the span of no words after the committed text."""
     return Candidate(nodes={sequence: sequence.root})
 
 
@@ -105,7 +109,8 @@ def add_word(
 ) -> Program[Candidate]:
     """Extend `span` by one word: the ids `first`, then greedily until it ends, or is `enough`.
 
-    A special token ends the word before it; at the start of a word it is the word (END, no text).
+    A special token ends the word that it follows. As the first token it is the word END, which has
+    no text.
     """
     node, text, tokens = span.node, "", list[int]()
     model = node.sequence.model
@@ -129,7 +134,7 @@ def add_word(
 
 def greedy_words(sequence: TokenSequence, rules: WordRules, words: int) -> Program[Candidate]:
     """Write up to `words` greedy words; END or a stop string in the text is the last of them."""
-    span = unwritten(sequence)
+    span = empty_span(sequence)
     while span.words < words:
         span = yield from add_word(span, rules)
         if span.ends or rules.stops.within(span.text):

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.fusion import FusionOptions, each, mean_nll
+from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
-from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
+from adafuse.decoding.words import WordRules, add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
 from adafuse.options import MethodOptions, Positive
 
@@ -37,7 +37,7 @@ class AdaFuse(Method[AdaFuseOptions]):
 
     @property
     def top(self) -> int:
-        """The B likeliest first tokens, and two for the margin."""
+        """B first tokens to branch on, and at least the two of the margin."""
         return max(2, self.options.branching)
 
     def decode(self, example: Example) -> Program[None]:
@@ -45,8 +45,12 @@ class AdaFuse(Method[AdaFuseOptions]):
         return fuse_rounds(example, partial(self._propose, rules), self.options.rule)
 
     def _propose(self, rules: WordRules, sequence: TokenSequence) -> Program[Proposal]:
-        """Return a span of confident words, or the B that its uncertain last word leads to."""
-        span = unwritten(sequence)
+        """Return one span if the model stays confident, else B.
+
+        Each of the B holds the confident words, and a word that begins with one of the B likeliest
+        first tokens.
+        """
+        span = empty_span(sequence)
         margins: list[float] = []
         while True:
             yield from evaluated([span.node])
@@ -124,7 +128,7 @@ class BeamScaling(Method[BeamScalingOptions]):
 
     def _propose(self, rules: WordRules, sequence: TokenSequence) -> Program[Proposal]:
         beams = yield from self._search(sequence)
-        start = unwritten(sequence)
+        start = empty_span(sequence)
         return (yield from gather(add_word(start, rules, beam.ids) for beam in beams)), ()
 
     def _search(self, sequence: TokenSequence) -> Program[list[Beam]]:
@@ -170,6 +174,6 @@ class Single(Method[SingleOptions]):
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             rules = WordRules(example.stops, self.options.max_word_tokens, hard_limit=left)
-            return [(yield from add_word(unwritten(sequence), rules))], ()
+            return [(yield from add_word(empty_span(sequence), rules))], ()
 
-        return fuse_rounds(example, propose, each(mean_nll))
+        return fuse_rounds(example, propose, per_candidate(mean_nll))

@@ -8,10 +8,10 @@ from typing import Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
 from adafuse.decoding.candidates import Candidate, Pool
-from adafuse.decoding.fusion import each, mean_perplexity
+from adafuse.decoding.fusion import mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
-from adafuse.decoding.words import WordRules, add_word, greedy_words, unwritten
+from adafuse.decoding.words import WordRules, add_word, empty_span, greedy_words
 from adafuse.engine.node import Program, TokenSequence
 from adafuse.options import MethodOptions, WordTokens
 from adafuse.tokenization.text import UNFINISHED
@@ -51,7 +51,7 @@ class CoolFusion(Method[CoolFusionOptions]):
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             return [(yield from write(sequence, rules))], ()
 
-        yield from fuse_rounds(example, propose, each(mean_perplexity))
+        yield from fuse_rounds(example, propose, per_candidate(mean_perplexity))
         if self.options.rerank:
             rank_with(own, example)
 
@@ -67,7 +67,7 @@ def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candi
             return False
         return sequence.model.encode_span(text) == tuple(ids)
 
-    return add_word(unwritten(sequence), rules, enough=decodable)
+    return add_word(empty_span(sequence), rules, enough=decodable)
 
 
 def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
@@ -106,7 +106,7 @@ def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
             rivals[answer] = reason
     pool = Pool(example.sequences)
     pool.candidates = [fused, *rivals]
-    best = example.select(pool, each(mean_perplexity))
+    best = example.select(pool, per_candidate(mean_perplexity))
     if best is fused:
         example.rounds[-1] = replace(example.rounds[-1], words=0)
     else:

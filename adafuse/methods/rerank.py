@@ -4,7 +4,7 @@ from typing import Literal
 
 from adafuse.decoding.answers import own_answers, without_errors
 from adafuse.decoding.candidates import Candidate, Pool
-from adafuse.decoding.fusion import FusionRule, each, mean_nll, mean_perplexity
+from adafuse.decoding.fusion import FusionRule, mean_nll, mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
@@ -42,7 +42,7 @@ class Rerank(Method[RerankOptions]):
         ]
         if pool.candidates:
             yield from pool.score()
-            best = example.select(pool, each(SCORES[self.options.score]))
+            best = example.select(pool, per_candidate(SCORES[self.options.score]))
             example.commit(best)
         answer = answers[best.proposers[0]]
         example.text, example.reason = answer.text, answer.stop_reason

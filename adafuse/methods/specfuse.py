@@ -13,7 +13,7 @@ from pydantic import Field
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
-from adafuse.decoding.words import UTF8_BYTES, StopStrings, unwritten
+from adafuse.decoding.words import UTF8_BYTES, StopStrings, empty_span
 from adafuse.engine.node import NextToken, Program, TokenSequence, evaluated
 from adafuse.options import MethodOptions, Positive
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
@@ -157,7 +157,7 @@ def draft(
     """
     model = sequence.model
     anchor = model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
-    steps = [unwritten(sequence)]
+    steps = [empty_span(sequence)]
     tokens: list[int] = []
     last = steps[0]
     most = min(window, left)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.fusion import each, filtered_perplexity, mean_perplexity
+from adafuse.decoding.fusion import filtered_perplexity, mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import WordRules, greedy_words
@@ -42,4 +42,4 @@ class SweetSpan(Method[SweetSpanOptions]):
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
-        return fuse_rounds(example, propose, each(fuse))
+        return fuse_rounds(example, propose, per_candidate(fuse))

@@ -3,7 +3,7 @@
 from importlib.metadata import entry_points
 
 from adafuse.errors import UserError, unknown
-from adafuse.metrics import answers, numbers, translation
+from adafuse.metrics import gsm8k, short_answers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
 
 SCORERS: dict[str, Scorer] = {}
@@ -31,7 +31,7 @@ def register_scorer(scorer: Scorer) -> Scorer:
 
 
 # A new scorer is one file, and one word here.
-for _scorer in (*answers.SCORERS, numbers.GSM8K, *translation.SCORERS):
+for _scorer in (*short_answers.SCORERS, gsm8k.GSM8K, *translation.SCORERS):
     register_scorer(_scorer)
 for _entry in entry_points(group="adafuse.scorers"):
     register_scorer(_entry.load())

@@ -9,7 +9,7 @@ import pytest
 
 from adafuse.benchmarks.rows import PLAIN, Fields, Row, read_rows, row_of
 from adafuse.errors import UserError
-from adafuse.metrics.numbers import final_number
+from adafuse.metrics.gsm8k import final_number
 from tests.conftest import SHARED
 
 ROWS = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.metrics.answers import exact_match, first_line, nq_open, squad, triviaqa
+from adafuse.metrics.short_answers import exact_match, first_line, nq_open, squad, triviaqa
 
 
 @pytest.mark.parametrize(

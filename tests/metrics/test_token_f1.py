@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.metrics.answers import squad, token_f1
+from adafuse.metrics.short_answers import squad, token_f1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.metrics.numbers import GSM8K, final_number
+from adafuse.metrics.gsm8k import GSM8K, final_number
 from adafuse.metrics.scorer import Example
 
 
