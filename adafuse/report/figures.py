@@ -383,7 +383,11 @@ def _words_panel(
     layers = [
         bars,
         numbers.encode(
-            y=by_row(rows), x=alt.X("middle:Q"), text=alt.Text("share:Q", format=".0f"), color=ink
+            y=by_row(rows),
+            x=alt.X("middle:Q"),
+            text=alt.Text("share:Q", format=".0f"),
+            color=ink,
+            tooltip=tooltips(facts),
         ),
     ]
     if named:
