@@ -95,7 +95,7 @@ class Watch:
 @pytest.mark.parametrize("moments", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
 def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path, moments: int) -> None:
     """The signals take turns; what finishes is compared, and begun again."""
-    workflow, started = SmallWorkflow.made(tmp_path, 2), time.monotonic()
+    workflow, started = SmallWorkflow.made(tmp_path, 1), time.monotonic()
     status, said = workflow.run()
     assert status == 0, said
     seconds, wanted = time.monotonic() - started, workflow.traces()
