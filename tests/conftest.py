@@ -67,7 +67,7 @@ def _group(item: pytest.Item) -> str:
 
 
 def _is_long(group: str) -> bool:
-    return group in SHARED_FIXTURES or "tests/workflow/" in group
+    return group in SHARED_FIXTURES or group.startswith(("tests/workflow/", "tests/guard/"))
 
 
 def toy_path(name: str) -> str:

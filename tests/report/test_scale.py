@@ -20,7 +20,7 @@ from adafuse.report.pages import write_explorer
 from tests.support.browser import DESKTOP, Tab
 from tests.support.many_traces import large_outcomes, large_trace
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("browser")]  # they share the pages
 
 EXAMPLES, ROUNDS = 50_000, 10
 BUILT, OPENED, MEMORY = 120, 2, 300e6
