@@ -75,8 +75,8 @@ class Inputs:
     A token sees the slots below its limit and its `ancestors`: [4, n], row, column, slot, and how
     many positions back. `reads` are the logits that are needed: [2, nodes], row and column.
 
-    What pads is written to the slot `scratch`, which nothing sees, and sees slot 0, for a softmax
-    over nothing is not a number. Rows that pad stand for the first row.
+    Padding is written to the slot `scratch`, which no token sees. It sees slot 0 itself, because a
+    softmax over no slot is not a number. Padding rows are read from the cache row of the first one.
     """
 
     def __init__(

@@ -107,7 +107,7 @@ def _length(given: Mapping[str, Any], default: int) -> int:
 
 
 def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
-    """Return the prompt of a request and the continuation whose likelihood is wanted.
+    """Return the prompt of a request and the continuation to be scored.
 
     Whitespace at the end of a plain context goes to the text, as everywhere in the harness: no
     model would begin its next word after a loose space.

@@ -32,7 +32,7 @@ def started() -> Iterator[Browser]:
 
 @dataclass
 class Tab:
-    """A page, what its console said, and whatever it asked for that is no file of the folder."""
+    """A page, what its console said, and whatever it asked for outside the folder."""
 
     page: Page
     folder: Path

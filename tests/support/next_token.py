@@ -6,7 +6,7 @@ import torch
 
 
 def logprobs(model, prompt, after=()):
-    """Log-probabilities behind a prompt and the ids `after` it: float32 [vocabulary]."""
+    """Log-probabilities after a prompt and the ids `after` it: float32 [vocabulary]."""
     ids = torch.tensor([[*model.prompt_ids(prompt), *after]])
     with torch.no_grad():
         logits = model.network(ids).logits[0, -1]

@@ -26,7 +26,7 @@ class OracleModel:
         return torch.log_softmax(logits[: len(self.tokenizer)].float(), dim=-1)
 
     def text(self, before, new):
-        """The text that `new` adds behind `before`."""
+        """The text that `new` adds after `before`."""
         context = before[-12:]
         whole = self.tokenizer.decode(
             context + new, skip_special_tokens=False, clean_up_tokenization_spaces=False
@@ -45,7 +45,7 @@ class OracleModel:
         return encode(anchor + span)[len(encode(anchor)) :]
 
     def word(self, extra, stops, cap, first=None):
-        """One word behind `extra`: (ids, text, is END)."""
+        """One word after `extra`: (ids, text, is END)."""
         z = []
         while True:
             nxt = first if first is not None and not z else int(self.logprobs(extra + z).argmax())

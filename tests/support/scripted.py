@@ -14,13 +14,13 @@ from adafuse.tokenization.token_bytes import TokenBytes
 
 Script = Callable[[tuple[int, ...]], Sequence[float]]
 START = 0
-"""The only id of every prompt; a script is given the ids behind it."""
+"""The only id of every prompt; a script is given the ids after it."""
 
 
 class ScriptedModel:
     """What methods read of a `LanguageModel`; the last token of `tokens` is END.
 
-    `script` gives the probabilities of all tokens behind some ids. The tokenizer joins `merges`,
+    `script` gives the probabilities of all tokens after some ids. The tokenizer joins `merges`,
     the first ones first; without any it takes the longest token each time.
     """
 
@@ -75,7 +75,7 @@ class ScriptedModel:
 
 
 class ScriptedEngine(Engine):
-    """Fills nodes from the script of its model; `asked` are the ids behind the prompt."""
+    """Fills nodes from the script of its model; `asked` are the ids after the prompt."""
 
     def __init__(self, model: ScriptedModel) -> None:
         super().__init__(model)

@@ -110,7 +110,7 @@ _TYPES = {"string": "text", "bool": "true or false", "double": "number", "int32"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table without a line end behind it; `|` within cells is escaped."""
+    """Return a table without a final line end; `|` within cells is escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
 
@@ -252,5 +252,5 @@ def _inside(path: str, kind: pa.DataType) -> Iterator[tuple[str, str]]:
 
 def metadata_table(kind: str) -> str:
     """Return the keys of a kind of metadata, in order."""
-    told: Mapping[str, str] = METADATA[kind]
-    return table(("key", "meaning"), [(f"`{key}`", meaning) for key, meaning in told.items()])
+    meanings: Mapping[str, str] = METADATA[kind]
+    return table(("key", "meaning"), [(f"`{key}`", meaning) for key, meaning in meanings.items()])

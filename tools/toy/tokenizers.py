@@ -269,7 +269,7 @@ def ranker_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def fuser_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a tokenizer that puts </s> behind a text and knows T5's sentinels."""
+    """Return a tokenizer that puts </s> after a text and knows T5's sentinels."""
     specials = ("<pad>", "</s>", "<unk>", *EXTRA_IDS)
     return _build(specials, "$A </s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
 
