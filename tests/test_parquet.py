@@ -1,13 +1,17 @@
 """Parquet files with their metadata, and atomic writing."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adafuse.errors import UserError
 from adafuse.files import write_text
-from adafuse.parquet import read_metadata, read_rows, write_table
+from adafuse.parquet import as_table, read_metadata, read_rows, write_table
 from adafuse.records import Candidate, Result, Round
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns, result_from
 
@@ -36,6 +40,37 @@ def test_results_are_read_back_as_written(tmp_path: Path) -> None:
     assert result_from(row) == RESULT
     assert read_metadata(path) == {"digest": "d", "n": [1]}
     assert read_rows(path, ["id"]) == [{"id": "x"}]
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.none()
+NUMBER = st.floats(allow_nan=False) | st.none()
+WHOLE = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(st.lists(st.tuples(TEXT, NUMBER, st.booleans(), st.lists(st.tuples(WHOLE, TEXT)))))
+def test_any_row_becomes_a_row_of_the_table(rows):
+    item = pa.struct([("whole", pa.int32()), ("text", pa.string())])
+    kinds = [pa.string(), pa.float64(), pa.bool_(), pa.list_(item)]
+    fields = [pa.field(name, kind) for name, kind in zip("abcd", kinds, strict=True)]
+    values = [
+        {"a": a, "b": b, "c": c, "d": [{"whole": n, "text": text} for n, text in d]}
+        for a, b, c, d in rows
+    ]
+    table = as_table(fields, values)
+    assert table.schema == pa.schema(fields)
+    assert list(map(repr, table.to_pylist())) == list(map(repr, values))
+
+
+def test_writing_rows_imports_no_pandas(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib, pyarrow as pa\n"
+        "from adafuse.parquet import read_rows, write_table\n"
+        "path = pathlib.Path(sys.argv[1])\n"
+        "write_table(path, [pa.field('a', pa.list_(pa.float64()))], [{'a': [1.0]}], {})\n"
+        "assert read_rows(path) == [{'a': [1.0]}]\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path / "x.parquet"], check=True)
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from adafuse.lm_eval.requests import (
     read_prompt,
     write_chat,
 )
-from adafuse.parquet import write_arrow
+from adafuse.parquet import as_table, write_arrow
 from adafuse.records import Result
 from adafuse.tokenization.prompts import check_chat
 from adafuse.workflow.provenance import versions
@@ -48,8 +48,7 @@ class Trace:
         self._written: dict[str, None] = {}
 
     def add(self, name: str, result: Result) -> None:
-        row = {"id": name, **result_columns(result)}
-        self._rows[name] = pa.Table.from_pylist([row], schema=_SCHEMA)
+        self._rows[name] = as_table(_SCHEMA, [{"id": name, **result_columns(result)}])
 
     def write(self, names: Iterable[str]) -> None:
         """Write the rows of these names in this order, after those that were written before."""

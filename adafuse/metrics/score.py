@@ -147,15 +147,24 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
     """Write outcomes as Parquet: id, value, hypothesis, references."""
     import pyarrow as pa
 
-    from adafuse.parquet import write_arrow
+    from adafuse.parquet import write_table
 
-    columns = {
-        "id": [outcome.id for outcome in outcomes],
-        "value": [float(outcome.value) for outcome in outcomes],
-        "hypothesis": [outcome.text for outcome in outcomes],
-        "references": [outcome.answers for outcome in outcomes],
-    }
-    write_arrow(path, pa.table(columns), metadata)
+    columns = [
+        pa.field("id", pa.string()),
+        pa.field("value", pa.float64()),
+        pa.field("hypothesis", pa.string()),
+        pa.field("references", pa.list_(pa.string())),
+    ]
+    rows = [
+        {
+            "id": outcome.id,
+            "value": float(outcome.value),
+            "hypothesis": outcome.text,
+            "references": outcome.answers,
+        }
+        for outcome in outcomes
+    ]
+    write_table(path, columns, rows, metadata)
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:
