@@ -182,7 +182,10 @@ def check_out(out: Path) -> None:
 
 
 def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) -> "Ensemble":
-    from adafuse.ensemble import Ensemble  # imports torch, which bad input need not wait for
+    from adafuse.workflow.decode import no_garbage_yet
+
+    with no_garbage_yet():  # torch, which bad input need not wait for
+        from adafuse.ensemble import Ensemble
 
     if sys.stderr.isatty():
         typer.echo(f"loading {counted(len(models), 'model')}", err=True)

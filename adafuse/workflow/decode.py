@@ -4,6 +4,7 @@ import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -135,16 +136,27 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
     return [tuple(answers[row] for answers in by_model) for row in ids]
 
 
+@contextmanager
+def no_garbage_yet() -> Iterator[None]:
+    """Import torch and transformers in less time: no garbage is looked for in what they leave.
+
+    Only for a command's process: no object that exists at the end is ever collected.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def ensemble_decoder(
     job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
 ) -> Iterator[tuple[int, Result]]:
     """Load the models of a job and decode."""
-    gc.disable()  # saves a fifth of the time of the import, which leaves no garbage
-    try:
+    with no_garbage_yet():
         from adafuse.ensemble import Ensemble
         from adafuse.models.placement import Place
-    finally:
-        gc.enable()
 
     weights = job.weights or (1.0,) * len(job.models)
     if answers is not None and not METHODS[job.method].uses_models:
