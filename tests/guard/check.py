@@ -4,19 +4,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.guard.parts import STORED, made
+from tests.guard.parts import PARTS, made
 from tests.guard.store import Record, differences
 
 
 def changes(part: str, results: Path | None = None) -> list[str]:
     """Say what is not as recorded, a line each."""
-    return list(differences(made(part, results), Record.load(*STORED[part])))
+    return list(differences(made(part, results), Record.load(part)))
 
 
 def main() -> None:
     """Print the differences; the exit status is 1 if there are some."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=STORED)
+    parser.add_argument("part", choices=PARTS)
     parser.add_argument("results", type=Path, nargs="?", help="a finished results folder")
     given = parser.parse_args()
     found = changes(given.part, given.results)

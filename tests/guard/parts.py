@@ -1,31 +1,21 @@
-"""The parts of the record: what each is made from, and which stored files belong to it."""
+"""The parts of the record, and what each is made from."""
 
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.guard import quick
+from tests.guard import quick, runs
 from tests.guard.store import Record
 from tests.workflow.conftest import ROOT, Workplace
 
 SHARED = ROOT.parent / "shared/data/benchmarks"
 
-STORED = {
-    "quick": ("quick",),
-    "demo": ("demo",),
-    "paper_toy": ("demo", "paper_toy"),
-    "smoke": ("smoke",),
-}
-"""The stored files that a part is compared with; each is written under the last name.
-
-Of `paper_toy` it holds 93 traces beside those of the demo and three of the ten experiments: what
-was finished when it was recorded.
-"""
+PARTS = ("quick", "runs", "demo", "smoke")
+"""The parts of the record."""
 
 TARGETS = {
     "demo": ("all", "config/toy.yaml", "results"),
-    "paper_toy": ("paper_toy", "config/toy.yaml", "results"),
     "smoke": ("all", "config/smoke.yaml", "results/smoke"),
 }
 """Of a part that the workflow makes: its target, its configuration and its results folder."""
@@ -33,8 +23,8 @@ TARGETS = {
 
 def made(part: str, results: Path | None) -> Record:
     """A part as the package makes it now, or as it is in a results folder."""
-    if part == "quick":
-        return Record.of_decoded(quick.decoded())
+    if part in ("quick", "runs"):
+        return Record.of_decoded({"quick": quick, "runs": runs}[part].decoded())
     if results is not None:
         return Record.of_results(results)
     with workflow(part) as folder:

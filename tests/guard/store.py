@@ -55,14 +55,11 @@ class Record:
         return cls(record.rows, record.tables | tables(results))
 
     @classmethod
-    def load(cls, *parts: str) -> "Record":
-        """What is stored of these parts, together."""
-        record = cls()
-        for part in parts:
-            for row in pq.read_table(DATA / f"{part}.parquet").to_pylist():
-                record.rows.setdefault(row.pop("run"), []).append(row)
-            packed = (DATA / f"{part}.json.gz").read_bytes()
-            record.tables.update(json.loads(gzip.decompress(packed)))
+    def load(cls, part: str) -> "Record":
+        """What is stored of a part."""
+        record = cls(tables=json.loads(gzip.decompress((DATA / f"{part}.json.gz").read_bytes())))
+        for row in pq.read_table(DATA / f"{part}.parquet").to_pylist():
+            record.rows.setdefault(row.pop("run"), []).append(row)
         return record
 
     def store(self, part: str) -> None:
@@ -80,13 +77,6 @@ class Record:
         )  # fmt: skip
         text = json.dumps(self.tables, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         (DATA / f"{part}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-
-    def without(self, other: "Record") -> "Record":
-        """What the other record does not hold."""
-        return Record(
-            {name: rows for name, rows in self.rows.items() if name not in other.rows},
-            {name: table for name, table in self.tables.items() if name not in other.tables},
-        )
 
 
 def differences(now: Record, record: Record) -> Iterator[str]:
