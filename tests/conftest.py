@@ -29,6 +29,9 @@ REAL_TOKENIZERS = (
 SHARED_FIXTURES = ("demo", "finished", "results", "browser")
 """Session fixtures so expensive that all tests that use one run on the same worker."""
 
+SLURM = "tests/workflow/test_slurm"
+"""How the files begin that start a Slurm cluster, of which a machine has room for one."""
+
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what is to run in the background so, and its processes would not see Ctrl-C.
@@ -48,7 +51,7 @@ def own_logging() -> Iterator[None]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say what `--dist loadgroup` keeps together: users of a shared fixture, else a file.
+    """Say what `--dist loadgroup` keeps together: users of a shared fixture, of Slurm, or a file.
 
     pytest-xdist reads the marks before any other hook sees all items.
     """
@@ -63,7 +66,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _group(item: pytest.Item) -> str:
     used = [name for name in SHARED_FIXTURES if name in item.fixturenames]
-    return used[0] if used else item.nodeid.split("::")[0]
+    file = item.nodeid.split("::")[0]
+    if file.startswith(SLURM):
+        return SLURM
+    return used[0] if used else file
 
 
 def _is_long(group: str) -> bool:
