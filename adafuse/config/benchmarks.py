@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from adafuse.benchmarks.description import PaperFigures
 from adafuse.benchmarks.prompts import SLOT, Layout
 from adafuse.benchmarks.rows import Fields
+from adafuse.decoding.words import StopAfter
 from adafuse.errors import unknown
 from adafuse.metrics.registry import SCORERS
 from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text
@@ -87,9 +88,10 @@ class BenchmarkConfig(Section):
     exclude_shots: Flag = True
     """mark rows that are few-shot examples of the prompt; `strict` scores leave them out; change it
     when you measure their effect, and only then"""
-    stop: tuple[Text, ...] = ()
-    """stop strings; the answer is cut before them; change it when models continue with questions of
-    their own"""
+    stop: tuple[Text | StopAfter, ...] = ()
+    """stop strings; the answer is cut before them; white space applies only after other text, and
+    `{string: S, after: T}` only after T; change it when models continue with questions of their
+    own"""
     max_new_tokens: Positive
     """an answer ends after the round in which any model reaches this many generated tokens; change
     it when answers are cut short (stop reason `length`)"""

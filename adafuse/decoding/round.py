@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from adafuse.decoding.candidates import Candidate, Pool
 from adafuse.decoding.fusion import PoolFusion
-from adafuse.decoding.words import Limits, StopStrings
+from adafuse.decoding.words import Limits, StopStrings, WordRules
 from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, Prompt, Round, StopReason
@@ -35,6 +35,10 @@ class Example:
     @property
     def stops(self) -> StopStrings:
         return StopStrings(self.limits.stop)
+
+    def rules(self, max_tokens: int, hard_limit: int | None = None) -> WordRules:
+        """Return where words end that continue Y."""
+        return WordRules(StopStrings(self.limits.stop, self.text), max_tokens, hard_limit)
 
     @property
     def settled(self) -> str:

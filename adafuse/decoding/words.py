@@ -1,36 +1,61 @@
 """Where a word and a text end, and writing one word (arXiv 2601.06022, section 3.2)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import field_validator
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.engine.node import Program, TokenSequence, evaluated
-from adafuse.options import BatchSize, MethodOptions, Positive
+from adafuse.options import BatchSize, MethodOptions, Positive, Section, Text
 from adafuse.records import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 
+class StopAfter(Section):
+    """A stop string that ends a continuation only once another string is in it."""
+
+    string: Text
+    """stop string"""
+    after: Text
+    """what must come before it"""
+
+
 @dataclass(frozen=True, slots=True)
 class StopStrings:
-    """The strings that end a continuation; the text is cut before the first of them."""
+    """The strings that end a continuation; the text is cut before the first of them.
 
-    strings: Sequence[str] = ()
+    One of white space applies only after other text: a model may begin with the line break that the
+    few-shot examples have there. `before` is the part of the continuation that has no stop string.
+    """
+
+    strings: Sequence[str | StopAfter] = ()
+    before: str = ""
 
     def within(self, text: str) -> bool:
-        return any(string in text for string in self.strings)
+        """Whether `before` and `text` together hold a stop string."""
+        return bool(self.strings) and bool(self._starts(self.before + text))
 
     def cut(self, text: str) -> str:
-        starts = [text.find(string) for string in self.strings if string in text]
-        return text[: min(starts, default=len(text))]
+        return text[: min(self._starts(text), default=len(text))]
+
+    def _starts(self, text: str) -> list[int]:
+        starts = (self._start(text, string) for string in self.strings)
+        return [start for start in starts if start >= 0]
+
+    def _start(self, text: str, stop: str | StopAfter) -> int:
+        if isinstance(stop, StopAfter):
+            first = text.find(stop.after)
+            return first if first < 0 else text.find(stop.string, first + len(stop.after))
+        return text.find(stop, len(text) - len(text.lstrip()) if stop.isspace() else 0)
 
     def settled(self, text: str) -> str:
         """Return `text`, which holds no stop string, without the end of it that may become one."""
-        longest = max(map(len, self.strings), default=0)
+        strings = [stop if isinstance(stop, str) else stop.string for stop in self.strings]
+        longest = max(map(len, strings), default=0)
         for start in range(max(0, len(text) - longest + 1), len(text)):
-            if any(string.startswith(text[start:]) for string in self.strings):
+            if any(string.startswith(text[start:]) for string in strings):
                 return text[:start]
         return text
 
@@ -40,7 +65,7 @@ class Limits(MethodOptions):
 
     max_new_tokens: Positive = 256
     max_rounds: Positive | None = None
-    stop: tuple[str, ...] = ()
+    stop: tuple[str | StopAfter, ...] = ()
 
     def stop_reason(self, text: str, *, ended: bool, tokens: int, rounds: int) -> StopReason | None:
         """Return why a continuation stops, if it does; `tokens` is the most that a model holds."""
@@ -109,9 +134,10 @@ def add_word(
 ) -> Program[Candidate]:
     """Extend `span` by one word: the ids `first`, then greedily until it ends, or is `enough`.
 
-    A special token ends the word that it follows. As the first token it is the word END, which has
-    no text.
+    A stop string may begin before the word. A special token ends the word that it follows; as the
+    first token it is the word END, which has no text.
     """
+    rules = replace(rules, stops=replace(rules.stops, before=rules.stops.before + span.text))
     node, text, tokens = span.node, "", list[int]()
     model = node.sequence.model
     anchor = model.anchor(node.last_ids(LONGEST_CONTEXT))

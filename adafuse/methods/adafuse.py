@@ -10,7 +10,7 @@ from pydantic import Field
 from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
-from adafuse.decoding.words import WordRules, add_word, empty_span, greedy_words
+from adafuse.decoding.words import add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
 from adafuse.options import MethodOptions, Positive
 
@@ -41,16 +41,15 @@ class AdaFuse(Method[AdaFuseOptions]):
         return max(2, self.options.branching)
 
     def decode(self, example: Example) -> Program[None]:
-        rules = WordRules(example.stops, self.options.max_word_tokens)
-        return fuse_rounds(example, partial(self._propose, rules), self.options.rule)
+        return fuse_rounds(example, partial(self._propose, example), self.options.rule)
 
-    def _propose(self, rules: WordRules, sequence: TokenSequence) -> Program[Proposal]:
+    def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
         """Return one span if the model stays confident, else B.
 
         Each of the B holds the confident words, and a word that begins with one of the B likeliest
         first tokens.
         """
-        span = empty_span(sequence)
+        rules, span = example.rules(self.options.max_word_tokens), empty_span(sequence)
         margins: list[float] = []
         while True:
             yield from evaluated([span.node])
@@ -82,9 +81,8 @@ class FixedLength(Method[FixedLengthOptions]):
     Options = FixedLengthOptions
 
     def decode(self, example: Example) -> Program[None]:
-        rules = WordRules(example.stops, self.options.max_word_tokens)
-
         def propose(sequence: TokenSequence) -> Program[Proposal]:
+            rules = example.rules(self.options.max_word_tokens)
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
         return fuse_rounds(example, propose, self.options.rule)
@@ -123,10 +121,10 @@ class BeamScaling(Method[BeamScalingOptions]):
         return max(2, self.options.width)
 
     def decode(self, example: Example) -> Program[None]:
-        rules = WordRules(example.stops, self.options.max_word_tokens)
-        return fuse_rounds(example, partial(self._propose, rules), self.options.rule)
+        return fuse_rounds(example, partial(self._propose, example), self.options.rule)
 
-    def _propose(self, rules: WordRules, sequence: TokenSequence) -> Program[Proposal]:
+    def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
+        rules = example.rules(self.options.max_word_tokens)
         beams = yield from self._search(sequence)
         start = empty_span(sequence)
         return (yield from gather(add_word(start, rules, beam.ids) for beam in beams)), ()
@@ -173,7 +171,7 @@ class Single(Method[SingleOptions]):
     def decode(self, example: Example) -> Program[None]:
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
-            rules = WordRules(example.stops, self.options.max_word_tokens, hard_limit=left)
+            rules = example.rules(self.options.max_word_tokens, hard_limit=left)
             return [(yield from add_word(empty_span(sequence), rules))], ()
 
         return fuse_rounds(example, propose, per_candidate(mean_nll))

@@ -42,13 +42,13 @@ class CoolFusion(Method[CoolFusionOptions]):
         return self.options.rerank
 
     def decode(self, example: Example) -> Program[None]:
-        rules = WordRules(example.stops, self.options.max_word_tokens)
         own = (yield from scored_answers(example)) if self.options.rerank else []
 
         aligned = self.options.segments == "aligned"
         write = partial(greedy_words, words=1) if aligned else shortest_segment
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
+            rules = example.rules(self.options.max_word_tokens)
             return [(yield from write(sequence, rules))], ()
 
         yield from fuse_rounds(example, propose, per_candidate(mean_perplexity))

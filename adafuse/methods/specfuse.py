@@ -135,7 +135,8 @@ class SpecFuse(Method[SpecFuseOptions]):
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             pick = picks[sequence]
-            return [(yield from draft(sequence, options.window, left, example.stops, pick))], ()
+            stops = StopStrings(example.limits.stop, example.text)
+            return [(yield from draft(sequence, options.window, left, stops, pick))], ()
 
         return fuse_rounds(example, propose, ballot)
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from adafuse.decoding.fusion import filtered_perplexity, mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
-from adafuse.decoding.words import WordRules, greedy_words
+from adafuse.decoding.words import greedy_words
 from adafuse.engine.node import Program, TokenSequence
 from adafuse.options import MethodOptions, Positive, WordTokens
 
@@ -35,11 +35,11 @@ class SweetSpan(Method[SweetSpanOptions]):
     Options = SweetSpanOptions
 
     def decode(self, example: Example) -> Program[None]:
-        rules = WordRules(example.stops, self.options.max_word_tokens)
         ratio = self.options.filter_ratio
         fuse = mean_perplexity if ratio is None else filtered_perplexity(ratio)
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
+            rules = example.rules(self.options.max_word_tokens)
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
         return fuse_rounds(example, propose, per_candidate(fuse))
