@@ -66,12 +66,17 @@ class Pool:
 
     They are in order of the model that proposed them first, then of its branches. `margins[k]` are
     the start-of-word margins that model k read.
+
+    Where the text `begins` after chat templates, " Paris" of one model and "Paris" of another are
+    one candidate, and each model reads a foreign one with or without the space, as it writes.
     """
 
-    def __init__(self, sequences: Sequence[TokenSequence]) -> None:
+    def __init__(self, sequences: Sequence[TokenSequence], *, begins: bool = False) -> None:
         self.candidates: list[Candidate] = []
         self.margins: dict[int, tuple[float, ...]] = {}
         self._sequences = sequences
+        self._begins = begins
+        self._first_texts: dict[TokenSequence, str] = {}
 
     def read_by(self, sequence: TokenSequence) -> Program[None]:
         """Evaluate the candidates so far in a model's tree before it proposes (agreement first).
@@ -81,9 +86,9 @@ class Pool:
         which raises unless the model proposes that text itself.
         """
         nodes = [sequence.root]
-        for candidate in self.candidates:
+        for candidate in self.candidates if not self._begins else ():
             with suppress(ContextFullError, ValueError):
-                nodes += sequence.root.chain(sequence.model.encode_span(candidate.text))
+                nodes += sequence.root.chain(self._ids(sequence, candidate))
         yield from evaluated(dict.fromkeys(nodes))
 
     def add(
@@ -91,9 +96,10 @@ class Pool:
     ) -> None:
         """Add what model `number` proposes; equal texts of several models are one candidate."""
         self.margins[number] = margins
-        pooled = {(candidate.text, candidate.ends): candidate for candidate in self.candidates}
+        pooled = {self._key(candidate): candidate for candidate in self.candidates}
         for own in written:
-            candidate = pooled.setdefault((own.text, own.ends), own)
+            self._first_texts.setdefault(self._sequences[number], own.text)
+            candidate = pooled.setdefault(self._key(own), own)
             if number not in candidate.proposers:
                 candidate.proposers.append(number)
                 candidate.nodes.update(own.nodes)
@@ -102,8 +108,7 @@ class Pool:
     def has_room_for(self, candidate: Candidate) -> bool:
         """Whether every model that has yet to read the candidate has a context for it."""
         return all(
-            sequence.root.depth + len(sequence.model.encode_span(candidate.text))
-            < sequence.engine.context
+            sequence.root.depth + len(self._ids(sequence, candidate)) < sequence.engine.context
             for sequence in self._sequences
             if sequence not in candidate.nodes
         )
@@ -121,12 +126,24 @@ class Pool:
                 own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
                 request.extend((sequence.root, *own))
             for candidate in foreign:
-                chain = sequence.root.chain(sequence.model.encode_span(candidate.text))
+                chain = sequence.root.chain(self._ids(sequence, candidate))
                 candidate.nodes[sequence] = chain[-1] if chain else sequence.root
                 request.extend(chain)
         yield from evaluated(dict.fromkeys(request))
         for candidate in self.candidates:
             candidate.score(self._sequences)
+
+    def _key(self, candidate: Candidate) -> tuple[str, bool]:
+        text = _without_space(candidate.text) if self._begins else candidate.text
+        return text, candidate.ends
+
+    def _ids(self, sequence: TokenSequence, candidate: Candidate) -> tuple[int, ...]:
+        """Return the ids by which a model reads a candidate that another one wrote."""
+        text = candidate.text
+        if self._begins and not (bare := _without_space(text))[:1].isspace():
+            first = self._first_texts.get(sequence, text)
+            text = bare if _without_space(first) == first else f" {bare}"
+        return sequence.model.encode_span(text)
 
     def record(self, selected: Candidate | None) -> records.Round:
         """Return what the trace keeps of the round, whose winner is `selected`."""
@@ -136,3 +153,8 @@ class Pool:
             0 if selected is None else len(selected.text.split()),
             tuple(self.margins.get(number, ()) for number in range(len(self._sequences))),
         )
+
+
+def _without_space(text: str) -> str:
+    """Return a text without one leading space, unless it is all whitespace."""
+    return text.removeprefix(" ") if text.strip() else text

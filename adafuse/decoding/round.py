@@ -9,7 +9,7 @@ from adafuse.decoding.fusion import PoolFusion
 from adafuse.decoding.words import Limits, StopStrings, WordRules
 from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
-from adafuse.records import Answer, Prompt, Round, StopReason
+from adafuse.records import Answer, Chat, Prompt, Round, StopReason
 
 
 @dataclass(eq=False)
@@ -36,9 +36,25 @@ class Example:
     def stops(self) -> StopStrings:
         return StopStrings(self.limits.stop)
 
+    @property
+    def begins(self) -> bool:
+        """Whether Y is empty after a chat template.
+
+        Some templates end so that an answer begins with a space, others so that it does not.
+        """
+        prompt, models = self.prompt, [sequence.model for sequence in self.sequences]
+        if isinstance(prompt, Chat):
+            return not self.rounds and not prompt.continues
+        return not self.rounds and any(model.chat for model in models)
+
+    @property
+    def stops_after(self) -> StopStrings:
+        """The stop strings of what continues Y."""
+        return StopStrings(self.limits.stop, self.text)
+
     def rules(self, max_tokens: int, hard_limit: int | None = None) -> WordRules:
         """Return where words end that continue Y."""
-        return WordRules(StopStrings(self.limits.stop, self.text), max_tokens, hard_limit)
+        return WordRules(self.stops_after, max_tokens, hard_limit)
 
     @property
     def settled(self) -> str:
@@ -97,10 +113,12 @@ def fuse_rounds(example: Example, propose: Propose, fuse: PoolFusion) -> Program
     """Propose, pool, score, select and commit until the example stops."""
     try:
         while example.reason is None:
-            pool = Pool(example.sequences)
+            pool = Pool(example.sequences, begins=example.begins)
             for number, sequence in enumerate(example.sequences):
                 yield from pool.read_by(sequence)
                 candidates, margins = yield from propose(sequence)  # sections 3.2, 3.3
+                for candidate in candidates:
+                    candidate.text = example.stops_after.through(candidate.text)
                 pool.add(number, candidates, margins)
             yield from pool.score()  # eq. 4
             best = example.select(pool, fuse)  # eq. 5, 6

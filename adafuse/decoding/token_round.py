@@ -146,13 +146,9 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
         pending.finish()
 
 
-def token_keys(models: Models) -> dict[bool, list[TokenKeys]]:
-    """Return what tokens of each model are compared by; under True, first ones after a template."""
-    chat = any(model.chat for model in models)
-    return {
-        first: [TokenKeys.read(m.token_bytes.of, m.stop_ids, begins=first) for m in models]
-        for first in {False, chat}
-    }
+def token_keys(models: Models, begins: bool) -> list[TokenKeys]:
+    """Return what tokens of each model are compared by; `begins` as in `TokenKeys.read`."""
+    return [TokenKeys.read(m.token_bytes.of, m.stop_ids, begins=begins) for m in models]
 
 
 def _no_finite(texts: Iterable[PendingText]) -> str:

@@ -35,14 +35,23 @@ class StopStrings:
 
     def within(self, text: str) -> bool:
         """Whether `before` and `text` together hold a stop string."""
-        return bool(self.strings) and bool(self._starts(self.before + text))
+        return bool(self.strings) and bool(self._found(self.before + text))
 
     def cut(self, text: str) -> str:
-        return text[: min(self._starts(text), default=len(text))]
+        """Return the beginning of `text` before the first stop string."""
+        return text[: min(self._found(text), default=(len(text),))[0]]
 
-    def _starts(self, text: str) -> list[int]:
-        starts = (self._start(text, string) for string in self.strings)
-        return [start for start in starts if start >= 0]
+    def through(self, text: str) -> str:
+        """Return what of `text`, which follows `before`, is not behind the first stop string."""
+        _, end = min(self._found(self.before + text), default=(0, None))
+        return text if end is None else text[: end - len(self.before)]
+
+    def _found(self, text: str) -> list[tuple[int, int]]:
+        """Return where each stop string begins and ends, of those that are in `text`."""
+        strings = [stop if isinstance(stop, str) else stop.string for stop in self.strings]
+        starts = (self._start(text, stop) for stop in self.strings)
+        found = zip(starts, strings, strict=True)
+        return [(start, start + len(string)) for start, string in found if start >= 0]
 
     def _start(self, text: str, stop: str | StopAfter) -> int:
         if isinstance(stop, StopAfter):

@@ -77,7 +77,7 @@ def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
     that is too long for some model's context is left out.
     """
     answers = yield from greedy_answers(example)
-    pool = Pool(example.sequences)
+    pool = Pool(example.sequences, begins=example.begins)
     for number, (candidate, reason) in enumerate(answers):
         if reason != "error":
             pool.add(number, [candidate])

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -90,21 +90,21 @@ class Gac(Method[GacOptions]):
     Options = GacOptions
 
     def prepare(self, models: Models) -> None:
-        self._keys = token_keys(models)
+        self._keys = cache(partial(token_keys, models))
         devices = [model.device for model in models]
-        self._joint = {first: JointVocabulary(keys, devices) for first, keys in self._keys.items()}
+        self._joint = cache(lambda begins: JointVocabulary(self._keys(begins), devices))
 
     def decode(self, example: Example) -> Program[None]:
-        return fuse_tokens(example, partial(self._choose, example.weights))
+        return fuse_tokens(example, partial(self._choose, example))
 
-    def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
+    def _choose(self, example: Example, texts: Sequence[PendingText]) -> Program[Choice]:
         nexts = yield from self._distributions(texts)
         vectors = {number: after.logprobs for number, after in nexts.items()}
-        shares = weights if len(nexts) == len(texts) else [1.0] * len(texts)
-        first = True in self._keys and not any(pending.generated for pending in texts)
-        entries = self._joint[first].likeliest(vectors, shares, TRACED)
-        if first:
-            keys = [self._keys[first][number] for number in nexts]
+        shares = example.weights if len(nexts) == len(texts) else [1.0] * len(texts)
+        entries = self._joint(example.begins).likeliest(vectors, shares, TRACED)
+        if example.begins:
+            own = self._keys(True)
+            keys = [own[number] for number in nexts]
             surface = written(entries[0].surface, keys, list(vectors.values()))
             entries[0] = replace(entries[0], surface=surface)
         margins = ((nexts[k].margin,) if k in nexts else () for k in range(len(texts)))

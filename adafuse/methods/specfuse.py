@@ -135,8 +135,9 @@ class SpecFuse(Method[SpecFuseOptions]):
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated
             pick = picks[sequence]
-            stops = StopStrings(example.limits.stop, example.text)
-            return [(yield from draft(sequence, options.window, left, stops, pick))], ()
+            return [
+                (yield from draft(sequence, options.window, left, example.stops_after, pick))
+            ], ()
 
         return fuse_rounds(example, propose, ballot)
 

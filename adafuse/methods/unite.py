@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
 from typing import Literal
 
@@ -99,17 +99,16 @@ class Unite(Method[UniteOptions]):
         return max(2, self.options.top_k)
 
     def prepare(self, models: Models) -> None:
-        self._keys = token_keys(models)
+        self._keys = cache(partial(token_keys, models))
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 
     def decode(self, example: Example) -> Program[None]:
-        return fuse_tokens(example, partial(self._choose, example.weights))
+        return fuse_tokens(example, partial(self._choose, example))
 
-    def _choose(self, weights: Sequence[float], texts: Sequence[PendingText]) -> Program[Choice]:
+    def _choose(self, example: Example, texts: Sequence[PendingText]) -> Program[Choice]:
         nexts = yield from gather(pending.next_token() for pending in texts)
-        first = True in self._keys and not any(pending.generated for pending in texts)
-        keys = self._keys[first]
+        keys = self._keys(example.begins)
         top_k = [
             [keys_k.of[z] for z in after.top_ids[: self.options.top_k]]
             for keys_k, after in zip(keys, nexts, strict=True)
@@ -122,13 +121,13 @@ class Unite(Method[UniteOptions]):
                 surfaces, keys_k.ids, spell, vector.cpu().numpy(), self.options.duplicates
             )
             rows.append(probabilities(values, self.options.normalise))
-        fused = np.average(rows, axis=0, weights=weights)
+        fused = np.average(rows, axis=0, weights=example.weights)
         entries = [
             Entry.of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
             for key, row, p in zip(surfaces, np.transpose(rows), fused, strict=True)
         ]
         entries.sort(key=lambda entry: entry.fused)
-        if first and entries:
+        if example.begins and entries:
             surface = written(entries[0].surface, keys, [after.logprobs for after in nexts])
             entries[0] = replace(entries[0], surface=surface)
         if self.options.commit == "first_token" and entries:

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.decoding.words import StopStrings
+from adafuse.decoding.words import StopAfter, StopStrings
 
 
 def test_the_text_is_cut_before_the_first_stop_string():
@@ -39,3 +41,39 @@ def test_what_is_settled_stands_whatever_follows(text, strings):
         assert settled.startswith(shown)
         shown = settled
     assert stops.cut(text).startswith(shown)
+
+
+def test_a_stop_string_of_whitespace_needs_text_before_it():
+    stops = StopStrings(["\n"])
+    assert not stops.within(" \n\n")
+    assert stops.cut("\n\nParis\nQuestion") == "\n\nParis"
+    assert replace(stops, before="\n").through("Paris\n\n") == "Paris\n"
+    assert replace(stops, before="Paris").through("\n\nQuestion") == "\n"
+
+
+def test_a_blank_line_ends_an_answer_only_after_the_answer():
+    stops = StopStrings(["Question:", StopAfter(string="\n\n", after="answer is")])
+    assert stops.cut("Step one.\n\nThe answer is 5\n\nThe end") == "Step one.\n\nThe answer is 5"
+    assert stops.cut("Step.\n\nQuestion: 2") == "Step.\n\n"
+    assert not stops.within("Step one.\n\nStep two.\n\n")
+
+
+ANY_STOPS = st.lists(
+    st.text("ab \n", min_size=1, max_size=3)
+    | st.builds(StopAfter, string=st.text("ab\n", min_size=1), after=st.text("ab\n", min_size=1)),
+    max_size=3,
+)
+
+
+@given(st.text("ab \n", max_size=12), st.data(), ANY_STOPS)
+def test_what_goes_through_ends_with_the_first_stop_string(text, data, strings):
+    stops = StopStrings(strings)
+    before = text[: data.draw(st.integers(0, len(text)))]
+    if stops.within(before):
+        return
+    through = replace(stops, before=before).through(text.removeprefix(before))
+    assert text.startswith(before + through)
+    assert stops.cut(before + through) == stops.cut(text)
+    if before + through != text:
+        names = [stop if isinstance(stop, str) else stop.string for stop in strings]
+        assert (before + through).endswith(tuple(names))

@@ -12,7 +12,8 @@ RULES = WordRules(StopStrings(["\n"]), max_tokens=3)
         (" Paris ", 1, True),  # rule 2: ends in whitespace
         (".\t", 1, True),  # a token that straddles the boundary stays whole
         ("  ", 1, False),  # whitespace alone is no word yet
-        ("\n", 1, True),  # rule 4: the stop string needs no word around it
+        (" a\n", 1, True),  # rule 4
+        ("\n", 1, False),  # a stop string of white space needs text before it
         (" a", 3, True),  # rule 5
         (" a\ufffd", 3, False),  # the character is finished first
         (" a\ufffd", 6, True),  # no character has more than four bytes

@@ -44,8 +44,8 @@ class OracleModel:
         encode = lambda text: self.tokenizer.encode(text, add_special_tokens=False)  # noqa: E731
         return encode(anchor + span)[len(encode(anchor)) :]
 
-    def word(self, extra, stops, cap, first=None):
-        """One word after `extra`: (ids, text, is END)."""
+    def word(self, extra, before, stops, cap, first=None):
+        """One word after the ids `extra` and the text `before`: (ids, text, is END)."""
         z = []
         while True:
             nxt = first if first is not None and not z else int(self.logprobs(extra + z).argmax())
@@ -60,7 +60,7 @@ class OracleModel:
             if longer.endswith("\ufffd"):
                 continue
             done = bool(longer.strip()) and longer[-1].isspace()
-            if done or any(s in longer for s in stops) or len(z) >= cap:
+            if done or stop_in(before + longer, stops) or len(z) >= cap:
                 return z, longer, False
 
 
@@ -73,7 +73,7 @@ def adafuse(models, prompt, *, tau, max_words, branching, stops, max_new_tokens,
     while True:
         pool = {}
         for k, model in enumerate(models):
-            for ids, text, ends in _propose(model, tau, max_words, branching, stops, cap):
+            for ids, text, ends in _propose(model, y, tau, max_words, branching, stops, cap):
                 pool.setdefault((text, ends), {}).setdefault(k, ids)
         nlls = []
         for (text, ends), own in pool.items():
@@ -89,15 +89,32 @@ def adafuse(models, prompt, *, tau, max_words, branching, stops, max_new_tokens,
         y += text
         if ends:
             return y, "eos", rounds
-        if any(s in y for s in stops):
-            return y[: min(y.find(s) for s in stops if s in y)], "stop", rounds
+        if stop := stop_in(y, stops):
+            return y[: stop[0]], "stop", rounds
         if any(
             len(m.ids) - n >= max_new_tokens for m, n in zip(models, prompt_lengths, strict=True)
         ):
             return y, "length", rounds
 
 
-def _propose(model, tau, max_words, branching, stops, cap):
+def stop_in(text, stops):
+    """Where the first stop string begins and ends; one of whitespace counts only after a word."""
+    found = []
+    for stop in stops:
+        start = 0
+        while not stop.strip() and start < len(text) and text[start].isspace():
+            start += 1
+        if (at := text.find(stop, start)) >= 0:
+            found.append((at, at + len(stop)))
+    return min(found, default=None)
+
+
+def _cut(y, text, stops):
+    stop = stop_in(y + text, stops)
+    return (y + text)[: stop[1]][len(y) :] if stop else text
+
+
+def _propose(model, y, tau, max_words, branching, stops, cap):
     ids, text = [], ""
     for _ in range(max_words):
         logprobs = model.logprobs(ids)
@@ -106,16 +123,16 @@ def _propose(model, tau, max_words, branching, stops, cap):
         if probabilities[0] - probabilities[1] < tau:
             branches = []
             for first in top.indices[:branching].tolist():
-                more, word, end = model.word(ids, stops, cap, first)
-                branches.append((ids + more, text + word, end))
+                more, word, end = model.word(ids, y + text, stops, cap, first)
+                branches.append((ids + more, _cut(y, text + word, stops), end))
             return branches
-        more, word, end = model.word(ids, stops, cap)
+        more, word, end = model.word(ids, y + text, stops, cap)
         ids, text = ids + more, text + word
         if end:
             return [(ids, text, True)]
-        if any(s in text for s in stops):
+        if stop_in(y + text, stops):
             break
-    return [(ids, text, False)]
+    return [(ids, _cut(y, text, stops), False)]
 
 
 def _nll(model, ids, ends):

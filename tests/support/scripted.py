@@ -33,6 +33,7 @@ class ScriptedModel:
         merges: Sequence[tuple[str, str]] = (),
         embeddings: Sequence[Sequence[float]] | None = None,
         context: int = 1000,
+        chat: bool = False,
     ) -> None:
         token_bytes = [t.encode() if isinstance(t, str) else t for t in tokens[:-1]]
         ids = {surface: index for index, surface in enumerate(token_bytes)}
@@ -42,11 +43,18 @@ class ScriptedModel:
         self.stop_ids = self.end_ids = frozenset([len(token_bytes)])
         self.vocabulary = len(tokens)
         self.context = context
+        self.chat = chat
+        self.device = torch.device("cpu")
         self.script = script
         self.merges = [(left.encode(), right.encode()) for left, right in merges]
         weight = None if embeddings is None else torch.tensor(embeddings)
         layer = None if weight is None else SimpleNamespace(weight=weight)
         self.network = SimpleNamespace(get_input_embeddings=lambda: layer)
+
+    def anchor(self, context: Sequence[int]) -> SimpleNamespace:
+        """Return what decodes ids after the given ones; here every token has a text of its own."""
+        texts = [surface.decode() for surface in self.token_bytes.ids]
+        return SimpleNamespace(added=lambda ids: "".join(texts[token] for token in ids))
 
     def encode_span(self, span: str) -> tuple[int, ...]:
         """Return the ids of a text."""
@@ -88,6 +96,8 @@ class ScriptedEngine(Engine):
             ids = (*committed, *(step.token for step in node.path()))
             self.asked.append(ids)
             node.next = self._next(self.model.script(ids))
+            if node.parent is not None and node.parent.next is not None:
+                node.logprob = float(node.parent.next.logprobs[node.token])
 
     def _next(self, probabilities: Sequence[float]) -> NextToken:
         vector = torch.tensor(probabilities, dtype=torch.float64).log().float()
@@ -109,12 +119,12 @@ def run(program):
         return done.value
 
 
-def decode(method, models, *, weights=None, limits=None, **options) -> Example:
+def decode(method, models, *, weights=None, limits=None, prompt="", **options) -> Example:
     """Decode one example with a method of the registry; its rounds and text are in it."""
     chosen = resolve(method, options)
     chosen.check_models(len(models))
     chosen.prepare(models)
-    example = Example(weights or (1.0,) * len(models), Limits(**(limits or {})))
+    example = Example(weights or (1.0,) * len(models), Limits(**(limits or {})), prompt)
     example.sequences = [ScriptedEngine(model).open([START]) for model in models]
     run(chosen.decode(example))
     return example
