@@ -54,7 +54,7 @@ class ExperimentConfig(Section):
     exactly one, a number, and no two runs are the same; change it when the experiment is a
     `sweep`"""
     published: dict[str, Text] = Field(default_factory=dict)
-    """for `scores`: the row of the paper's Table 1 for each run; change it when you reproduce it"""
+    """for `scores`: the row of the paper's numbers for each run; change it when you reproduce it"""
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:

@@ -89,7 +89,7 @@ def find_experiment(config: Config, name: str) -> Experiment:
 def scores(experiment: Experiment) -> pl.DataFrame:
     """Return every score in percent with its 95 % interval; then, of several, the averages.
 
-    `paper` is the value that the paper prints in row `paper_row` of its Table 1, in percent.
+    `paper` is the value that the paper prints in its row `paper_row`, in percent.
     """
     printed = _printed(experiment)
     rows = []
@@ -129,14 +129,10 @@ def _printed(experiment: Experiment) -> dict[tuple[str, str, str], tuple[float, 
     if not rows or file is None:
         return {}
     published = read_published(Path(file))
-    values = {
-        row.name: dict(zip(published.main.benchmarks, row.values, strict=True))
-        for row in published.main.rows
-    }
     return {
         (published.protocol, benchmark, run): (value, name)
         for run, name in rows.items()
-        for benchmark, value in values[name].items()
+        for benchmark, value in published.cells[name].items()
     }
 
 

@@ -41,7 +41,7 @@ from adafuse.report.measures import Cost, WordShare
 
 PROTOCOL_COLOURS = {"strict": BLUE, "published": VERMILLION}
 
-_PAPER = "the paper's Table 1 (compare with published scoring only)"
+_PAPER = "the paper's numbers (compare with published scoring only)"
 _SCORES = {
     "": "95 % intervals (Wilson; bootstrap for BLEU).",
     "average": "The macro average is the mean of a run's scores.",

@@ -14,6 +14,7 @@ import yaml
 
 from adafuse.config.config import Config
 from adafuse.config.reading import read_config
+from adafuse.metrics.published import read_published
 from adafuse.workflow.plan import Plan
 
 from .conftest import ROOT
@@ -28,33 +29,35 @@ SHARDS = {
     "flores_de_en": 8,
 }
 ALL = sum(SHARDS.values())
-THREE = sum(SHARDS[name] for name in ("natural_questions", "gsm8k", "flores_en_de"))
+NQ = SHARDS["natural_questions"]
+BRANCHING = sum(SHARDS[name] for name in ("natural_questions", "triviaqa", "gsm8k"))
+WORDS = sum(SHARDS[name] for name in ("natural_questions", "squad", "flores_de_en"))
 MODELS, PAIRS, BASELINES = 4, 6, 12
 
 # Decode jobs of each experiment if it is made alone: its own runs, and what these start from.
 DECODES = {
     # Each model also on the six development benchmarks of one shard.
     "table_1": ALL * (MODELS + PAIRS + BASELINES) + 6 * MODELS,
-    "table_2": 3 * ALL,
-    "figure_2": 4 * ALL,
-    "figure_4": 5 * THREE,
+    "table_2": (MODELS + 3) * NQ,
+    "figure_2": 4 * NQ,
+    "figure_4": 5 * BRANCHING,
     "figure_4_all": 2 * ALL,
     # One shard; two models, all baselines, two fixed lengths, and adafuse twice.
     "figure_5": 2 + BASELINES + 4,
-    "figure_6": 11 * THREE,
-    "figure_7": (5 + 5) * THREE,
-    "words": 2 * ALL,
+    "figure_6": 11 * NQ,
+    "figure_7": (5 + 5) * NQ,
+    "words": 2 * WORDS,
     "fusion_rules": 3 * ALL,
 }
-# All runs of `figure_4_all` and `words` are among others'; each run of a sweep is one of three.
 TOGETHER = (
     DECODES["table_1"]
-    + DECODES["table_2"]
-    + 3 * ALL  # fixed lengths; adafuse is in table 1
-    + 3 * THREE  # B = 2, 4, 5
+    + 3 * NQ  # two, three and four models
+    + 3 * NQ  # fixed lengths
+    + 3 * BRANCHING  # B = 2, 4, 5; figure 7 has them on NQ
+    + ALL  # B = 3
     + DECODES["figure_5"]
-    + 10 * THREE  # thresholds besides 0.7
-    + 5 * THREE  # beams
+    + 10 * NQ  # thresholds besides 0.7
+    + 5 * NQ  # beams
     + 2 * ALL  # fusion rules besides mean_nll
 )
 
@@ -115,6 +118,27 @@ def test_an_experiment_needs_its_own_runs_and_what_these_start_from(experiment: 
     assert decode_jobs(read_config(ROOT / "config/paper.yaml"), experiment) == DECODES[experiment]
 
 
+def test_table_2_adds_mistral_and_then_qwen3_to_internlm3_and_llama() -> None:
+    config = read_config(ROOT / "config/paper.yaml")
+    table = config.experiments["table_2"]
+    assert table.benchmarks == ("natural_questions",)
+    ensembles = [config.runs[run] for run in table.runs[-3:]]
+    assert [run.models for run in ensembles] == [
+        ("internlm3", "llama"),
+        ("internlm3", "llama", "mistral"),
+        ("internlm3", "llama", "mistral", "qwen3"),
+    ]
+    assert all(dict(run.options)["branching"] == 3 for run in ensembles)
+
+
+def test_every_row_of_the_papers_tables_is_shown_beside_a_run() -> None:
+    config = read_config(ROOT / "config/paper.yaml")
+    shown = [row for each in config.experiments.values() for row in each.published.values()]
+    tables = read_published(ROOT / "config/published.yaml").tables
+    rows = {row.name for table in (tables[0], tables[2]) for row in table.rows}
+    assert set(shown) == rows
+
+
 def test_no_run_of_two_experiments_is_decoded_twice() -> None:
     assert decode_jobs(read_config(ROOT / "config/paper.yaml"), *DECODES) == TOGETHER
 
@@ -156,6 +180,6 @@ def test_the_toy_world_has_the_papers_experiments() -> None:
     assert list(toy["experiments"]) == list(real["experiments"]) == list(DECODES)
     for name, experiment in toy["experiments"].items():
         other = real["experiments"][name]
-        assert (experiment["kind"], experiment["runs"]) == (other["kind"], other["runs"])
+        assert (experiment["kind"], experiment["runs"]) == (other["kind"], other["runs"]), name
         assert experiment.get("options") == other.get("options")
     assert toy["runs"].keys() == real["runs"].keys()
