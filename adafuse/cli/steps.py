@@ -311,6 +311,8 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")
+    for warning in table.warnings:
+        console.print(f"[bold]Warning:[/bold] {escape(warning)}")
     grid = Table("run", "models", title="Scores in percent, with 95 % intervals")
     for column in table.columns:
         grid.add_column(f"{escape(column.name)}\nn = {column.n}", justify="right")

@@ -22,13 +22,14 @@ class Accepted(Example):
 class Audit:
     """Both protocols on the rows that both score; `strict` and `published` count right answers.
 
-    In translation nothing is right or wrong, so they are None: `accepted` holds the pairs that
-    `published` drops.
+    `empty` answers are nothing but white space, or missing. In translation nothing is right or
+    wrong, so they are None: `accepted` holds the pairs that `published` drops.
     """
 
     benchmark: str
     run: str
     n: int
+    empty: int
     strict: int | None
     published: int | None
     accepted: tuple[Accepted, ...]
@@ -51,10 +52,10 @@ def audit(
     """Compare the outcomes of the same predictions under both protocols."""
     other = {outcome.id: outcome for outcome in published}
     pairs = [(outcome, other[outcome.id]) for outcome in strict if outcome.id in other]
+    empty = [a for a, _ in pairs if not a.text.strip()]
     if not SCORERS[scorer].primary.binary:
-        empty = [a for a, _ in pairs if not a.text.strip()]
         dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in empty)
-        return Audit(benchmark, run, len(pairs), None, None, dropped, None)
+        return Audit(benchmark, run, len(pairs), len(empty), None, None, dropped, None)
     rule = MATCHERS[scorer].rule if scorer in MATCHERS else lambda text, answers: None
     accepted = tuple(
         Accepted(b.id, b.text, b.answers, rule(b.text, b.answers) or "")
@@ -65,6 +66,7 @@ def audit(
         benchmark,
         run,
         n=len(pairs),
+        empty=len(empty),
         strict=sum(a.value == 1 for a, _ in pairs),
         published=sum(b.value == 1 for _, b in pairs),
         accepted=accepted,

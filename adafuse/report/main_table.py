@@ -74,6 +74,10 @@ class Column:
     n: int | None
 
 
+MANY_EMPTY = 0.05
+"""A larger share of empty answers is a warning."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
     """Runs by benchmarks; `note` is what a reader must know before the numbers."""
@@ -81,6 +85,17 @@ class ScoreTable:
     columns: tuple[Column, ...]
     rows: tuple[ScoreRow, ...]
     note: str | None
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence on each score that many empty answers make doubtful."""
+        scores = [cell.score for row in self.rows for cell in row.cells if cell.score]
+        return [
+            f"{score.run} on {score.benchmark}: {100 * score.empty / score.n:.0f} % of the answers"
+            " are empty; look at some in the trace explorer, and check `stop` and the prompt"
+            for score in scores
+            if score.empty > MANY_EMPTY * score.n
+        ]
 
 
 def build_table(
@@ -182,7 +197,8 @@ def tables_markdown(
     strict: ScoreTable, published: ScoreTable | None, paper: Published | None
 ) -> str:
     """Return the page of the main table: strict, published and their difference, and the paper."""
-    parts = [to_markdown(strict)]
+    parts = [f"**Warning:** {escape(warning)}.\n" for warning in strict.warnings]
+    parts.append(to_markdown(strict))
     if published is not None:
         plain = replace(published, note=None)
         parts += ["## Published scorer\n", f"{_PUBLISHED}\n", to_markdown(plain, PUBLISHED)]

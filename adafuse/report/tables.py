@@ -16,7 +16,7 @@ from adafuse.config.config import Config
 from adafuse.files import write_text
 from adafuse.metrics.audit import RULES, Audit, audit
 from adafuse.metrics.compare import Comparison
-from adafuse.metrics.published import Published
+from adafuse.metrics.published import Published, PublishedTable
 from adafuse.metrics.score import read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.report.measures import WordShare
@@ -56,11 +56,14 @@ _COMPARED = (
 )
 
 _AUDIT = (
-    "Right answers under each protocol on the same rows, and by which published rule those were"
-    " accepted that strict refuses; `dropped` counts empty translations, which published leaves out"
-    " of the corpus."
+    "Empty answers, right answers under each protocol on the same rows, and by which published rule"
+    " those were accepted that strict refuses; `dropped` counts empty translations, which published"
+    " leaves out of the corpus."
 )
-_AUDIT_COLUMNS = ("benchmark", "run", "n", "strict", "published", "only_published", "only_strict")
+_AUDIT_COLUMNS = (
+    *("benchmark", "run", "n", "empty"),
+    *("strict", "published", "only_published", "only_strict"),
+)
 _EXAMPLES = 3
 """Of each rule that the audit shows."""
 
@@ -246,8 +249,9 @@ def audit_table(audits: Sequence[Audit]) -> Table:
 
 
 def _audit_row(found: Audit) -> list[Any]:
-    counts = [found.n, found.strict, found.published, len(found.accepted), found.only_strict]
-    return [found.benchmark, found.run, *counts, *(found.rules[rule] for rule in RULES)]
+    right = [found.strict, found.published, len(found.accepted), found.only_strict]
+    rules = [found.rules[rule] for rule in RULES]
+    return [found.benchmark, found.run, found.n, found.empty, *right, *rules]
 
 
 def _audit_examples(found: Audit) -> str:
@@ -265,34 +269,42 @@ def _audit_examples(found: Audit) -> str:
 
 
 def published_section(published: Published, benchmarks: Sequence[str], protocol: str) -> str:
-    """Return Table 1 of the paper for those of `benchmarks` that it has; empty if it has none.
+    """Return the paper's tables, of those of `benchmarks` that they have; empty if they have none.
 
-    The paper's numbers never share a column with ours: this is a table of its own, and it says
-    whether they can be compared with the table above it, whose scores are of `protocol`.
+    The paper's numbers never share a column with ours: these are tables of their own, and they say
+    whether they can be compared with the table above them, whose scores are of `protocol`.
     """
-    paper = published.main
+    parts = [_published_table(table, benchmarks) for table in published.tables]
+    if not any(parts):
+        return ""
+    text = "\n".join([PAPER_TITLE, "", f"{_preamble(published, protocol)}\n", *filter(None, parts)])
+    note = f"\n\\* {escape(published.note)}\n"
+    return text + (note if any("\\*" in part for part in parts) else "")
+
+
+def _published_table(paper: PublishedTable, benchmarks: Sequence[str]) -> str:
     names = [name for name in benchmarks if name in paper.benchmarks]
     if not names:
         return ""
     whole = set(names) == set(paper.benchmarks)
+    with_averages = whole and all(row.printed_average is not None for row in paper.rows)
     rows = []
     for row in paper.rows:
         cells = [f"{row.values[paper.benchmarks.index(name)]:.2f}" for name in names]
         mark = r" \*" if row.flagged else ""
-        averages = [f"{average:.2f}{mark}" for average in (row.printed_average, row.average)]
-        rows.append([escape(row.name), *cells, *averages * whole])
-    averages = ["average as printed", "average of the cells"] * whole
-    table = markdown_table(["row", *map(escape, names), *averages], rows)
-    note = f"\n\\* {escape(published.note)}\n" if whole else ""
-    return f"{PAPER_TITLE}\n\n{_preamble(published, protocol)}\n\n{table}{note}"
+        if with_averages:
+            cells += [f"{average:.2f}{mark}" for average in (row.printed_average, row.average)]
+        rows.append([escape(row.name), *cells])
+    heads = ["average as printed", "average of the cells"] * with_averages
+    table = markdown_table(["row", *map(escape, names), *heads], rows)
+    return f"### {escape(paper.title)}\n\nSetting: {escape(paper.setting)}.\n\n{table}"
 
 
 def _preamble(published: Published, protocol: str) -> str:
     same = protocol == published.protocol
     verdict = "as the table above" if same else f"not {escape(protocol)} as the table above"
     return (
-        f"{escape(published.main.title)} of {escape(published.source)};"
-        f" {escape(published.main.setting)}. In percent; the paper gives neither intervals nor"
+        f"From {escape(published.source)}. In percent; the paper gives neither intervals nor"
         f" numbers of rows. Its scorer corresponds to the protocol"
         f" {escape(published.protocol)}, {verdict}: compare these numbers only with runs scored"
         f" under {escape(published.protocol)}."

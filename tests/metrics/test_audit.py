@@ -42,6 +42,13 @@ def test_numbers_and_substrings_are_counted() -> None:
     assert audited("gsm8k", rows, {"a": "\\boxed{8}"}).rules == {"substring": 1}
 
 
+def test_empty_and_missing_answers_are_counted() -> None:
+    found = audited("nq", ROWS, {**TEXTS, "a": " \n"})
+    assert found.empty == 2
+    (row,) = csv.DictReader(io.StringIO(to_csv(audit_table([found]))))
+    assert row["empty"] == "2"
+
+
 def test_translations_count_what_is_dropped() -> None:
     found = audited("translation_13a", ROWS, {"a": "Paris", "b": ""})
     assert found.rules == {"dropped": 4}
@@ -56,4 +63,4 @@ def test_the_markdown_shows_escaped_examples() -> None:
     text = audit_table([audited("nq", ROWS, TEXTS)]).markdown
     assert "| containment | b | not \\| Paris | Paris |" in text
     lines = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
-    assert {line.count("|") for line in lines} == {13, 5}
+    assert {line.count("|") for line in lines} == {14, 5}

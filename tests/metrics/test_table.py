@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -78,6 +79,15 @@ def test_the_markdown_shows_intervals_n_once_bold_bests_and_the_note_first() -> 
     assert "| **60.0** [55.0, 65.0] |" in text
     assert "| 41.1 [36.1, 46.1] |" in text
     assert "both\\_1 on qa: 2 missing, 0 empty, 0 failed" in text
+
+
+def test_many_empty_answers_are_a_warning_above_the_table() -> None:
+    doubtful = replace(score("qa", "one", 10, n=100), empty=6)
+    shown = table(doubtful, replace(score("mt", "one", 10, n=100), empty=5))
+    (warning,) = shown.warnings
+    assert warning.startswith("one on qa: 6 % of the answers are empty; look at some")
+    text = tables_markdown(shown, shown, None)
+    assert text.startswith("**Warning:** one on qa: 6 % of") and text.count("Warning") == 1
 
 
 def test_markdown_rows_have_as_many_cells_as_the_head() -> None:
