@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
 from adafuse.errors import UserError
+from adafuse.models.spec import ModelEntry
 from adafuse.options import IS_MODEL_NUMBER, MethodOptions
 
 if TYPE_CHECKING:
@@ -46,11 +47,18 @@ class Method(ABC, Generic[OptionsT]):
 
     @property
     def checkpoints(self) -> dict[str, str]:
-        """The options that name further models, with the `model_type` of each.
-
-        The revision of such a model is the option of the same name with `_revision`.
-        """
+        """The options that name further models, with the `model_type` of each."""
         return {}
+
+    def checkpoint(self, option: str) -> ModelEntry:
+        """Return the model that an option names; more is said by options that begin like it.
+
+        They are OPTION_revision, and OPTION_allow_pickle if there is one.
+        """
+        values = self.options.model_dump()
+        pickled = values.get(f"{option}_allow_pickle", False)
+        revision = values[f"{option}_revision"]
+        return ModelEntry(path=values[option], revision=revision, allow_pickle=pickled)
 
     @abstractmethod
     def decode(self, example: Example) -> Program[None]:

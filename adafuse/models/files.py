@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from adafuse.errors import UserError
+from adafuse.models.spec import GGUF
 
 SAFE = "*.safetensors"
 PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin")
@@ -15,7 +16,7 @@ PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin")
 
 REFUSED = (
     "has no safetensors weights, and pickled ones can hold code; if you trust who made them, set"
-    " allow_pickle for this model"
+    " allow_pickle for this model (fuser_allow_pickle for the fuser of llm_blender)"
 )
 
 
@@ -48,9 +49,11 @@ def weight_bytes(
     Quantized are linear layers, which are the matrices within numbered layers; embeddings, the head
     over the vocabulary and a mixture's experts keep the dtype, as bitsandbytes leaves them. Weights
     of fewer bits, as quantized models store them, count as their files are; pickled ones as if each
-    had 16 bits there. A hub model is looked up in this machine's cache; None if the weights are not
-    here, or cannot be read.
+    had 16 bits there; those of a GGUF file are dequantized. A hub model is looked up in this
+    machine's cache; None if the weights are not here, or cannot be read.
     """
+    if path.endswith(GGUF):
+        return _gguf_bytes(path, revision, dtype)
     folder = Path(path) if Path(path).is_dir() else cached_folder(path, revision)
     if folder is None:
         return None
@@ -66,15 +69,28 @@ def item_bytes(dtype: str, quantization: str | None) -> float:
     return _ITEM[dtype] if quantization is None else _QUANTIZED[quantization]
 
 
-def cached_folder(path: str, revision: str | None) -> Path | None:
+def cached_folder(path: str, revision: str | None, file: str = "config.json") -> Path | None:
+    """Return the folder of this machine's cache that has a file of a hub model."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(path, "config.json", revision=revision)
+        found = try_to_load_from_cache(path, file, revision=revision)
     except HFValidationError:
         return None
     return Path(found).parent if isinstance(found, str) else None
+
+
+def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
+    from gguf import GGUFReader
+
+    source, _, name = path.rpartition("/")
+    folder = Path(source) if Path(path).is_file() else cached_folder(source, revision, name)
+    try:
+        tensors = [] if folder is None else GGUFReader(folder / name).tensors
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(int(tensor.n_elements) for tensor in tensors) * _ITEM[dtype] or None
 
 
 def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | None:
@@ -102,8 +118,10 @@ _EDGE = 1 << 20
 
 @cache
 def content_digest(path: str) -> str | None:
-    """Return a digest of the files of a folder, hidden ones left out; None for a hub id."""
+    """Return a digest of a file, or of a folder's files but hidden ones; None for a hub id."""
     folder = Path(path)
+    if folder.is_file():
+        return file_digest(folder)[:32]
     if not folder.is_dir():
         return None
     total = hashlib.sha256()

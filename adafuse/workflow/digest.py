@@ -55,7 +55,11 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
     """Return a method's options: checkpoints by their content, without those that are not used."""
     named = {name for name in job.options if f"{name}_revision" in job.options}
     unused = named - job.checkpoints.keys()
-    used = {k: v for k, v in job.options.items() if k.removesuffix("_revision") not in unused}
+    used = {
+        option: value
+        for option, value in job.options.items()
+        if option.removesuffix("_revision") not in unused and not option.endswith("_allow_pickle")
+    }
     return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
 
 

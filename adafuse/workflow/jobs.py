@@ -60,6 +60,7 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     task, spec = config.benchmarks[benchmark], config.runs[run]
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
+    named = {option: method.checkpoint(option) for option in method.checkpoints}
     return DecodeJob(
         benchmark=benchmark,
         run=run,
@@ -69,9 +70,12 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
         options=options,
         checkpoints={
             name: ModelSpec(
-                path=options[name], revision=options[f"{name}_revision"], dtype=config.decode.dtype
+                path=entry.path,
+                revision=entry.revision,
+                allow_pickle=entry.allow_pickle,
+                dtype=config.decode.dtype,
             )
-            for name in method.checkpoints
+            for name, entry in named.items()
         },
         settings=Settings(
             stop=task.stop,

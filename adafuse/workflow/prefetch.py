@@ -6,7 +6,6 @@ The commits are recorded beside the results, and the workflow asks for exactly t
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from adafuse.config.config import Config
 from adafuse.config.runs import RunConfig
@@ -99,7 +98,7 @@ def hub_models(config: Config) -> list[ModelEntry]:
     checkpoints = [model for run in runs for model in _checkpoints(run).values()]
     merged: dict[Pin, ModelEntry] = {}
     for model in [*named, *checkpoints]:
-        if Path(model.path).is_dir():
+        if Path(model.path).exists():
             continue
         other = merged.get(_pin(model), model)
         merged[_pin(model)] = ModelEntry(
@@ -116,11 +115,7 @@ def _checkpoints(run: RunConfig) -> dict[str, ModelEntry]:
     if run.method not in METHODS:
         return {}
     method = resolve(run.method, run.options)
-    options: dict[str, Any] = method.options.model_dump()
-    return {
-        name: ModelEntry(path=options[name], revision=options[f"{name}_revision"])
-        for name in method.checkpoints
-    }
+    return {name: method.checkpoint(name) for name in method.checkpoints}
 
 
 def _pin(model: ModelEntry) -> Pin:

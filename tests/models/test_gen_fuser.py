@@ -15,6 +15,7 @@ from adafuse.methods.llm_blender.networks import (
 )
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.models.placement import Place
+from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")
@@ -24,7 +25,7 @@ PLACE = Place(CPU, torch.float32)
 def load(path):
     """The fuser at a path, which writes short texts."""
     options = LlmBlenderOptions(fuser=path, fused_tokens=16, instruction="Do it.")
-    return load_gen_fuser(options, PLACE)
+    return load_gen_fuser(ModelEntry(path=path), options, PLACE)
 
 
 FUSER = load(toy_path("gen_fuser"))
@@ -141,3 +142,18 @@ def test_a_fuser_without_tokenizer_is_refused(tmp_path):
         path.unlink()
     with pytest.raises(UserError, match=r"has no tokenizer; put its tokenizer.json"):
         load(str(folder))
+
+
+def test_pickled_weights_of_a_fuser_are_read_only_where_they_are_allowed(tmp_path):
+    folder = shutil.copytree(toy_path("gen_fuser"), tmp_path / "fuser")
+    torch.save(FUSER.network.state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"fuser_allow_pickle for the fuser of llm_blender"):
+        load(str(folder))
+    entry = ModelEntry(path=str(folder), allow_pickle=True)
+    fuser = load_gen_fuser(entry, FUSER.options, PLACE)
+    asked = Request(fuser, "Who?", ["Mira", "Orrin"])
+    again = Request(FUSER, "Who?", ["Mira", "Orrin"])
+    fuser.evaluate([asked])
+    FUSER.evaluate([again])
+    assert asked.result == again.result

@@ -18,10 +18,11 @@ from adafuse.methods.llm_blender.networks import (
     collate,
     load_pair_ranker,
 )
+from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 
 CPU = torch.device("cpu")
-RANKER = load_pair_ranker(toy_path("pair_ranker"), None, CPU)
+RANKER = load_pair_ranker(ModelEntry(path=toy_path("pair_ranker")), CPU)
 TEXTS = st.text(alphabet="ab <|candidate1|>[SEP]\n漢", max_size=60)
 PAIRS = [
     ("Question: Who founded the town of Orrin?\nAnswer:", "Selka Torin", "nobody " * 30),
@@ -132,27 +133,27 @@ def test_a_single_candidate_needs_no_forward():
 )
 def test_what_is_no_ranker_is_named(path, sentence):
     with pytest.raises(UserError, match=sentence):
-        load_pair_ranker(path, None, CPU)
+        load_pair_ranker(ModelEntry(path=path), CPU)
 
 
 @pytest.mark.parametrize("field", ["n_tasks", *PREFIXES])
 def test_a_plain_deberta_lacks_the_fields_of_a_ranker(copy, field):
     change_config(copy, **{field: None})
     with pytest.raises(UserError, match=f"has no {field} in its config.json"):
-        load_pair_ranker(str(copy), None, CPU)
+        load_pair_ranker(ModelEntry(path=str(copy)), CPU)
 
 
 def test_prefix_ids_must_be_those_of_the_tokenizer(copy):
     change_config(copy, cand2_prefix_id=100_000)
     with pytest.raises(UserError, match=r"does not read <\|candidate2\|> as id 100000"):
-        load_pair_ranker(str(copy), None, CPU)
+        load_pair_ranker(ModelEntry(path=str(copy)), CPU)
 
 
 def test_a_ranker_without_tokenizer_is_refused_before_its_weights_are_read(copy):
     for path in [*copy.glob("*token*"), copy / "model.safetensors"]:
         path.unlink()
     with pytest.raises(UserError, match=r"has no tokenizer; put its tokenizer.json"):
-        load_pair_ranker(str(copy), None, CPU)
+        load_pair_ranker(ModelEntry(path=str(copy)), CPU)
 
 
 def test_a_missing_head_is_named(copy):
@@ -160,4 +161,4 @@ def test_a_missing_head_is_named(copy):
     kept = {name: value for name, value in weights.items() if not name.startswith("head_layer.4")}
     save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"has no weights for head_layer\.4\.bias"):
-        load_pair_ranker(str(copy), None, CPU)
+        load_pair_ranker(ModelEntry(path=str(copy)), CPU)

@@ -16,6 +16,7 @@ from adafuse.methods.llm_blender.networks import (
 )
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.models.placement import Place
+from adafuse.models.spec import ModelEntry
 from tools.toy import gen_fuser, pair_ranker
 from tools.toy.gen_fuser import nonsense, pieces, shuffled
 from tools.toy.records import questions
@@ -68,7 +69,7 @@ def test_the_fuser_learns_to_write_the_ids_that_it_reads() -> None:
 
 
 def test_the_ranker_prefers_right_answers() -> None:
-    ranker = load_pair_ranker(str(MODELS / "pair_ranker"), None, CPU)
+    ranker = load_pair_ranker(ModelEntry(path=str(MODELS / "pair_ranker")), CPU)
     found = held_out(200)
     forth = ranker.logits([(c.prompt, c.right, c.wrong[0]) for c in found])
     back = ranker.logits([(c.prompt, c.wrong[0], c.right) for c in found])
@@ -76,7 +77,7 @@ def test_the_ranker_prefers_right_answers() -> None:
 
 
 def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
-    fuser = load_gen_fuser(LlmBlenderOptions(fuser=str(MODELS / "gen_fuser")), PLACE)
+    fuser = load_gen_fuser(ModelEntry(path=str(MODELS / "gen_fuser")), LlmBlenderOptions(), PLACE)
     rng = random.Random(2)
     asked = [Request(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(40)]
     fuser.evaluate(asked)

@@ -7,6 +7,7 @@ import torch
 import adafuse.toy
 from adafuse.ensemble import Ensemble
 from adafuse.methods.llm_blender.networks import load_pair_ranker
+from adafuse.models.spec import ModelEntry
 from adafuse.records import Result
 from tools.toy.records import DEFAULT_PAIR, PROMPTS, Row
 from tools.toy.world import build_world
@@ -61,7 +62,7 @@ def measure(name: str, ensemble: Ensemble, folder: Path) -> dict[str, str]:
 
 def _preferences(name: str, both: list[tuple[Row, Result]], folder: Path) -> list[bool]:
     """Whether each row's own answer is preferred to each wrong one that the models wrote."""
-    ranker = load_pair_ranker(str(folder / "pair_ranker"), None, torch.device("cpu"))
+    ranker = load_pair_ranker(ModelEntry(path=str(folder / "pair_ranker")), torch.device("cpu"))
     pairs = []
     for row, result in both:
         gold = row.answer[0] if isinstance(row.answer, list) else row.answer

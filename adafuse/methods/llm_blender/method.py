@@ -63,10 +63,9 @@ class LlmBlender(Method[LlmBlenderOptions]):
         # This imports torch, which listing the methods should not wait for.
         from adafuse.methods.llm_blender.networks import load_gen_fuser, load_pair_ranker
 
-        options = self.options
-        self._ranker = load_pair_ranker(options.ranker, options.ranker_revision, place.device)
-        if not options.rank_only:
-            self._fuser = load_gen_fuser(options, place)
+        self._ranker = load_pair_ranker(self.checkpoint("ranker"), place.device)
+        if not self.options.rank_only:
+            self._fuser = load_gen_fuser(self.checkpoint("fuser"), self.options, place)
 
     def prepare(self, models: Models) -> None:
         top_k = self.options.top_k

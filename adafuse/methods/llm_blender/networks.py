@@ -22,6 +22,7 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrain
 from adafuse.engine.node import Evaluator, Program
 from adafuse.errors import UserError
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
+from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path, from_hub
 from adafuse.models.language_model import load_tokenizer
 from adafuse.models.placement import Place
@@ -158,9 +159,9 @@ def collate(
     return padded["input_ids"], padded["attention_mask"], places
 
 
-def load_pair_ranker(path: str, revision: str | None, device: torch.device) -> PairRanker:
-    """Load a ranker from a folder or hub id, in float32: DeBERTa overflows in float16."""
-    entry = ModelEntry(path=path, revision=revision)
+def load_pair_ranker(entry: ModelEntry, device: torch.device) -> PairRanker:
+    """Load a ranker in float32: DeBERTa overflows in float16."""
+    path = entry.path
     check_path(path)
     config = from_hub(AutoConfig, entry)
     if config.model_type != "deberta-v2":
@@ -271,12 +272,12 @@ class GenFuser(Evaluator):
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def load_gen_fuser(options: LlmBlenderOptions, place: Place) -> GenFuser:
+def load_gen_fuser(entry: ModelEntry, options: LlmBlenderOptions, place: Place) -> GenFuser:
     """Load the fuser; T5 overflows in float16, so that is bfloat16."""
-    path, device = options.fuser, place.device
+    path, device = entry.path, place.device
     dtype = torch.bfloat16 if place.dtype == torch.float16 else place.dtype
-    entry = ModelEntry(path=path, revision=options.fuser_revision)
     check_path(path)
+    check_pickled(path, allowed=entry.allow_pickle)
     config = from_hub(AutoConfig, entry)
     if not config.is_encoder_decoder:
         raise UserError(
@@ -285,7 +286,8 @@ def load_gen_fuser(options: LlmBlenderOptions, place: Place) -> GenFuser:
         )
     tokenizer = load_tokenizer(entry)
     logger.info("loading fuser %s as %s on %s", path, dtype, device)
+    safe = None if entry.allow_pickle else True
     network = from_hub(
-        AutoModelForSeq2SeqLM, entry, config=config, dtype=dtype, use_safetensors=True
+        AutoModelForSeq2SeqLM, entry, config=config, dtype=dtype, use_safetensors=safe
     )
     return GenFuser(network.to(device).eval(), tokenizer, options)

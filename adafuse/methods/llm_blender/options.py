@@ -18,6 +18,9 @@ class LlmBlenderOptions(MethodOptions):
     """commit of the ranker on the hub"""
     fuser_revision: str | None = None
     """commit of the fuser on the hub"""
+    fuser_allow_pickle: bool = False
+    """read weights of the fuser that are not safetensors (such files can run code), as those of
+    `gen_fuser_3b`"""
     rank_only: bool = False
     """use the best-ranked answer, without a fuser"""
     bubble: bool = False
