@@ -19,6 +19,8 @@ from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
+from adafuse.models.hub import check_path
+from adafuse.models.spec import GGUF
 from adafuse.options import parse, sentence
 
 
@@ -195,6 +197,9 @@ def _is_folder(kind: str, path: str, revision: str | None) -> bool:
 
 
 def _is_model_folder(path: str, revision: str | None) -> bool:
+    if path.endswith(GGUF):
+        check_path(path)
+        return False
     if not _is_folder("model", path, revision):
         return False
     if not Path(path, "config.json").is_file():
@@ -214,10 +219,11 @@ def _check_checkpoints(run: RunConfig) -> None:
         return
     method = resolve(run.method, run.options)
     for option, model_type in method.checkpoints.items():
-        path = getattr(method.options, option)
+        entry = method.checkpoint(option)
         with at(f"options.{option}"):
-            if _is_model_folder(path, getattr(method.options, f"{option}_revision")):
-                _check_type(path, model_type)
+            if _is_model_folder(entry.path, entry.revision):
+                _check_type(entry.path, model_type)
+                check_pickled(entry.path, allowed=entry.allow_pickle)
 
 
 def _check_type(path: str, model_type: str) -> None:
@@ -251,7 +257,7 @@ def check_published(config: Config) -> None:
     """Check that the rows of the paper's numbers which experiments show exist."""
     if config.published_numbers is None:
         return
-    rows = [row.name for row in read_published(Path(config.published_numbers)).main.rows]
+    rows = list(read_published(Path(config.published_numbers)).cells)
     for name, experiment in config.experiments.items():
         for row in experiment.published.values():
             if row not in rows:

@@ -185,8 +185,11 @@ def _facts(
 
 def _generation(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
     """Return what loading the network would give it: a file of its own, or by its config."""
+    source, gguf_file = spec.source
     try:
-        return GenerationConfig.from_pretrained(spec.path, revision=spec.revision or "main")
+        if gguf_file is not None:
+            return GenerationConfig.from_model_config(config)
+        return GenerationConfig.from_pretrained(source, revision=spec.revision or "main")
     except OSError:
         return GenerationConfig.from_model_config(config)
 

@@ -6,21 +6,25 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from adafuse.errors import UserError
 from adafuse.models.files import PICKLED, REFUSED, SAFE, pickled_files, safe_files
-from adafuse.models.spec import ModelEntry
+from adafuse.models.spec import GGUF, ModelEntry
 
 
 def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
     """Load something of a model, running code of its own only if that is trusted."""
     # Otherwise transformers looks for converted weights in pull requests of the hub's bot.
     os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+    source, gguf_file = model.source
+    if gguf_file is not None:
+        settings["gguf_file"] = gguf_file
     with explaining_failure(model):
         return factory.from_pretrained(
-            model.path,
+            source,
             revision=model.revision,
             trust_remote_code=model.trust_remote_code,
             **settings,
@@ -43,8 +47,19 @@ def check_path(path: str) -> None:
         if not (folder / "config.json").is_file():
             raise UserError(f"model {path!r} has no config.json; give a Hugging Face model folder")
         return
-    if path.startswith((".", "/", "~")) or path.count("/") != 1 or folder.exists():
-        raise UserError(f"model {path!r} is not a folder; give a model folder or a hub id org/name")
+    if path.endswith(GGUF) and find_spec("gguf") is None:
+        raise UserError(
+            f"model {path!r} needs the package gguf, which is not installed; run"
+            " pip install 'adafuse[gguf]'"
+        )
+    if folder.is_file() and path.endswith(GGUF):
+        return
+    slashes = 2 if path.endswith(GGUF) else 1
+    if path.startswith((".", "/", "~")) or path.count("/") != slashes or folder.exists():
+        raise UserError(
+            f"model {path!r} is not a folder; give a model folder, a .gguf file or a hub id"
+            " org/name"
+        )
 
 
 def _sentence(error: str, model: ModelEntry) -> str:
@@ -57,8 +72,9 @@ def _sentence(error: str, model: ModelEntry) -> str:
     if "use_safetensors=True" in error and not model.allow_pickle:
         return f"model {model.path!r} {REFUSED}"
     reason = error.strip().split("\n")[0]
-    where = "" if Path(model.path).is_dir() else ", which is not a folder here,"
-    offline = " (HF_HUB_OFFLINE is set)" if os.environ.get("HF_HUB_OFFLINE") else ""
+    here = Path(model.path).exists()
+    where = "" if here else ", which is not a folder here,"
+    offline = " (HF_HUB_OFFLINE is set)" if not here and os.environ.get("HF_HUB_OFFLINE") else ""
     return f"model {model.path!r}{where} cannot be loaded{offline}: {reason}"
 
 
@@ -78,7 +94,10 @@ def download(model: ModelEntry) -> Path:
     Its code comes along only if it is trusted, pickled weights only if they are allowed and there
     are no others. The folder of its files is returned, which has the name of the commit.
     """
-    folder = _snapshot(model.path, model.revision, file_patterns(model))
+    source, gguf_file = model.source
+    if gguf_file is not None:
+        return _snapshot(source, model.revision, (gguf_file,))
+    folder = _snapshot(source, model.revision, file_patterns(model))
     if not safe_files(folder):
         named = f"model {model.path!r} (commit {folder.name})"
         if not model.allow_pickle:

@@ -24,6 +24,7 @@ PACKAGES = {
     "altair": "report",
     "lm_eval": "lm-eval",
     "bitsandbytes": "quantized",
+    "gguf": "gguf",
     "bert-score": "bertscore",
 }
 """Packages whose versions are reported, each with the extra that installs it."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -73,7 +74,7 @@ def _load(
     devices = device_names(spec)
     logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
-        network: PreTrainedModel = from_hub(
+        loaded: tuple[PreTrainedModel, dict[str, Any]] = from_hub(
             AutoModelForCausalLM,
             spec,
             config=config,
@@ -82,12 +83,20 @@ def _load(
             use_safetensors=None if spec.allow_pickle else True,
             device_map=device_map(spec, config),
             quantization_config=quantization_config(spec.quantization),
+            output_loading_info=True,
         )
     except torch.OutOfMemoryError as error:
         raise UserError(
             f"model {spec.path!r} does not fit on {devices}; spread it over several devices"
             " (device: balanced), or use a smaller dtype or quantization"
         ) from error
+    network, report = loaded
+    for name, problem in (("missing_keys", "has no"), ("mismatched_keys", "has another shape of")):
+        if report[name]:  # transformers would go on with random numbers
+            raise UserError(
+                f"model {spec.path!r} {problem} weights {min(map(str, report[name]))} that its"
+                " config asks for; download it again"
+            )
     check_packable(network, spec)
     ends = end_ids(network.generation_config, tokenizer, spec.path)
     return LanguageModel(
@@ -111,10 +120,11 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
             f"model {spec.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
             " needs causal language models"
         )
-    if spec.quantization is not None and getattr(config, "quantization_config", None) is not None:
+    packed = getattr(config, "quantization_config", None) is not None or spec.source[1] is not None
+    if spec.quantization is not None and packed:
         raise UserError(
-            f"model {spec.path!r} is quantized already, says its config.json; leave out"
-            f" quantization {spec.quantization!r}"
+            f"model {spec.path!r} is quantized already; leave out quantization"
+            f" {spec.quantization!r}"
         )
     return config
 

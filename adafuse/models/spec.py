@@ -65,13 +65,18 @@ class DeviceName:
         return max((int(index) + 1 for _, _, index in cards), default=0)
 
 
+GGUF = ".gguf"
+
+
 class ModelEntry(Section):
     """A model as the workflow's configuration names it; what is None there is decided for all."""
 
     model_config = ConfigDict(strict=True)
 
     path: Text
-    """a Hugging Face model folder, or a hub id `org/name`"""
+    """a Hugging Face model folder, a hub id `org/name`, or a GGUF file: `folder/name.gguf`, or
+    `org/name/file.gguf` on the hub (needs `pip install 'adafuse[gguf]'`); its weights are
+    dequantized to `dtype`, so it takes as much memory and time as the model in a folder"""
     revision: Text | None = None
     """commit of a hub model; change it when the model is from the hub and `snakemake prefetch` has
     not recorded its commit ([docs/hpc.md](../docs/hpc.md)); otherwise changes on the hub are not
@@ -90,6 +95,14 @@ class ModelEntry(Section):
     allow_pickle: bool = False
     """read weights that are not safetensors (such files can run code); change it when the model has
     no safetensors and you trust its source"""
+
+    @property
+    def source(self) -> tuple[str, str | None]:
+        """The folder or hub id, and the GGUF file in it if that is meant."""
+        if not self.path.endswith(GGUF):
+            return self.path, None
+        folder, _, file = self.path.rpartition("/")
+        return folder or ".", file
 
 
 class ModelSpec(ModelEntry):

@@ -1,0 +1,140 @@
+"""Models in GGUF files: the toy model llama, written as such a file, is the same model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
+from adafuse.models.files import content_digest, weight_bytes
+from adafuse.models.hub import check_path
+from adafuse.models.language_model import load_config
+from adafuse.models.spec import ModelSpec
+from tests.conftest import toy_path
+
+gguf = pytest.importorskip("gguf", reason="needs the package gguf")
+TOY = Path(toy_path("llama"))
+MODEL = "model.safetensors"
+PROMPT = "Question: Who founded the town of Orrin?\nAnswer:"
+NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def gguf_name(name: str) -> str:
+    name = name.removeprefix("model.")
+    if not name.startswith("layers."):
+        return {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight"}[
+            name
+        ]
+    _, layer, rest = name.split(".", 2)
+    return f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight"
+
+
+def interleaved(name: str, tensor: torch.Tensor, config: dict) -> torch.Tensor:
+    """Return queries and keys in the order of rows that GGUF has, which rotates neighbours."""
+    if not name.endswith(("q_proj.weight", "k_proj.weight")):
+        return tensor
+    heads = len(tensor) // config["head_dim"]
+    return tensor.view(heads, 2, -1, tensor.shape[1]).transpose(1, 2).reshape(tensor.shape)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy model in float32, with its tokenizer."""
+    config = json.loads((TOY / "config.json").read_text())
+    tokenizer = json.loads((TOY / "tokenizer.json").read_text())
+    path = tmp_path_factory.mktemp("gguf") / "toy.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt2")
+    tokens = sorted(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].get)
+    special = {token["content"] for token in tokenizer["added_tokens"]}
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in special else 1 for token in tokens])
+    merges = tokenizer["model"]["merges"]
+    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
+    writer.add_eos_token_id(2)
+    writer.add_pad_token_id(0)
+    for name, tensor in load_file(TOY / MODEL).items():
+        writer.add_tensor(gguf_name(name), interleaved(name, tensor.float(), config).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_gguf_file_is_the_model_that_was_written_into_it(file: Path) -> None:
+    one, other = (
+        Ensemble.from_pretrained([str(path)], device="cpu").models[0] for path in (TOY, file)
+    )
+    assert other.name == str(file) and other.context == one.context
+    assert 2 in other.end_ids
+    ids = torch.tensor([one.prompt_ids(PROMPT)])
+    with torch.no_grad():
+        expected, found = (model.network(ids).logits for model in (one, other))
+    assert torch.allclose(expected, found, atol=1e-4)
+
+
+def test_it_is_fused_with_a_model_in_a_folder(file: Path) -> None:
+    pair = Ensemble.from_pretrained([str(file), toy_path("llama")], device="cpu")
+    (result,) = pair.generate([PROMPT], max_new_tokens=12)
+    assert result.text and result.stop_reason in ("eos", "length")
+
+
+def test_its_content_and_size_are_known(file: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.gguf"
+    copy.write_bytes(file.read_bytes())
+    assert content_digest(str(copy)) == content_digest(str(file)) is not None
+    assert weight_bytes(str(file), None, "float32") == weight_bytes(str(TOY), None, "float32")
+
+
+def test_it_is_not_quantized_again(file: Path) -> None:
+    spec = ModelSpec(path=str(file), quantization="int8")
+    with pytest.raises(UserError, match="is quantized already; leave out quantization 'int8'"):
+        load_config(spec)
+
+
+def test_weights_that_are_missing_or_of_another_shape_are_refused(tmp_path: Path) -> None:
+    folder = shutil.copytree(TOY, tmp_path / "toy")
+    weights = load_file(TOY / MODEL)
+    name = "model.layers.0.mlp.up_proj.weight"
+    save_file({key: value for key, value in weights.items() if key != name}, folder / MODEL)
+    with pytest.raises(UserError, match=f"has no weights {name}"):
+        Ensemble.from_pretrained([str(folder)], device="cpu")
+
+
+def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + bytes(50))
+    with pytest.raises(UserError, match=r"'.*broken.gguf' cannot be loaded"):
+        Ensemble.from_pretrained([str(broken)], device="cpu")
+    with pytest.raises(UserError, match=r"is not a folder; give a model folder, a \.gguf file or"):
+        check_path("./none.gguf")
+    check_path("org/name/file.gguf")
+    monkeypatch.setattr("adafuse.models.hub.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'adafuse\[gguf\]'"):
+        check_path(str(broken))
