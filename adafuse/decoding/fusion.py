@@ -49,8 +49,8 @@ def mixture(candidate: Candidate, weights: Sequence[float]) -> float:
 
 @fusion_rule
 def most_confident(candidate: Candidate, weights: Sequence[float]) -> float:
-    """The smallest NLL_k(s) of any model; weights are ignored."""
-    return min(candidate.nll)
+    """The smallest NLL_k(s) of any model of weight above 0; otherwise weights are ignored."""
+    return min(nll for nll, w in zip(candidate.nll, weights, strict=True) if w > 0)
 
 
 def mean_perplexity(candidate: Candidate, weights: Sequence[float]) -> float:

@@ -147,7 +147,7 @@ class CoverEncodings:
 
 
 class BytewiseOptions(MethodOptions):
-    """How exact the probabilities are."""
+    """Which tokenizations count."""
 
     prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     """drop tokenizations whose share of the text's probability is below this; larger values save
@@ -157,7 +157,8 @@ class BytewiseOptions(MethodOptions):
 class Bytewise(Method[BytewiseOptions]):
     """Writes the likeliest byte under the weighted mean of the models' next-byte probabilities.
 
-    `CoverEncodings` says how these come from tokens, and where they are not quite exact. A round of
+    `CoverEncodings` says how these come from tokens, and where they are not quite exact; no token
+    crosses the end of the prompt, so let it end where a token does. A round of
     the trace is one byte; NLLs are those of the byte, or of END, which is any special token. The
     paper samples; here the likeliest byte is taken, ties to the lower byte.
     """

@@ -93,6 +93,7 @@ class Gac(Method[GacOptions]):
         self._keys = cache(partial(token_keys, models))
         devices = [model.device for model in models]
         self._joint = cache(lambda begins: JointVocabulary(self._keys(begins), devices))
+        self._joint(False)  # refuses a tokenizer without bytes
 
     def decode(self, example: Example) -> Program[None]:
         return fuse_tokens(example, partial(self._choose, example))

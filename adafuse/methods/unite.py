@@ -100,6 +100,7 @@ class Unite(Method[UniteOptions]):
 
     def prepare(self, models: Models) -> None:
         self._keys = cache(partial(token_keys, models))
+        self._keys(False)  # refuses a tokenizer without bytes
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 

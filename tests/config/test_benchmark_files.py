@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from adafuse.config.reading import parse_config, read_config, to_json, with_used_files
+from adafuse.decoding.words import StopAfter
 from adafuse.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +120,12 @@ TABLE = {
     "natural_questions": (TEMPLATE, ("\n",), 32, 5),
     "triviaqa": (TEMPLATE, ("\n",), 32, 5),
     "squad": (TEMPLATE, ("\n",), 32, 5),
-    "gsm8k": ("Question: {question}\nLet's think step by step\n", ("Question:", "\n\n"), 512, 4),
+    "gsm8k": (
+        "Question: {question}\nLet's think step by step\n",
+        ("Question:", StopAfter(string="\n\n", after="answer is")),
+        512,
+        4,
+    ),
     "flores_en_de": (TEMPLATE, ("\n",), 256, None),
     "flores_de_en": (TEMPLATE, ("\n",), 256, None),
 }

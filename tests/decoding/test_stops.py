@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.decoding.words import StopAfter, StopStrings
+from tests.support.scripted import ScriptedModel, decode
 
 
 def test_the_text_is_cut_before_the_first_stop_string():
@@ -77,3 +78,24 @@ def test_what_goes_through_ends_with_the_first_stop_string(text, data, strings):
     if before + through != text:
         names = [stop if isinstance(stop, str) else stop.string for stop in strings]
         assert (before + through).endswith(tuple(names))
+
+
+def test_a_candidate_is_cut_behind_its_first_stop_string_before_it_is_pooled():
+    tokens = [" Paris", "\n", "\n\nQuestion", "<end>"]
+
+    def writes(name, end):
+        return ScriptedModel(name, tokens, lambda ids: end if ids else (0.97, 0.01, 0.01, 0.01))
+
+    models = [writes("one", (0.01, 0.97, 0.01, 0.01)), writes("other", (0.01, 0.01, 0.97, 0.01))]
+    example = decode("adafuse", models, limits={"stop": ("\n",)})
+    (candidate,) = example.rounds[0].candidates
+    assert (candidate.text, candidate.proposers) == (" Paris\n", (0, 1))
+    assert (example.text, example.reason) == (" Paris", "stop")
+
+
+def test_a_model_that_begins_with_the_stop_string_answers_on_the_next_line():
+    tokens = ["\n", "Paris", "<end>"]
+    script = {(): (0.9, 0.05, 0.05), (0,): (0.05, 0.9, 0.05), (0, 1): (0.9, 0.05, 0.05)}
+    model = ScriptedModel("one", tokens, lambda ids: script[ids])
+    example = decode("single", [model], limits={"stop": ("\n",)})
+    assert (example.text, example.reason) == ("\nParis", "stop")
