@@ -182,9 +182,9 @@ def check_out(out: Path) -> None:
 
 
 def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) -> "Ensemble":
-    from adafuse.workflow.decode import no_garbage_yet
+    from adafuse.workflow.decode import fast_imports
 
-    with no_garbage_yet():  # torch, which bad input need not wait for
+    with fast_imports():  # of torch, for which bad input need not wait
         from adafuse.ensemble import Ensemble
 
     if sys.stderr.isatty():

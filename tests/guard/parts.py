@@ -11,8 +11,8 @@ from tests.workflow.conftest import ROOT, Workplace
 
 SHARED = ROOT.parent / "shared/data/benchmarks"
 
-PARTS = ("quick", "runs", "demo", "smoke")
-"""The parts of the record."""
+DECODED = {"quick": quick.decoded, "runs": runs.decoded}
+"""The parts that are decoded through Python, with what decodes them."""
 
 TARGETS = {
     "demo": ("all", "config/toy.yaml", "results"),
@@ -20,11 +20,13 @@ TARGETS = {
 }
 """Of a part that the workflow makes: its target, its configuration and its results folder."""
 
+PARTS = (*DECODED, *TARGETS)
+
 
 def made(part: str, results: Path | None) -> Record:
     """A part as the package makes it now, or as it is in a results folder."""
-    if part in ("quick", "runs"):
-        return Record.of_decoded({"quick": quick, "runs": runs}[part].decoded())
+    if part in DECODED:
+        return Record.of_decoded(DECODED[part]())
     if results is not None:
         return Record.of_results(results)
     with workflow(part) as folder:
