@@ -1,7 +1,7 @@
 """The candidates of a round: what the models propose, read and scored by all of them."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,8 +15,8 @@ class Candidate:
 
     `nodes` holds its last node in the tree of each model that has read it, `proposers` the numbers
     of the models that wrote it, `words` how often `add_word` ran (END counts). Once scored,
-    `nll[k]` is NLL_k(s) in nats per token over `tokens[k]` = T ids, END included (eq. 4), and
-    `fused` is F(s) (eq. 5).
+    `nll[k]` is NLL_k(s) in nats per token over `tokens[k]` = T ids, END included (eq. 4), nan for a
+    model that has left the example; `fused` is F(s) (eq. 5).
     """
 
     text: str = ""
@@ -43,10 +43,13 @@ class Candidate:
         return -self.tokens[number] * self.nll[number]
 
     def score(self, sequences: Iterable[TokenSequence]) -> None:
-        """Take NLL_k(s) (eq. 4) from the tree of each model; it is infinite where T is 0."""
-        by_model = [list(self._logprobs(self.nodes[sequence])) for sequence in sequences]
-        self.tokens = tuple(map(len, by_model))
-        self.nll = tuple(-math.fsum(row) / len(row) if row else math.inf for row in by_model)
+        """Take NLL_k(s) (eq. 4) from the tree of each model that has read the span.
+
+        It is infinite where T is 0.
+        """
+        own = [list(self._logprobs(self.nodes[s])) if s in self.nodes else None for s in sequences]
+        self.tokens = tuple(len(logprobs or ()) for logprobs in own)
+        self.nll = tuple(math.nan if logprobs is None else _mean_nll(logprobs) for logprobs in own)
 
     def record(self) -> records.Candidate:
         proposers = tuple(self.proposers)
@@ -67,14 +70,23 @@ class Pool:
     They are in order of the model that proposed them first, then of its branches. `margins[k]` are
     the start-of-word margins that model k read.
 
+    Models whose numbers are `out` neither propose nor score.
+
     Where the text `begins` after chat templates, " Paris" of one model and "Paris" of another are
     one candidate, and each model reads a foreign one with or without the space, as it writes.
     """
 
-    def __init__(self, sequences: Sequence[TokenSequence], *, begins: bool = False) -> None:
+    def __init__(
+        self,
+        sequences: Sequence[TokenSequence],
+        *,
+        begins: bool = False,
+        out: Collection[int] = (),
+    ) -> None:
         self.candidates: list[Candidate] = []
         self.margins: dict[int, tuple[float, ...]] = {}
         self._sequences = sequences
+        self._asked = [sequence for k, sequence in enumerate(sequences) if k not in out]
         self._begins = begins
         self._first_texts: dict[TokenSequence, str] = {}
 
@@ -109,7 +121,7 @@ class Pool:
         """Whether every model that has yet to read the candidate has a context for it."""
         return all(
             sequence.root.depth + len(self._ids(sequence, candidate)) < sequence.engine.context
-            for sequence in self._sequences
+            for sequence in self._asked
             if sequence not in candidate.nodes
         )
 
@@ -120,7 +132,7 @@ class Pool:
         candidates: if one is committed, the next round's first distribution is there already.
         """
         request: list[Node] = []
-        for sequence in self._sequences:
+        for sequence in self._asked:
             foreign = [s for s in self.candidates if sequence not in s.nodes]
             if foreign:
                 own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
@@ -153,6 +165,10 @@ class Pool:
             0 if selected is None else len(selected.text.split()),
             tuple(self.margins.get(number, ()) for number in range(len(self._sequences))),
         )
+
+
+def _mean_nll(logprobs: Sequence[float]) -> float:
+    return -math.fsum(logprobs) / len(logprobs) if logprobs else math.inf
 
 
 def _without_space(text: str) -> str:

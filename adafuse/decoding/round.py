@@ -17,7 +17,8 @@ class Example:
     """Y as `text`, each model's ids as a sequence, and the rounds so far.
 
     `weights` are w_k, `question` is the prompt without few-shot examples, `answers` are what each
-    model wrote on its own, if given, `committed` the spans of Y. `reason` is None while it goes on.
+    model wrote on its own, if given, `committed` the spans of Y, `out` the numbers of the models
+    that have left. `reason` is None while it goes on.
     """
 
     weights: Sequence[float]
@@ -30,11 +31,17 @@ class Example:
     text: str = ""
     rounds: list[Round] = field(default_factory=list)
     committed: list[Candidate] = field(default_factory=list)
+    out: set[int] = field(default_factory=set)
     reason: StopReason | None = None
 
     @property
     def stops(self) -> StopStrings:
         return StopStrings(self.limits.stop)
+
+    @property
+    def asked(self) -> dict[int, TokenSequence]:
+        """The sequences of the models that take part, by number."""
+        return {k: sequence for k, sequence in enumerate(self.sequences) if k not in self.out}
 
     @property
     def begins(self) -> bool:
@@ -66,7 +73,8 @@ class Example:
 
         Ties go to the earlier candidate. Those that any model gives no finite NLL take no part.
         """
-        finite = [s for s in pool.candidates if all(map(math.isfinite, s.nll))]
+        asked = self.asked
+        finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in asked)]
         scores = fuse(finite, self.weights) if finite else []
         for candidate, fused in zip(finite, scores, strict=True):
             candidate.fused = fused
@@ -75,7 +83,7 @@ class Example:
         if best is None:
             names = [
                 sequence.model.name
-                for number, sequence in enumerate(self.sequences)
+                for number, sequence in asked.items()
                 if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
             ]
             raise ExampleError(f"no candidate has a finite NLL under {' and '.join(names)}")
@@ -84,7 +92,7 @@ class Example:
     def commit(self, candidate: Candidate) -> None:
         """Append a span to Y (eq. 7), and its ids to those of every model."""
         self.text += candidate.text
-        for sequence in self.sequences:
+        for sequence in self.asked.values():
             sequence.engine.commit(candidate.nodes[sequence])
         candidate.nodes.clear()
         self.committed.append(candidate)
@@ -113,8 +121,8 @@ def fuse_rounds(example: Example, propose: Propose, fuse: PoolFusion) -> Program
     """Propose, pool, score, select and commit until the example stops."""
     try:
         while example.reason is None:
-            pool = Pool(example.sequences, begins=example.begins)
-            for number, sequence in enumerate(example.sequences):
+            pool = Pool(example.sequences, begins=example.begins, out=example.out)
+            for number, sequence in example.asked.items():
                 yield from pool.read_by(sequence)
                 candidates, margins = yield from propose(sequence)  # sections 3.2, 3.3
                 for candidate in candidates:

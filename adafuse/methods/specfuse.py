@@ -69,30 +69,57 @@ def hedge(weights: Floats, votes: Floats, rate: float, number: int) -> Floats:
     return np.asarray(grown / grown.sum())
 
 
+def stayers(quality: Floats, temperature: float) -> list[int]:
+    """Return the models that stay, best first, by the `quality` of each so far (model exit).
+
+    P = softmax(quality / T) with the `temperature` T; round(exp(H(P))) models stay, H its entropy:
+    all of them while they are alike, one where it has all of P. Ties go to the earlier model.
+    """
+    p = softmax(quality[None] / temperature)[0]
+    entropy = -float(sum(share * math.log(share) for share in p if share > 0))
+    return [int(k) for k in np.argsort(-p, kind="stable")[: round(math.exp(entropy))]]
+
+
 @dataclass
 class Ballot:
     """The fusion rule of one example: F(s) is minus the weighted total of the votes for s.
 
     A verifier's votes are its mean log-probabilities of the drafts, or their softmax. With a
-    learning `rate`, Hedge updates the weights before they count.
+    learning rate, Hedge updates the weights before they count; with an exit temperature, models
+    leave after it. A model's `quality` adds up the totals of the softmax votes for its drafts.
     """
 
-    votes: str
-    rate: float | None
+    example: Example
+    options: "SpecFuseOptions"
     weights: Floats
-    rounds: int = 0
+    quality: Floats
 
     def __call__(self, pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
-        votes = -np.array([candidate.nll for candidate in pool]).T
-        if self.votes == "softmax":
-            votes = softmax(votes)
-        self.rounds += 1
-        if self.rate is not None:
-            by_model = np.full((len(weights), len(weights)), -math.inf)  # if its draft is out
-            for number, candidate in enumerate(pool):
-                by_model[:, candidate.proposers] = votes[:, [number]]
-            self.weights = hedge(self.weights, by_model, self.rate, self.rounds)
-        return [-float(total) for total in self.weights @ votes]
+        asked = list(self.example.asked)
+        nll = np.array([[candidate.nll[k] for candidate in pool] for k in asked])
+        softmaxed = softmax(-nll)
+        votes = softmaxed if self.options.votes == "softmax" else -nll
+        if self.options.hedge is not None:
+            of_drafts = self._of_drafts(pool, votes, asked, missing=-math.inf)
+            number = len(self.example.rounds) + 1
+            self.weights[asked] = hedge(self.weights[asked], of_drafts, self.options.hedge, number)
+        own = self.weights[asked]
+        if self.options.exit_temperature is not None:
+            of_drafts = self._of_drafts(pool, softmaxed, asked, missing=0.0)
+            self.quality[asked] += own @ of_drafts / own.sum()
+            stay = stayers(self.quality[asked], self.options.exit_temperature)
+            self.example.out.update({*asked} - {asked[place] for place in stay})
+        return [-float(total) for total in own @ votes]
+
+    @staticmethod
+    def _of_drafts(
+        pool: Sequence[Candidate], votes: Floats, asked: Sequence[int], missing: float
+    ) -> Floats:
+        """Return each verifier's votes for each model's draft; `missing` if the draft is out."""
+        of_drafts = np.full((len(asked), len(asked)), missing)
+        for number, candidate in enumerate(pool):
+            of_drafts[:, [asked.index(k) for k in candidate.proposers]] = votes[:, [number]]
+        return of_drafts
 
 
 Above0 = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -107,6 +134,8 @@ class SpecFuseOptions(MethodOptions):
     """a model's vote for a draft: its softmax over the drafts, or its mean log-probability"""
     hedge: Above0 | None = None
     """learning rate of the models' weights; null: constant weights, as always with two models"""
+    exit_temperature: Above0 | None = None
+    """temperature of the model exit, which drops models whose drafts get few votes; null: none"""
     sampling: bool = False
     """draw drafts instead of writing them greedily"""
     temperature: Above0 = 0.6
@@ -122,6 +151,11 @@ class SpecFuse(Method[SpecFuseOptions]):
 
     The published code adds up mean raw logits, which depend on the scale of a model, and also cuts
     finished drafts; here log-probabilities vote, END included, and only a full window is cut.
+
+    Model exit (2412.07380v2) and Hedge weights (SpecEM, 2412.07380v3) are off unless asked for: the
+    first saves forwards for a little quality, the second is off in the published code, too. What is
+    open about the exit says that it takes models' cumulative quality, an entropy and a softmax
+    temperature; how they combine is read from that, not from a formula.
     """
 
     name = "specfuse"
@@ -130,7 +164,8 @@ class SpecFuse(Method[SpecFuseOptions]):
     def decode(self, example: Example) -> Program[None]:
         options = self.options
         picks = {seq: self._pick(number, seq) for number, seq in enumerate(example.sequences)}
-        ballot = Ballot(options.votes, options.hedge, np.array(example.weights))
+        weights = np.array(example.weights, dtype=np.float64)
+        ballot = Ballot(example, options, weights, np.zeros(len(weights)))
 
         def propose(sequence: TokenSequence) -> Program[Proposal]:
             left = example.limits.max_new_tokens - sequence.generated

@@ -40,6 +40,7 @@ METHODS = [
     ("specfuse", {"hedge": 0.5}),
     ("specfuse", {"window": 4, "votes": "mean_nll", "sampling": True}),
     ("rerank", {}),
+    ("specfuse", {"window": 4, "exit_temperature": 0.02}),
 ]
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""

@@ -1,5 +1,7 @@
 """Drafts of SpecFuse: where they are cut, and that sampled ones can be drawn again."""
 
+import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -104,3 +106,25 @@ def test_a_temperature_near_0_takes_the_likeliest_token(pair):
     greedy = pair.generate(PROMPTS, method="specfuse", max_new_tokens=8)
     assert [result.text for result in sampled] == [result.text for result in greedy]
     assert any(result.text for result in greedy)
+
+
+def test_a_model_that_left_is_asked_no_more(random_pair):
+    exits = {"window": 4, "exit_temperature": 0.02, **LIMITS}
+    some_left = False
+    for result, everybody in zip(
+        random_pair.generate(PROMPTS, **exits),
+        random_pair.generate(PROMPTS, window=4, **LIMITS),
+        strict=True,
+    ):
+        in_round = [
+            {k for s in taken.candidates for k, nll in enumerate(s.nll) if not math.isnan(nll)}
+            for taken in result.rounds
+        ]
+        assert all(after <= before for before, after in itertools.pairwise(in_round))
+        for taken, present in zip(result.rounds, in_round, strict=True):
+            assert {k for s in taken.candidates for k in s.proposers} <= present
+        if len(in_round[-1]) == 1:
+            some_left = True
+            [stays] = in_round[-1]
+            assert result.forwards[1 - stays] < everybody.forwards[1 - stays]
+    assert some_left
