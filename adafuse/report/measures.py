@@ -67,8 +67,10 @@ class Cost:
     """A run on a benchmark: `seconds` per example with their 95 % interval (bootstrap).
 
     `tokens` and `forwards` are means per example over the models together; `errors` counts examples
-    that could not be decoded, which are in no mean. None where no example was decoded. Only the
-    seconds of `timed` runs, which had the machine to themselves, can be compared.
+    that could not be decoded, which are in no mean. `agreed` is the share of rounds, in percent, in
+    which all models proposed what was committed. None where no example was decoded, or there was
+    no round of several models. Only the seconds of `timed` runs, which had the machine to
+    themselves, can be compared.
     """
 
     benchmark: str
@@ -79,6 +81,7 @@ class Cost:
     quartiles: tuple[float, ...] = ()
     tokens: float | None = None
     forwards: float | None = None
+    agreed: float | None = None
     timed: bool = False
 
 
@@ -101,5 +104,19 @@ def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
         quartiles=tuple(np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()),
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
         forwards=float(np.mean([sum(row["forwards"]) for row in good])),
+        agreed=_agreed(trace, models=len(good[0]["tokens"])),
         timed=timed,
     )
+
+
+def _agreed(trace: Path, models: int) -> float | None:
+    """Return the share of rounds whose committed candidate has all models as proposers."""
+    import pyarrow.compute as pc
+
+    rounds = pc.list_flatten(read_arrow(trace, ["rounds"])["rounds"]).combine_chunks()
+    candidates, selected = rounds.field("candidates"), rounds.field("selected")
+    chosen = pc.add(candidates.offsets.slice(0, len(candidates)), selected).drop_null()
+    if models < 2 or not len(chosen):
+        return None
+    proposers = pc.list_value_length(candidates.values.field("proposers").take(chosen))
+    return 100 * float(pc.mean(pc.equal(proposers, models)).as_py())

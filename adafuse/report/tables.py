@@ -17,6 +17,7 @@ from adafuse.files import write_text
 from adafuse.metrics.audit import RULES, Audit, audit
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import Published, PublishedTable
+from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.report.measures import WordShare
@@ -130,11 +131,16 @@ def comparison_table(
 ) -> Table:
     """Return a row per comparison; the Markdown has a table per benchmark and protocol.
 
+    Above them, each protocol has a table of every ensemble against the best of its own models.
     `no_single` has by ensemble the models that no run of method single decodes with.
     """
     groups = groupby(comparisons, key=lambda test: (test.benchmark, test.protocol))
     parts = [_comparison_section(list(group)) for _, group in groups]
     parts = parts or ["No run has more than one model, so nothing is compared.\n"]
+    by_protocol: dict[str, list[Comparison]] = {}
+    for test in comparisons:
+        by_protocol.setdefault(test.protocol, []).append(test)
+    parts = [*map(_best_members_section, by_protocol.values()), *parts]
     parts += [
         f"- {escape(run)} is not compared with {escape(', '.join(models))}: no run of method single"
         " uses it.\n"
@@ -152,6 +158,43 @@ def read_comparisons(text: str) -> list[Comparison]:
     return TypeAdapter(list[Comparison]).validate_python(plain)
 
 
+def _best_members_section(comparisons: Sequence[Comparison]) -> str:
+    """Return a row per ensemble: what it gains over the best of its models on each benchmark."""
+    tests: dict[str, dict[str, Comparison]] = {}
+    for test in comparisons:
+        if test.role == "member":
+            sign = 1 if metric_named(test.metric).higher_is_better else -1
+            hardest = tests.setdefault(test.run, {}).setdefault(test.benchmark, test)
+            if sign * test.other > sign * hardest.other:
+                tests[test.run][test.benchmark] = test
+    benchmarks = dict.fromkeys(test.benchmark for test in comparisons)
+    rows = [
+        [escape(run), *(_gain(own[name]) if name in own else "" for name in benchmarks)]
+        for run, own in tests.items()
+    ]
+    every = [test for own in tests.values() for test in own.values()]
+    gains = sum(test.significant and test.difference > 0 for test in every)
+    losses = sum(test.significant and test.difference < 0 for test in every)
+    return "\n".join(
+        [
+            f"## Against the best of its models, {escape(comparisons[0].protocol)} scoring\n",
+            "The model is chosen with knowledge of the answers. Gains (\\*):"
+            f" {gains} of {len(every)}; losses (\\*): {losses}; neither:"
+            f" {len(every) - gains - losses}.\n",
+            markdown_table(("run", *map(escape, benchmarks)), rows),
+        ]
+    )
+
+
+def _gain(test: Comparison) -> str:
+    return f"{_difference(test)} {escape(test.against)}"
+
+
+def _difference(test: Comparison) -> str:
+    mark = r" \*" if test.significant else ""
+    return f"{test.difference:+.1f} [{test.low:+.1f}, {test.high:+.1f}]{mark}"
+
+
 def _comparison_section(group: Sequence[Comparison]) -> str:
     first = group[0]
     title = f"{escape(first.benchmark)}, {escape(first.protocol)} scoring"
@@ -160,14 +203,13 @@ def _comparison_section(group: Sequence[Comparison]) -> str:
 
 
 def _comparison_row(test: Comparison) -> list[str]:
-    mark = r" \*" if test.significant else ""
     return [
         escape(test.run),
         escape(test.against),
         test.role,
         f"{test.value:.1f}",
         f"{test.other:.1f}",
-        f"{test.difference:+.1f} [{test.low:+.1f}, {test.high:+.1f}]{mark}",
+        _difference(test),
         *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (test.p, test.p_holm)),
         *("" if count is None else str(count) for count in (test.wins, test.losses)),
     ]

@@ -35,8 +35,10 @@ def test_mixture_ignores_a_model_of_weight_zero_and_survives_tiny_probabilities(
     assert mixture(candidate((500.0, 10), (500.0, 10)), (1, 1)) == pytest.approx(5000.0)
 
 
-def test_most_confident_takes_the_surer_model():
-    assert most_confident(candidate(*SCORES, words=2), (1, 1)) == 0.5
+def test_most_confident_takes_the_surer_model_of_those_with_a_weight():
+    sure, doubtful = 0.5, 3.0
+    assert most_confident(candidate((doubtful, 2), (sure, 4)), (1, 1)) == sure
+    assert most_confident(candidate((doubtful, 2), (sure, 4)), (1, 0)) == doubtful
 
 
 def test_the_length_counts_words_and_the_end():

@@ -61,7 +61,23 @@ def test_holm_can_mark_the_smallest_bootstrap_p_among_50_tests_and_no_more() -> 
 
 def test_rows_have_as_many_cells_as_the_head() -> None:
     lines = [line for line in MARKDOWN.splitlines() if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in lines} == {11}
+    assert {line.replace("\\|", "").count("|") for line in lines[3:]} == {11}
+
+
+def test_each_ensemble_is_shown_against_the_best_of_its_models() -> None:
+    runs = {
+        **{name: ("single", [name]) for name in ("m", "l", "third")},
+        "good": ("adafuse", ["m", "l"]),
+        "bad": ("adafuse", ["m", "third"]),
+    }
+    right = {"m": 20, "l": 30, "third": 90, "good": 60, "bad": 40}
+    scores = [accuracy(name, [1] * n + [0] * (100 - n)) for name, n in right.items()]
+    text = comparison_table(compare_runs(runs, scores), {}).markdown
+    section = text[text.index("## Against the best of its models, strict scoring") :]
+    good, bad = section.splitlines()[6:8]
+    assert good.startswith("| good | +30.0 [") and good.endswith("] \\* l |")
+    assert bad.startswith("| bad | -50.0 [") and bad.endswith("] \\* third |")
+    assert "Gains (\\*): 1 of 2; losses (\\*): 1; neither: 0." in text
 
 
 def test_what_could_not_be_compared_is_said() -> None:

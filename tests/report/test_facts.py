@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from adafuse.parquet import write_table
+from adafuse.records import Candidate, Result, Round
 from adafuse.report.contents import origin
 from adafuse.report.measures import cost
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
@@ -53,6 +54,30 @@ def test_errors_are_counted_and_in_no_mean(tmp_path: Path) -> None:
 def test_a_run_of_errors_has_no_means(tmp_path: Path) -> None:
     found = cost(write(tmp_path / "t.parquet", [5], {}), "qa", "run")
     assert (found.seconds, found.tokens, found.forwards) == (None, None, None)
+
+
+def test_the_models_agree_where_all_propose_what_is_committed(tmp_path: Path) -> None:
+    rounds = [
+        Round((span(0, 1),), 0, 1, ()),
+        Round((span(0), span(1)), 1, 1, ()),
+        Round((span(1), span(0, 1)), 1, 1, ()),
+        Round((span(0, 1),), None, 0, ()),  # nothing was committed
+        Round((span(0), span(0, 1)), 0, 1, ()),
+    ]
+    results = [
+        Result("x", "eos", tuple(part), (1, 1), (1, 1), (1, 1), 0.1)
+        for part in (rounds[:2], [], rounds[2:])
+    ]
+    rows = [{"id": str(n), **result_columns(result)} for n, result in enumerate(results)]
+    path = tmp_path / "t.parquet"
+    write_table(path, FIELDS, rows, {})
+    assert cost(path, "qa", "run").agreed == 50
+    write_table(path, FIELDS, rows[1:2], {})
+    assert cost(path, "qa", "run").agreed is None
+
+
+def span(*proposers: int) -> Candidate:
+    return Candidate("x", False, proposers, (1.0, 1.0), 1.0)
 
 
 def test_the_origin_names_models_versions_and_commit(tmp_path: Path) -> None:
