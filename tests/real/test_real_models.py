@@ -5,7 +5,6 @@ where it or the files of the benchmarks are missing.
 """
 
 import os
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -55,11 +54,8 @@ def prompts(benchmark: str, count: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def real_pair() -> Iterator[Ensemble]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(os.cpu_count() or 1)
-    yield Ensemble.from_pretrained([str(MODELS / name) for name in NAMES], device="cpu")
-    torch.set_num_threads(threads)
+def real_pair() -> Ensemble:
+    return Ensemble.from_pretrained([str(MODELS / name) for name in NAMES], device="cpu")
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
