@@ -77,7 +77,7 @@ def stayers(quality: Floats, temperature: float) -> list[int]:
     """
     p = softmax(quality[None] / temperature)[0]
     entropy = -float(sum(share * math.log(share) for share in p if share > 0))
-    return [int(k) for k in np.argsort(-p, kind="stable")[: round(math.exp(entropy))]]
+    return [int(k) for k in np.argsort(-quality, kind="stable")[: round(math.exp(entropy))]]
 
 
 @dataclass
