@@ -42,14 +42,18 @@ class Candidate:
         """log p_k(s) of the whole span under model `number`."""
         return -self.tokens[number] * self.nll[number]
 
-    def score(self, sequences: Iterable[TokenSequence]) -> None:
-        """Take NLL_k(s) (eq. 4) from the tree of each model that has read the span.
+    def score(self, sequences: Sequence[TokenSequence], out: Collection[int] = ()) -> None:
+        """Take NLL_k(s) (eq. 4) from the tree of each model that is not `out`.
 
         It is infinite where T is 0.
         """
-        own = [list(self._logprobs(self.nodes[s])) if s in self.nodes else None for s in sequences]
-        self.tokens = tuple(len(logprobs or ()) for logprobs in own)
-        self.nll = tuple(math.nan if logprobs is None else _mean_nll(logprobs) for logprobs in own)
+        by_model = [
+            [] if k in out else list(self._logprobs(self.nodes[sequence]))
+            for k, sequence in enumerate(sequences)
+        ]
+        self.tokens = tuple(map(len, by_model))
+        nll = [-math.fsum(row) / len(row) if row else math.inf for row in by_model]
+        self.nll = tuple(math.nan if k in out else value for k, value in enumerate(nll))
 
     def record(self) -> records.Candidate:
         proposers = tuple(self.proposers)
@@ -86,6 +90,7 @@ class Pool:
         self.candidates: list[Candidate] = []
         self.margins: dict[int, tuple[float, ...]] = {}
         self._sequences = sequences
+        self._out = frozenset(out)
         self._asked = [sequence for k, sequence in enumerate(sequences) if k not in out]
         self._begins = begins
         self._first_texts: dict[TokenSequence, str] = {}
@@ -143,7 +148,7 @@ class Pool:
                 request.extend(chain)
         yield from evaluated(dict.fromkeys(request))
         for candidate in self.candidates:
-            candidate.score(self._sequences)
+            candidate.score(self._sequences, self._out)
 
     def _key(self, candidate: Candidate) -> tuple[str, bool]:
         text = _without_space(candidate.text) if self._begins else candidate.text
@@ -165,10 +170,6 @@ class Pool:
             0 if selected is None else len(selected.text.split()),
             tuple(self.margins.get(number, ()) for number in range(len(self._sequences))),
         )
-
-
-def _mean_nll(logprobs: Sequence[float]) -> float:
-    return -math.fsum(logprobs) / len(logprobs) if logprobs else math.inf
 
 
 def _without_space(text: str) -> str:

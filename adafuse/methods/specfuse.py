@@ -69,8 +69,8 @@ def hedge(weights: Floats, votes: Floats, rate: float, number: int) -> Floats:
     return np.asarray(grown / grown.sum())
 
 
-def stayers(quality: Floats, temperature: float) -> list[int]:
-    """Return the models that stay, best first, by the `quality` of each so far (model exit).
+def staying(quality: Floats, temperature: float) -> list[int]:
+    """Return which models stay, best first, by the `quality` of each so far (model exit).
 
     P = softmax(quality / T) with the `temperature` T; round(exp(H(P))) models stay, H its entropy:
     all of them while they are alike, one where it has all of P. Ties go to the earlier model.
@@ -107,8 +107,10 @@ class Ballot:
         if self.options.exit_temperature is not None:
             of_drafts = self._of_drafts(pool, softmaxed, asked, missing=0.0)
             self.quality[asked] += own @ of_drafts / own.sum()
-            stay = stayers(self.quality[asked], self.options.exit_temperature)
-            self.example.out.update({*asked} - {asked[place] for place in stay})
+            places = staying(self.quality[asked], self.options.exit_temperature)
+            stay = [asked[place] for place in places]
+            if self.weights[stay].sum() > 0:  # else nobody who stays would have a vote
+                self.example.out.update({*asked} - {*stay})
         return [-float(total) for total in own @ votes]
 
     @staticmethod
@@ -152,10 +154,10 @@ class SpecFuse(Method[SpecFuseOptions]):
     The published code adds up mean raw logits, which depend on the scale of a model, and also cuts
     finished drafts; here log-probabilities vote, END included, and only a full window is cut.
 
-    Model exit (2412.07380v2) and Hedge weights (SpecEM, 2412.07380v3) are off unless asked for: the
-    first saves forwards for a little quality, the second is off in the published code, too. What is
-    open about the exit says that it takes models' cumulative quality, an entropy and a softmax
-    temperature; how they combine is read from that, not from a formula.
+    Model exit (2412.07380v2) and Hedge weights (SpecEM, 2412.07380v3) are off by default: the first
+    saves forwards and costs a little quality, the second is off in the published code, too. Of the
+    exit only a summary was at hand, which names the models' cumulative quality, an entropy and the
+    temperature of a softmax; the formula (`staying`) is ours.
     """
 
     name = "specfuse"

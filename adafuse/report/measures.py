@@ -68,9 +68,9 @@ class Cost:
 
     `tokens` and `forwards` are means per example over the models together; `errors` counts examples
     that could not be decoded, which are in no mean. `agreed` is the share of rounds, in percent, in
-    which all models proposed what was committed. None where no example was decoded, or there was
-    no round of several models. Only the seconds of `timed` runs, which had the machine to
-    themselves, can be compared.
+    which all models proposed what was committed; None for a single model. All are None where no
+    example was decoded. Only the seconds of `timed` runs, which had the machine to themselves, can
+    be compared.
     """
 
     benchmark: str

@@ -163,18 +163,18 @@ def _best_members_section(comparisons: Sequence[Comparison]) -> str:
     tests: dict[str, dict[str, Comparison]] = {}
     for test in comparisons:
         if test.role == "member":
-            sign = 1 if metric_named(test.metric).higher_is_better else -1
-            hardest = tests.setdefault(test.run, {}).setdefault(test.benchmark, test)
-            if sign * test.other > sign * hardest.other:
+            best = tests.setdefault(test.run, {}).setdefault(test.benchmark, test)
+            if _sign(test) * test.other > _sign(best) * best.other:
                 tests[test.run][test.benchmark] = test
     benchmarks = dict.fromkeys(test.benchmark for test in comparisons)
     rows = [
-        [escape(run), *(_gain(own[name]) if name in own else "" for name in benchmarks)]
+        [escape(run), *(_against(own[name]) if name in own else "" for name in benchmarks)]
         for run, own in tests.items()
     ]
     every = [test for own in tests.values() for test in own.values()]
-    gains = sum(test.significant and test.difference > 0 for test in every)
-    losses = sum(test.significant and test.difference < 0 for test in every)
+    significant = [_sign(test) * test.difference for test in every if test.significant]
+    gains = sum(difference > 0 for difference in significant)
+    losses = len(significant) - gains
     return "\n".join(
         [
             f"## Against the best of its models, {escape(comparisons[0].protocol)} scoring\n",
@@ -186,7 +186,11 @@ def _best_members_section(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def _gain(test: Comparison) -> str:
+def _sign(test: Comparison) -> int:
+    return 1 if metric_named(test.metric).higher_is_better else -1
+
+
+def _against(test: Comparison) -> str:
     return f"{_difference(test)} {escape(test.against)}"
 
 

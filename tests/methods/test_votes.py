@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Limits
-from adafuse.methods.specfuse import Ballot, SpecFuseOptions, hedge, reward, softmax, stayers
+from adafuse.methods.specfuse import Ballot, SpecFuseOptions, hedge, reward, softmax, staying
 from tests.support.candidates import candidate
 
 RAW = [(17, 26, 22), (25, 18, 19), (21, 18, 19)]
@@ -109,19 +109,33 @@ def test_the_model_with_the_fewest_votes_leaves_first_and_votes_no_more():
     st.lists(st.floats(0, 100), min_size=1, max_size=6), st.floats(0.01, 100), st.floats(-100, 100)
 )
 def test_the_best_models_stay_and_alike_ones_all_do(quality, temperature, shift):
-    stay = stayers(np.array(quality), temperature)
+    stay = staying(np.array(quality), temperature)
     assert stay
     assert min(quality[k] for k in stay) >= max(
         (value for k, value in enumerate(quality) if k not in stay), default=-math.inf
     )
-    assert stayers(np.full(len(quality), shift), temperature) == [*range(len(quality))]
+    assert staying(np.full(len(quality), shift), temperature) == [*range(len(quality))]
 
 
-def test_two_models_part_where_one_has_three_halves_of_all_votes():
-    """exp(H(P)) is below 1.5 from P = 0.8596 on: a lead of 1.813 in units of the temperature."""
-    assert stayers(np.array([0.0, 1.80]), 1.0) == [1, 0]
-    assert stayers(np.array([0.0, 1.82]), 1.0) == [1]
-    assert stayers(np.array([0.0, 3.64]), 2.0) == [1]
+def test_nobody_leaves_to_models_without_a_vote():
+    """The one model that votes prefers the draft of another one, whose weight is 0."""
+    example = Example((1.0, 0.0), Limits(), sequences=[object()] * 2)
+    options = SpecFuseOptions(exit_temperature=0.01)
+    rule = Ballot(example, options, np.array([1.0, 0.0]), np.zeros(2))
+    drafts = [
+        candidate((5.0, 1), (1.0, 1), proposers=[0]),
+        candidate((1.0, 1), (1.0, 1), proposers=[1]),
+    ]
+    for _ in range(2):
+        first, second = vote(rule, drafts)
+        assert second > first > 0 and example.out == set()
+
+
+def test_of_two_models_one_leaves_where_the_other_is_far_ahead():
+    """exp(H(P)) is below 1.5 from P = 0.8597 on: a lead of 1.813 in units of the temperature."""
+    assert staying(np.array([0.0, 1.80]), 1.0) == [1, 0]
+    assert staying(np.array([0.0, 1.82]), 1.0) == [1]
+    assert staying(np.array([0.0, 3.64]), 2.0) == [1]
 
 
 def test_hedge_of_one_model_changes_nothing():
