@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +85,11 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """
     with _opened(path) as file:
         schema = file.schema_arrow.metadata or {}
-    if _METADATA not in schema:
-        raise UserError(f"{str(path)!r} was not written by adafuse; give a file that was")
-    metadata: dict[str, Any] = json.loads(schema[_METADATA])
-    return metadata
+    with suppress(ValueError, RecursionError):
+        metadata = json.loads(schema.get(_METADATA, b"null"))
+        if isinstance(metadata, dict):
+            return metadata
+    raise UserError(f"{str(path)!r} was not written by adafuse; give a file that was")
 
 
 @contextmanager

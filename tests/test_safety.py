@@ -6,16 +6,20 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from adafuse.benchmarks.rows import read_records
 from adafuse.config.benchmarks import SourceConfig
 from adafuse.config.config import SAFE_NAME
-from adafuse.config.reading import parse_config
+from adafuse.config.reading import parse_config, read_config
 from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit
+from adafuse.parquet import read_metadata
 from adafuse.report.tables import audit_table, escape
 from adafuse.workflow.benchmarks import _name
 from adafuse.workflow.layout import ResultsLayout
@@ -151,3 +155,52 @@ def test_the_package_neither_reads_nor_writes_pickle() -> None:
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             assert called not in ("torch.save", "torch.load", "np.load", "numpy.load"), path
             assert not called.endswith((".to_pickle", ".read_pickle")), path
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("x" * 300, "has 300 characters; a name has at most 100"),
+        ("llama.parquet", "ends like a file of results; rename it"),
+        ("llama.journal", "ends like a file of results; rename it"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["models", "benchmarks", "runs"])
+def test_a_name_that_no_file_can_have_is_refused(
+    values: dict[str, Any], kind: str, name: str, sentence: str
+) -> None:
+    values[kind][name] = next(iter(values[kind].values()))
+    with pytest.raises(UserError, match=sentence):
+        parse_config(values)
+
+
+@pytest.mark.parametrize("path", ["results/{x}", "res}ults", "a\0b"])
+def test_a_results_folder_that_snakemake_cannot_take_is_refused(
+    values: dict[str, Any], path: str
+) -> None:
+    values["results"] = path
+    with pytest.raises(UserError, match="which Snakemake cannot take; rename it"):
+        parse_config(values)
+
+
+DEEP_JSON, DEEP_YAML = '{"a":' * 5000 + "1" + "}" * 5000, "a: " + "[" * 5000 + "]" * 5000
+
+
+def test_what_is_nested_thousands_deep_is_one_sentence(tmp_path: Path) -> None:
+    for name, text in (("c.json", DEEP_JSON), ("c.yaml", DEEP_YAML)):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(UserError, match="cannot be read: maximum recursion depth"):
+            read_config(tmp_path / name)
+    with pytest.raises(UserError, match="is not valid JSON"):
+        list(read_records(tmp_path / "c.json", "file"))
+    (tmp_path / "rows.jsonl").write_text(DEEP_JSON + "\n")
+    with pytest.raises(UserError, match=r"rows.jsonl, line 1 is not valid JSON"):
+        list(read_records(tmp_path / "rows.jsonl", "file"))
+
+
+@pytest.mark.parametrize("value", [b"7", b"{", b"[" * 100_000, b"\xff"])
+def test_foreign_metadata_of_a_parquet_file_is_one_sentence(tmp_path: Path, value: bytes) -> None:
+    table = pa.table({"id": ["a"]}).replace_schema_metadata({b"adafuse": value})
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(UserError, match="was not written by adafuse; give a file that was"):
+        read_metadata(tmp_path / "t.parquet")

@@ -115,7 +115,7 @@ def at_row(source: object, number: int) -> str:
 def _parsed(data: bytes, where: str, fix: str) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None
 
 

@@ -336,6 +336,8 @@ def _object(line: str, where: str) -> dict[str, Any]:
         raise UserError(
             f"{where}: broken JSON ({error.msg} at column {error.colno}); write {_FORM}"
         ) from None
+    except RecursionError:
+        raise UserError(f"{where}: JSON that is nested too deeply; write {_FORM}") from None
     if not isinstance(row, dict):
         raise UserError(f"{where}: {line.strip()[:40]!r} is not an object {_FORM}")
     return row

@@ -215,7 +215,7 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
             raise UserError(f"option {name!r} is given twice; give it once")
         try:
             options[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
+        except (yaml.YAMLError, RecursionError):
             raise UserError(
                 f"--option {text!r} has a value that is not valid YAML; quote it"
             ) from None

@@ -98,7 +98,7 @@ def read_exclusions(path: Path, rows: Sequence[Row]) -> frozenset[str]:
 def _name(line: str) -> str:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     if isinstance(value, dict):
         value = value.get("id", value.get("question"))

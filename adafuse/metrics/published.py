@@ -82,5 +82,5 @@ def read_published(path: Path) -> Published:
     owner = f"published numbers {str(path)!r}"
     try:
         return parse(Published, yaml.safe_load(path.read_text(encoding="utf-8")), owner)
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{owner} cannot be read: {' '.join(str(error).split())}") from None

@@ -264,7 +264,7 @@ def _missing_weights(folder: Path) -> list[str] | None:
         return sorted(file for file in files if not (folder / file).is_file())
     except OSError:
         return []
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

@@ -118,7 +118,7 @@ def code_elsewhere(folder: Path) -> set[str]:
         try:
             settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
             classes = json.dumps(settings.get("auto_map"))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise UserError(f"{str(file)!r} is not a JSON object; download it again") from None
         # A class is named file.Class, or org/name--file.Class.
         found.update(re.findall(r'"([^"]+)--', classes))
