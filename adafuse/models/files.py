@@ -1,13 +1,18 @@
 """The files of a model: which hold weights, how large they are, and a digest of them."""
 
 import hashlib
+import json
 import math
-import os
 import re
-from functools import cache
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 
 from adafuse.errors import UserError
+from adafuse.files import write_text
 from adafuse.models.spec import GGUF
 
 SAFE = "*.safetensors"
@@ -112,8 +117,61 @@ def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | Non
     return total
 
 
-_WHOLE = 64 << 20
-_EDGE = 1 << 20
+class KnownDigests:
+    """SHA-256 digests of files; a file is read once while it has its size, time and inode."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def load(self, record: Path) -> None:
+        """Take over what was recorded; a record that cannot be read is none."""
+        with suppress(OSError, ValueError, TypeError, RecursionError):
+            self._known |= json.loads(record.read_text(encoding="utf-8"))
+
+    def save(self, record: Path) -> None:
+        if self._known:
+            write_text(record, json.dumps(self._known, indent=0) + "\n")
+
+    def of(self, files: Sequence[Path]) -> list[str]:
+        """Return the digests of files; several are read at a time, with a progress bar."""
+        from rich.console import Console
+        from rich.progress import Progress
+
+        keys = [self._key(file) for file in files]
+        unread = [
+            (key, file) for key, file in zip(keys, files, strict=True) if key not in self._known
+        ]
+        total = sum(file.stat().st_size for _, file in unread)
+        hidden = total < _LONG or not sys.stderr.isatty()
+        with Progress(console=Console(stderr=True), transient=True, disable=hidden) as bar:
+            task = bar.add_task("reading weights", total=total)
+            done = partial(bar.advance, task)
+            with ThreadPoolExecutor(_READERS) as pool:
+                found = pool.map(lambda each: _sha256(each[1], done), unread)
+                self._known |= dict(zip((key for key, _ in unread), found, strict=True))
+        return [self._known[key] for key in keys]
+
+    @staticmethod
+    def _key(file: Path) -> str:
+        status = file.stat()
+        return f"{file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+
+def _sha256(file: Path, done: Callable[[int], object]) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(_BLOCK):
+            digest.update(block)
+            done(len(block))
+    return digest.hexdigest()
+
+
+_BLOCK = 8 << 20
+_LONG = 2 << 30  # bytes whose reading is worth a progress bar
+_READERS = 4
+
+DIGESTS = KnownDigests()
+"""What this process knows; the workflow keeps it beside its results."""
 
 
 @cache
@@ -121,34 +179,17 @@ def content_digest(path: str) -> str | None:
     """Return a digest of a file, or of a folder's files but hidden ones; None for a hub id."""
     folder = Path(path)
     if folder.is_file():
-        return file_digest(folder)[:32]
+        return DIGESTS.of([folder])[0][:32]
     if not folder.is_dir():
         return None
-    total = hashlib.sha256()
-    for file in sorted(folder.rglob("*")):
-        name = file.relative_to(folder).as_posix()
-        if file.is_file() and not re.search(r"(^|/)\.", name):
-            total.update(f"{name}\0{file_digest(file)}\n".encode())
-    return total.hexdigest()[:32]
+    names = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*"))]
+    names = [n for n in names if (folder / n).is_file() and not re.search(r"(^|/)\.", n)]
+    digests = DIGESTS.of([folder / name for name in names])
+    lines = (f"{name}\0{digest}\n" for name, digest in zip(names, digests, strict=True))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
 
 def model_key(path: str, revision: str | None) -> list[str | None]:
     """Return what makes two models the same: the content of a folder, or a hub id at a revision."""
     content = content_digest(path)
     return [path, revision] if content is None else [content]
-
-
-def file_digest(path: Path) -> str:
-    """Return a digest of a file: of all bytes up to 64 MiB, above that of its size and both ends.
-
-    Weights of many gigabytes must not be read before every plan; a fine-tuned copy differs in
-    its ends as well.
-    """
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        digest.update(file.read(size if size <= _WHOLE else _EDGE))
-        if size > _WHOLE:
-            file.seek(-_EDGE, os.SEEK_END)
-            digest.update(file.read())
-    return digest.hexdigest()

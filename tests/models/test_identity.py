@@ -1,10 +1,14 @@
 """What a model is."""
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from adafuse.models import files as identity
-from adafuse.models.files import file_digest, model_key
+import pytest
+
+from adafuse.models import files
+from adafuse.models.files import KnownDigests, model_key
 
 
 def folder(path: Path, weights: bytes = b"weights") -> Path:
@@ -43,17 +47,51 @@ def test_a_hub_model_is_its_id_and_revision() -> None:
     assert model_key("org/name", "abc") == ["org/name", "abc"]
 
 
-def test_a_large_file_is_known_by_its_size_and_ends(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(identity, "_WHOLE", 64)
-    monkeypatch.setattr(identity, "_EDGE", 16)
+def test_every_byte_of_a_file_counts(tmp_path: Path) -> None:
     path = tmp_path / "large"
 
     def digest(data: bytes) -> str:
         path.write_bytes(data)
-        return file_digest(path)
+        return KnownDigests().of([path])[0]
 
-    plain = digest(bytes(100))
-    assert digest(bytes(50) + b"x" + bytes(49)) == plain  # the middle is not read
-    assert digest(b"x" + bytes(99)) != plain
-    assert digest(bytes(99) + b"x") != plain
-    assert digest(bytes(101)) != plain
+    large = bytes(70 << 20)
+    plain = digest(large)
+    middle = len(large) // 2
+    assert digest(large[:middle] + b"x" + large[middle + 1 :]) != plain
+    assert digest(large + b"x") != plain
+    assert digest(large) == plain
+
+
+def test_a_file_is_read_again_only_when_it_was_written(tmp_path: Path, monkeypatch) -> None:
+    read: list[Path] = []
+    sha256 = files._sha256
+
+    def counted(file: Path, done: Callable[[int], object]) -> str:
+        read.append(file)
+        return sha256(file, done)
+
+    monkeypatch.setattr(files, "_sha256", counted)
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.write_bytes(b"1")
+    second.write_bytes(b"2")
+    known, record = KnownDigests(), tmp_path / "record.json"
+    digests = known.of([first, second])
+    assert known.of([first, second]) == digests and len(read) == 2
+    known.save(record)
+    later = KnownDigests()
+    later.load(record)
+    assert later.of([second, first]) == digests[::-1] and len(read) == 2
+    status = first.stat()
+    first.write_bytes(b"3")  # of the same size
+    os.utime(first, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert later.of([first]) != digests[:1] and read[2:] == [first]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, '{"a": ', "7"])
+def test_a_damaged_record_of_digests_is_none(tmp_path: Path, content: str) -> None:
+    record, file = tmp_path / "record.json", tmp_path / "file"
+    record.write_text(content)
+    file.write_bytes(b"1")
+    known = KnownDigests()
+    known.load(record)
+    assert known.of([file]) == KnownDigests().of([file])
