@@ -40,6 +40,7 @@ lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/snakefmt --check --compact-diff Snakefile workflow
 	$(BIN)/snakemake --lint
 
 docs: install  ## the pages, the schema and the figure that are made from the code

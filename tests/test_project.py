@@ -44,7 +44,7 @@ def test_every_dependency_is_pinned_in_the_constraints():
 
 
 def test_the_oldest_snakemake_is_the_same_everywhere():
-    texts = [ROOT / name for name in ("pyproject.toml", "environment.yml", "Snakefile")]
+    texts = [ROOT / name for name in ("pyproject.toml", "environment.yml", "workflow/Snakefile")]
     found = {
         version
         for path in [*texts, ROOT / "README.md", *ROOT.glob("docs/*.md")]
@@ -90,7 +90,7 @@ def test_no_file_names_a_package_index_or_a_path_of_somebodys_machine():
 
 
 def test_the_snakefile_is_a_table_of_contents():
-    assert (ROOT / "Snakefile").read_text().count("\n") <= 40
+    assert (ROOT / "workflow/Snakefile").read_text().count("\n") <= 40
 
 
 def test_the_tests_that_the_table_of_faults_names_are_there():

@@ -30,14 +30,15 @@ def status(
     """Show which decode jobs are done, running, stopped, failed, stale or waiting.
 
     Counts what plain `snakemake` decodes: the configuration's `targets` and
-    what they need. Run it in the folder in which Snakemake runs. Exit status:
+    what they need, and lists files that this configuration does not make. Run
+    it in the folder in which Snakemake runs. Exit status:
     0 all decoded, 1 something failed, 3 not finished.
     """
     from adafuse.config.reading import read_config
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
-    from adafuse.workflow.status import failed_steps, shard_status
+    from adafuse.workflow.status import decoded_with, failed_steps, shard_status
 
     file = config or ResultsLayout(results).config
     if config is None and not file.is_file():
@@ -51,11 +52,19 @@ def status(
         for cell in (cells if whole else plan.requested_cells())
         for shard in plan.shards(cell[0])
     ]
-    steps = failed_steps(plan)
+    steps, orphans = failed_steps(plan), list(map(str, plan.orphans()))
+    versions = decoded_with(plan)
     if as_json:
-        echo_json({"shards": list(map(asdict, shards)), "failed_steps": steps})
+        found = {"failed_steps": steps, "orphans": orphans, "versions": versions}
+        echo_json({"shards": list(map(asdict, shards)), **found})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
+        if len(versions) > 1:
+            typer.echo("decoded with several versions, which reruns nothing:")
+            for names, count in versions.items():
+                typer.echo(f"  {count} shards with {names}")
+        for path in orphans:
+            typer.echo(f"orphan: {path}: not made by this configuration")
     states = {shard.state for shard in shards}
     if steps or "failed" in states:
         raise typer.Exit(FAILED)

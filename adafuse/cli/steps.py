@@ -3,10 +3,10 @@
 import inspect
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,31 +32,76 @@ def _log() -> None:
 
 def _read(config: str) -> "Config":
     from adafuse.config.reading import read_config
+    from adafuse.models.files import DIGESTS
+    from adafuse.workflow.layout import ResultsLayout
 
-    return read_config(Path(config))
+    settings = read_config(Path(config))
+    DIGESTS.load(ResultsLayout(settings.results).model_files)
+    return settings
+
+
+Input = Annotated[Path, "input"]
+"""A file that a step reads, refused if it is not what the workflow wrote there."""
+Inputs = Annotated[list[Path], "input"]
+OptionalInputs = Annotated[list[Path] | None, "input"]
+
+Output = Annotated[Path, "output"]
+"""A file or folder that a step writes, stamped with the digest of what it is made from."""
+OptionalOutput = Annotated[Path | None, "output"]
 
 
 def step(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a command: keyword-only parameters are options, the others arguments.
 
-    A parameter of type `Config` is given as the path of a configuration.
+    A parameter of type `Config` is given as the path of a configuration. With outputs there is an
+    option `--digest`, that of the plan, without which nothing is stamped.
     """
-    parameters = []
-    for parameter in inspect.signature(function).parameters.values():
-        info = typer.Option if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument
-        default = ... if parameter.default is parameter.empty else parameter.default
-        if parameter.annotation == "Config":
-            parameter = parameter.replace(annotation=Any, default=info(default, parser=_read))
-        else:
-            parameter = parameter.replace(default=info(default))
-        parameters.append(parameter)
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {}
-    return app.command()(function)
+    given = inspect.signature(function).parameters
+    inputs, outputs = _marked(given, "input"), _marked(given, "output")
+    parameters = list(map(_command_parameter, given.values()))
+    if adds_digest := bool(outputs) and "digest" not in given:
+        option = inspect.Parameter("digest", inspect.Parameter.KEYWORD_ONLY)
+        parameters.append(option.replace(annotation=str | None, default=typer.Option(None)))
+
+    def command(**values: Any) -> None:
+        from adafuse.workflow.stamps import check_content, write_stamp
+
+        digest = values.pop("digest", None) if adds_digest else values.get("digest")
+        for path in _paths(values, inputs):
+            check_content(path)
+        written = _paths(values, outputs)
+        function(**values)
+        if digest is not None:
+            for path in written:
+                write_stamp(path, digest)
+
+    command.__doc__ = function.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {}
+    app.command(function.__name__.replace("_", "-"))(command)
+    return function
+
+
+def _marked(parameters: Mapping[str, inspect.Parameter], kind: str) -> list[str]:
+    marks = {name: getattr(p.annotation, "__metadata__", ()) for name, p in parameters.items()}
+    return [name for name, found in marks.items() if kind in found]
+
+
+def _paths(values: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
+    given = [values[name] for name in names if values[name] is not None]
+    return [path for value in given for path in (value if isinstance(value, list) else [value])]
+
+
+def _command_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
+    info = typer.Option if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument
+    default = ... if parameter.default is parameter.empty else parameter.default
+    if parameter.annotation == "Config":
+        return parameter.replace(annotation=Any, default=info(default, parser=_read))
+    return parameter.replace(default=info(default))
 
 
 @step
-def compare_runs(scores: list[Path], *, config: "Config", csv: Path, markdown: Path) -> None:
+def compare_runs(scores: Inputs, *, config: "Config", csv: Output, markdown: Output) -> None:
     """Test every ensemble against its members and the best baseline."""
     from adafuse.metrics import compare
     from adafuse.metrics.score import read_scored
@@ -70,7 +115,7 @@ def compare_runs(scores: list[Path], *, config: "Config", csv: Path, markdown: P
 
 
 @step
-def words_per_round(traces: list[Path] | None = None, *, csv: Path) -> None:
+def words_per_round(traces: OptionalInputs = None, *, csv: Output) -> None:
     """Count how many words the rounds of each run committed."""
     from adafuse.report import measures
     from adafuse.report.tables import words_table, write_table
@@ -81,7 +126,7 @@ def words_per_round(traces: list[Path] | None = None, *, csv: Path) -> None:
 
 
 @step
-def experiment(*, config: "Config", name: str, csv: Path, svg: Path, png: Path) -> None:
+def experiment(*, config: "Config", name: str, csv: Output, svg: Output, png: Output) -> None:
     """Turn results into the numbers and the figure of an experiment."""
     from adafuse.files import write_bytes
     from adafuse.report.charts import rendered
@@ -110,23 +155,24 @@ def prefetch(*, config: "Config") -> None:
 
 
 @step
-def examples(*, config: "Config", benchmark: str, out: Path) -> None:
-    """Write the trace explorer's data of a benchmark."""
+def examples(*, config: "Config", benchmark: str, out: Output) -> None:
+    """Write the trace explorer's data of a benchmark, `data/BENCHMARK` of a report."""
     from adafuse.report.pages import write_examples
     from adafuse.report.results import Results
 
     results = Results.main(config)
-    write_examples(results, benchmark, out)
+    write_examples(results, benchmark, out.parents[1])
     logger.info("%d runs", len(results.runs[benchmark]))
 
 
 @step
-def pages(*, config: "Config", out: Path) -> None:
-    """Write the report's pages; the examples beside them are there already."""
+def pages(*, config: "Config", index: Output, explorer: Output) -> None:
+    """Write the report's two pages into a folder; the examples beside them are there already."""
     from adafuse.report.pages import write_pages
     from adafuse.report.results import Results
 
-    write_pages(Results.main(config), out)
+    assert index.parent == explorer.parent
+    write_pages(Results.main(config), index.parent)
 
 
 @step
@@ -139,12 +185,14 @@ def fetch(*, source: str, out: Path) -> None:
 
 
 @step
-def prepare(*, config: "Config", benchmark: str, out: Path) -> None:
+def prepare(*, config: "Config", benchmark: str, out: Output, digest: str | None = None) -> None:
     """Read a benchmark and put every question into its prompt template."""
     from adafuse.benchmarks.shards import write_prepared
     from adafuse.workflow.benchmarks import prepare_benchmark
+    from adafuse.workflow.digest import prepared_digest
 
     prepared = prepare_benchmark(config, benchmark)
+    _check_planned(digest, "prepare", prepared_digest(prepared), benchmark)
     write_prepared(out, prepared.rows)
     shots = sum(row.shot for row in prepared.rows)
     counts = (len(prepared.rows), prepared.duplicates, shots)
@@ -152,14 +200,26 @@ def prepare(*, config: "Config", benchmark: str, out: Path) -> None:
 
 
 @step
-def shard(*, config: "Config", benchmark: str, shard: int, out: Path) -> None:
+def shard(
+    *, config: "Config", benchmark: str, shard: int, out: Output, digest: str | None = None
+) -> None:
     """Prepare the rows of one shard of a benchmark."""
     from adafuse.benchmarks.shards import write_shard
     from adafuse.workflow.benchmarks import prepare_benchmark
+    from adafuse.workflow.digest import shard_digest
 
     chosen = prepare_benchmark(config, benchmark).shard(shard)
+    _check_planned(digest, "shard", shard_digest(chosen), benchmark)
     write_shard(out, chosen)
     logger.info("%d rows", len(chosen))
+
+
+def _check_planned(digest: str | None, step: str, rows: str, benchmark: str) -> None:
+    from adafuse.errors import UserError
+    from adafuse.workflow.digest import step_key
+
+    if digest is not None and step_key(step, rows) != digest:
+        raise UserError(f"the files of benchmark {benchmark!r} changed meanwhile; run again")
 
 
 @step
@@ -169,10 +229,10 @@ def decode(
     benchmark: str,
     run: str,
     shard: int,
-    rows: Path,
+    rows: Input,
     digest: str,
-    out: Path,
-    answers: list[Path] | None = None,
+    out: Output,
+    answers: OptionalInputs = None,
 ) -> None:
     """Decode a shard with a run; an interrupted job goes on where it was.
 
@@ -190,6 +250,7 @@ def decode(
         digest=digest,
         decoder=ensemble_decoder,
         answers=answers or [],
+        traces=None if config.benchmarks[benchmark].timed else out.parents[2],
         max_error_share=config.decode.max_error_share,
     )
 
@@ -206,7 +267,7 @@ def ended(status: int) -> None:
 
 
 @step
-def merge(shards: list[Path], *, digests: str, rows: list[Path], out: Path) -> None:
+def merge(shards: Inputs, *, digests: str, rows: Inputs, out: Output) -> None:
     """Join the shards of a run, after checking that each belongs to the plan."""
     from adafuse.workflow.decode import merge_shards
 
@@ -215,7 +276,7 @@ def merge(shards: list[Path], *, digests: str, rows: list[Path], out: Path) -> N
 
 
 @step
-def choose(*, config: "Config", benchmark: str, run: str, out: Path) -> None:
+def choose(*, config: "Config", benchmark: str, run: str, out: Output) -> None:
     """Make the trace of a run that chooses between other runs."""
     from adafuse.workflow.choose import choose_rows
 
@@ -225,14 +286,14 @@ def choose(*, config: "Config", benchmark: str, run: str, out: Path) -> None:
 @step
 def score(
     *,
-    rows: Path,
-    trace: Path,
+    rows: Input,
+    trace: Input,
     scorer: str,
     protocol: str,
     benchmark: str,
     run: str,
-    out: Path,
-    outcomes: Path,
+    out: Output,
+    outcomes: Output,
 ) -> None:
     """Score a run on a benchmark under one protocol; `outcomes` gets a row per example."""
     from adafuse.metrics.score import score_trace, write_outcomes, write_score
@@ -246,12 +307,12 @@ def score(
 
 @step
 def table(
-    scores: list[Path],
+    scores: Inputs,
     *,
     config: "Config",
-    csv: Path,
-    markdown: Path,
-    published_csv: Path | None = None,
+    csv: Output,
+    markdown: Output,
+    published_csv: OptionalOutput = None,
 ) -> None:
     """Build the main table from scores; the published protocol gets tables of its own."""
     from adafuse.metrics.published import read_published
@@ -272,7 +333,7 @@ def table(
 
 
 @step
-def audit(*, config: "Config", csv: Path, markdown: Path) -> None:
+def audit(*, config: "Config", csv: Output, markdown: Output) -> None:
     """Count what only the published protocol accepts, over all stored outcomes."""
     from adafuse.report.tables import audit_table, stored_audits, write_table
 
@@ -282,7 +343,7 @@ def audit(*, config: "Config", csv: Path, markdown: Path) -> None:
 
 
 @step
-def datasets(*, config: "Config", csv: Path, markdown: Path) -> None:
+def datasets(*, config: "Config", csv: Output, markdown: Output) -> None:
     """Describe the benchmarks: rows, lengths, repetitions, beside the paper's figures."""
     from adafuse.report.tables import datasets_table, write_table
     from adafuse.workflow.benchmarks import describe_benchmarks

@@ -18,6 +18,7 @@ from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.options import Section, Text
 
+LONGEST_NAME = 100
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 _TABLE_COLUMNS = ("run", "method", "models", "macro_average")
@@ -25,11 +26,23 @@ _CELL_ENDINGS = ("_low", "_high", "_n")
 
 
 def _safe(name: str) -> str:
+    if len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"{name[:20]!r}... has {len(name)} characters; a name has at most {LONGEST_NAME}"
+        )
+    if name.endswith((".parquet", ".journal", ".json", ".jsonl")):
+        raise ValueError(f"{name!r} ends like a file of results; rename it")
     if not re.fullmatch(SAFE_NAME, name):
         raise ValueError(
             f"{name!r} cannot name a file; use letters, digits, _, - and . (not first)"
         )
     return name
+
+
+def _path(path: str) -> str:
+    if found := [character for character in "{}\0" if character in path]:
+        raise ValueError(f"{path!r} has a {found[0]!r}, which Snakemake cannot take; rename it")
+    return path
 
 
 Name = Annotated[
@@ -60,7 +73,7 @@ RuleName = Annotated[Name, AfterValidator(_rule)]
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
-    results: Text = "results"
+    results: Annotated[Text, AfterValidator(_path)] = "results"
     """output folder; change it when two experiments must not share one"""
     note: Text | None = None
     """text above the main table; change it when readers must know something first"""
@@ -198,6 +211,11 @@ class Config(Section):
                     f"runs.{run}: benchmark {benchmark!r} has no development rows to choose by; set"
                     " its `development` to a benchmark that holds them"
                 )
+
+    @property
+    def shown_experiments(self) -> dict[str, ExperimentConfig]:
+        """The experiments that plain `snakemake` makes and the report shows."""
+        return self.experiments if "experiments" in self.targets else {}
 
     @property
     def main_runs(self) -> list[str]:

@@ -31,7 +31,6 @@ def parse_config(values: Mapping[str, Any]) -> Config:
         UserError: the first thing that is wrong, with the value and the fix.
     """
     config = _typed(values)
-    _check_results(Path(config.results))
     for name, model in config.models.items():
         with at(f"models.{name}"):
             _check_model(model)
@@ -66,7 +65,7 @@ def _read(path: Path, name: str, page: str) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
         # YAML is slow to read, and does not take every string that JSON does.
         values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UserError(f"{name} holds no keys; see {page}")
@@ -172,17 +171,6 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _check_results(folder: Path) -> None:
-    existing = next(
-        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
-    )
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(
-            f"results folder {str(folder)!r} cannot be written because of {str(existing)!r};"
-            " name another one as `results`"
-        )
-
-
 def _is_folder(kind: str, path: str, revision: str | None) -> bool:
     """Say whether a model or dataset is a folder, and not of the hub; refuse what is neither."""
     if Path(path).is_dir():
@@ -229,7 +217,7 @@ def _check_checkpoints(run: RunConfig) -> None:
 def _check_type(path: str, model_type: str) -> None:
     try:
         config = json.loads(Path(path, "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"the config.json of {path!r} cannot be read: {error}") from None
     found = config.get("model_type") if isinstance(config, dict) else None
     if found != model_type:

@@ -1,12 +1,13 @@
 """Everything that the report's page shows, read from a results folder."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from adafuse.metrics.compare import Comparison
+from adafuse.metrics.scorer import PUBLISHED
 from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table
 from adafuse.report.measures import cost, words_per_round
@@ -29,6 +30,8 @@ Place = tuple[str, str, str]
 def read_contents(results: Results) -> dict[str, Any]:
     """Return what there is for templates/index.html.j2; tables that were not made are left out.
 
+    So is what the configuration does not ask for (any more), though it may still be there.
+
     `options` are those of each run in words; `significant` counts the tests that find a difference,
     and all tests; `figures` are titles by SVG file, whose numbers are in a CSV file beside it.
     """
@@ -37,7 +40,7 @@ def read_contents(results: Results) -> dict[str, Any]:
     traces = defaultdict(list)
     for benchmark, run in pairs:
         traces[run].append(results.trace(benchmark, run))
-    experiments = config.experiments.items()
+    experiments = config.shown_experiments.items()
     figures = {layout.experiment(name, "svg"): section.title for name, section in experiments}
     compared = read_comparisons(_text(layout, "comparison.csv"))
     return {
@@ -50,7 +53,7 @@ def read_contents(results: Results) -> dict[str, Any]:
             for name, run in config.runs.items()
         },
         "significant": (sum(test.significant for test in compared), len(compared)),
-        "texts": _texts(layout),
+        "texts": _texts(layout, config.protocols),
         "costs": [
             cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
             for pair in pairs
@@ -66,8 +69,9 @@ def read_contents(results: Results) -> dict[str, Any]:
     }
 
 
-def _texts(layout: ResultsLayout) -> dict[str, str]:
-    found = {name: _text(layout, f"{name}.md") for name in ("comparison", "audit", "datasets")}
+def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
+    names = ("comparison", *(["audit"] if PUBLISHED in protocols else []), "datasets")
+    found = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
     found["published"] = title + numbers
     return {name: text for name, text in found.items() if text}

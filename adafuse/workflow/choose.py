@@ -61,7 +61,8 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
     )
     counts = dict(Counter(taken_from))
     digests = {name: read_metadata(file)["digest"] for name, file in files.items()}
-    write_arrow(out, table, {"method": spec.method, "rows_from": counts, "of": digests})
+    names = {"benchmark": benchmark, "run": run}
+    write_arrow(out, table, {"method": spec.method, **names, "rows_from": counts, "of": digests})
     return counts
 
 

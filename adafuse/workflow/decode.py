@@ -3,10 +3,11 @@
 import gc
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,10 +17,11 @@ from adafuse.files import remove_torn
 from adafuse.methods import METHODS
 from adafuse.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
 from adafuse.records import Answer, Result
-from adafuse.workflow.digest import decode_digest, merged_digest, shard_digest
+from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.journal import Journal, Row, journal_path
+from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows
 from adafuse.workflow.provenance import source_commit, this_machine, versions
+from adafuse.workflow.stamps import check_content
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ TRACE_FIELDS = [
     pa.field("run", pa.string()),
     pa.field("shard", pa.int32()),
     pa.field("prompt_sha256", pa.string()),
+    pa.field("digest", pa.string()),
     *RESULT_FIELDS,
 ]
 """Columns of a benchmark trace: which row and job it is, then the result."""
@@ -47,13 +50,15 @@ def decode_shard(
     digest: str,
     decoder: Decoder,
     answers: Sequence[Path] = (),
+    traces: Path | None = None,
     max_error_share: float = 1.0,
 ) -> None:
     """Decode the rows of a shard file and write them, in its order, to a Parquet file.
 
     A journal stands beside it until the shards are merged: what was decoded stays there whatever
-    happens. The `digest` is what the plan expects; the `decoder` yields each result with its number
-    as it ends; `answers` are shard traces of the single models, for a method that starts from them.
+    happens. Rows that any other file under `traces` has are taken from there. The `digest` is what
+    the plan expects; the `decoder` yields each result with its number as it ends; `answers` are
+    shard traces of the single models, for a method that starts from them.
     """
     started = datetime.now(UTC)
     place = this_machine()
@@ -63,49 +68,80 @@ def decode_shard(
     found = [str(read_metadata(trace).get("digest")) for trace in answers]
     if decode_digest(job, shard_digest(rows), found) != digest:
         raise UserError(
-            f"{str(file)!r} is not what digest {digest} was planned for; delete it and run again"
+            f"{str(file)!r} is not what digest {digest} was planned for: the configuration, the"
+            " benchmark or a model was changed since; run again"
         )
-    with Journal(journal_path(out), digest, (row.id for row in rows)) as journal:
+    digests = row_digests(job, rows, [_digests(trace) for trace in answers])
+    with Journal(journal_path(out), digests) as journal:
         remove_torn(out)
         if len(failed := _failed(journal)) > max_error_share * len(rows):
             logger.warning("%d rows that failed are decoded again", len(failed))
             for name in failed:
                 del journal.rows[name]
-        missing = [row for row in rows if row.id not in journal.rows]
-        named = f"{job.run} on {job.benchmark}"
-        logger.info("%s: %d of %d rows to do", named, len(missing), len(rows))
-        for row in _decoded(job, shard, missing, decoder, answers) if missing else ():
+        journaled = len(journal.rows)
+        if traces is not None:
+            missing = {name: own for name, own in digests.items() if name not in journal.rows}
+            earlier = decoded_before(traces, missing.values()) if missing else {}
+            journal.rows |= {n: earlier[own] for n, own in missing.items() if own in earlier}
+        reused = len(journal.rows) - journaled
+        left = [row for row in rows if row.id not in journal.rows]
+        counts = f"{len(left)} of {len(rows)} rows to do, {reused} were decoded before"
+        logger.info("%s on %s: %s", job.run, job.benchmark, counts)
+        for result in _decoded(job, left, decoder, answers) if left else ():
+            row = {"digest": digests[result["id"]], **result}
             journal.append(row["id"], row)
             done = f"{len(journal.rows)} of {len(rows)}"
             logger.info("%s: %s (%s)", done, row["id"], row["stop_reason"])
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
-        metadata = {
-            "digest": digest,
-            "job": job.record(),
-            "shard": shard,
-            "versions": versions(),
-            "git": source_commit(),
-            "place": this_machine(),
-            "resumed": len(rows) - len(missing),
-            "started": started.isoformat(timespec="seconds"),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        write_table(out, TRACE_FIELDS, [journal.rows[row.id] for row in rows], metadata)
+        came_about = {"shard": shard, "resumed": journaled, "reused": reused}
+        metadata = {"digest": digest, "job": job.record(), **came_about, **_circumstances(started)}
+        names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
+        ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
+        write_table(out, TRACE_FIELDS, ordered, metadata)
+
+
+def _circumstances(started: datetime) -> dict[str, Any]:
+    return {
+        "versions": versions(),
+        "git": source_commit(),
+        "place": this_machine(),
+        "started": started.isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _digests(trace: Path) -> dict[str, str]:
+    return {row["id"]: row["digest"] for row in read_rows(trace, ["id", "digest"])}
+
+
+def decoded_before(traces: Path, wanted: Iterable[str]) -> dict[str, Row]:
+    """Return rows without errors, by digest, from all traces and journals of a results folder."""
+    left, found = {*wanted}, dict[str, Row]()
+    for path in sorted(traces.rglob("*.journal")):
+        found |= {digest: row for digest, row in journal_rows(path).items() if digest in left}
+    for path in sorted(traces.rglob("*.parquet")):
+        if left := left - found.keys():
+            found |= _rows_of(path, left)
+    return {digest: row for digest, row in found.items() if row["stop_reason"] != "error"}
+
+
+def _rows_of(path: Path, wanted: set[str]) -> dict[str, Row]:
+    with suppress(UserError, OSError):  # a torn or foreign file, or one that is being replaced
+        if not wanted.isdisjoint(read_arrow(path, ["digest"])["digest"].to_pylist()):
+            check_content(path)
+            rows = read_rows(path, [field.name for field in TRACE_FIELDS])
+            return {row["digest"]: row for row in rows if row["digest"] in wanted}
+    return {}
 
 
 def _decoded(
-    job: DecodeJob,
-    shard: int,
-    rows: Sequence[PreparedRow],
-    decoder: Decoder,
-    answers: Sequence[Path],
+    job: DecodeJob, rows: Sequence[PreparedRow], decoder: Decoder, answers: Sequence[Path]
 ) -> Iterator[Row]:
     given = read_answers(answers, [row.id for row in rows]) if answers else None
     for index, result in decoder(job, rows, given):
-        names = {"id": rows[index].id, "benchmark": job.benchmark, "run": job.run, "shard": shard}
-        prompt = {"prompt_sha256": rows[index].prompt_sha256}
-        yield names | prompt | result_columns(result)
+        row = rows[index]
+        yield {"id": row.id, "prompt_sha256": row.prompt_sha256, **result_columns(result)}
 
 
 def _failed(journal: Journal) -> dict[str, str]:
@@ -188,7 +224,8 @@ def merge_shards(
     ]
     if others:
         raise UserError(
-            f"results of another configuration: {', '.join(others)}; delete the files and run again"
+            f"results of another configuration: {', '.join(others)}; run snakemake, which makes"
+            " them again"
         )
     tables = [read_arrow(file) for file in files]
     for file, table, shard_rows in zip(files, tables, rows, strict=True):
@@ -199,6 +236,8 @@ def merge_shards(
             raise UserError(
                 f"{str(file)!r} is not whole: row {odd[0]!r} is {what}; delete it and run again"
             )
-    write_arrow(out, pa.concat_tables(tables), {"digest": merged_digest(digests), "shards": shards})
+    names = {name: shards[0]["job"][name] for name in ("benchmark", "run")}
+    metadata = {"digest": merged_digest(digests), **names, "shards": shards}
+    write_arrow(out, pa.concat_tables(tables), metadata)
     for file in files:
         journal_path(file).unlink(missing_ok=True)

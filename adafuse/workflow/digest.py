@@ -1,18 +1,16 @@
-"""What makes two results the same: a digest for each, by which Snakemake runs a step again.
+"""What makes two results the same: digests of rows, jobs and settings.
 
-Besides files, a step depends on what these functions read of the configuration, and on nothing
-else of it.
+A step depends on what these functions read of the configuration, and on nothing else of it.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
-from adafuse.models.files import file_digest, model_key
+from adafuse.models.files import content_digest, model_key
 from adafuse.version import ENGINE_VERSION
 from adafuse.workflow.jobs import DecodeJob
 
@@ -25,28 +23,55 @@ def _lines_digest(parts: Iterable[Any]) -> str:
     return _digest("".join(json.dumps(part) + "\n" for part in parts))
 
 
+def step_key(step: str, *parts: Any) -> str:
+    """Return the digest of a step by all that its outputs are made from."""
+    return _lines_digest([step, *parts])
+
+
 def shard_digest(rows: Iterable[PreparedRow]) -> str:
     return _lines_digest([row.id, row.prompt_sha256, row.question] for row in rows)
 
 
 def prepared_digest(prepared: Prepared) -> str:
-    """Return the digest of everything that scoring reads of a benchmark."""
-    rows = prepared.rows
-    return _lines_digest([r.id, r.shard, r.prompt_sha256, r.shot, *r.answers] for r in rows)
+    """Return the digest of everything that scoring and the report read of a benchmark."""
+    return _lines_digest(
+        [r.id, r.shard, r.prompt_sha256, r.question, r.shot, *r.answers] for r in prepared.rows
+    )
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
-    """Return the digest of a job by those of its rows and of the shard traces it starts from.
+    """Return the digest of a job by those of its rows and of the shard traces it starts from."""
+    return _lines_digest([job.benchmark, job.run, _settings(job), rows, *answers])
+
+
+def row_digests(
+    job: DecodeJob, rows: Iterable[PreparedRow], answers: Sequence[Mapping[str, str]] = ()
+) -> dict[str, str]:
+    """Return by id what makes two decoded rows the same, whatever their run, shard or id.
+
+    That is the prompt, the models, the method and its settings; for a method that starts from
+    answers, also the digests of these, by model and id.
+    """
+    settings = _settings(job)
+    return {
+        row.id: _lines_digest(
+            [settings, row.prompt_sha256, row.question, *(of[row.id] for of in answers)]
+        )
+        for row in rows
+    }
+
+
+def _settings(job: DecodeJob) -> str:
+    """Return the digest of what all rows of a job have in common, but for the job's names.
 
     Devices are left out: a job that moves to another GPU gives the same result. So is
     `allow_pickle`: weights in another format are other files, which a model's key tells.
     """
     parts = job.record()
-    del parts["devices"], parts["allow_pickle"], parts["checkpoints"]
+    for name in ("benchmark", "run", "devices", "allow_pickle", "checkpoints"):
+        del parts[name]
     parts["models"] = [model_key(model.path, model.revision) for model in job.models]
     parts["options"] = _deciding_options(job)
-    parts["rows"] = rows
-    parts["answers"] = list(answers)
     parts["engine_version"] = ENGINE_VERSION
     return _digest(json.dumps(parts, sort_keys=True))
 
@@ -69,7 +94,7 @@ def merged_digest(shards: Sequence[str]) -> str:
 
 def _published(config: Config) -> str | None:
     numbers = config.published_numbers
-    return file_digest(Path(numbers)) if numbers else None
+    return content_digest(numbers) if numbers else None
 
 
 def runs_settings(config: Config) -> str:

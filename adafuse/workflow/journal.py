@@ -1,10 +1,11 @@
 """The journal of an interrupted job, and the lock that keeps it to one writer."""
 
+import hashlib
 import json
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -23,16 +24,16 @@ WAIT = 10.0
 
 
 @contextmanager
-def only_writer(path: Path) -> Iterator[None]:
-    """Hold the lock of `path`, which leaves no file."""
+def only_writer(path: Path, what: str = "job") -> Iterator[None]:
+    """Hold the lock of `path`, which leaves no file; `what` is whoever else may hold it."""
     file = _lock_file(path)
     lock = FileLock(file)
     try:
         lock.acquire(timeout=WAIT)
     except Timeout:
         raise UserError(
-            f"{str(path)!r} is being written by {_holder(path)}; wait for that job or stop it, then"
-            f" run again (if it is gone, delete {str(file)!r})"
+            f"{str(path)!r} is being written by {_holder(path)}; wait for that {what} or stop it,"
+            f" then run again (if it is gone, delete {str(file)!r})"
         ) from None
     try:
         if not isinstance(lock, SoftFileLock):  # which signs its marker itself, in the same form
@@ -76,16 +77,16 @@ def journal_path(out: Path) -> Path:
 
 
 class Journal:
-    """Finished rows by id, appended to a file as they come; rows of another key or id are ignored.
+    """Finished rows by id, appended to a file as they come.
 
-    As a context it is locked, and drops a torn last line and the ignored ones; without that it can
-    be read while a job writes it.
+    Each line is the first digits of the SHA-256 of what follows them, then the row and its digest
+    as JSON. Those of `digests`, by id, are read; other rows stay in the file, lines that no journal
+    wrote do not. As a context it is locked; without that it can be read while a job writes it.
     """
 
-    def __init__(self, path: Path, key: str, ids: Iterable[str]) -> None:
+    def __init__(self, path: Path, digests: Mapping[str, str]) -> None:
         self.path = path
-        self._key = key
-        self._ids = frozenset(ids)
+        self._digests = digests
         self._held = ExitStack()
         self.rows: dict[str, Row] = {}
         self._read()
@@ -94,14 +95,12 @@ class Journal:
         with ExitStack() as held, self._explaining_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(only_writer(self.path))
-            content, own = self._read()
-            if content != own:
-                torn = "" if content.endswith(b"\n") else " and a torn line"
-                logger.warning(
-                    "%s: dropping %d rows of another configuration, shard or attempt%s",
-                    self.path, content.count(b"\n") - len(self.rows), torn,
-                )  # fmt: skip
-                write_bytes(self.path, own)
+            content, good = self._read()
+            if content != good:
+                bad = content.count(b"\n") - good.count(b"\n")
+                torn = "" if content.endswith(b"\n") else " and a torn one"
+                logger.warning("%s: dropping damaged lines (%d)%s", self.path, bad, torn)
+                write_bytes(self.path, good)
             self._held = held.pop_all()
         return self
 
@@ -110,24 +109,20 @@ class Journal:
 
     def append(self, identifier: str, row: Row) -> None:
         """Add a finished example, or replace it; from here on a crash does not lose it."""
-        entry = {"key": self._key, "id": identifier, "row": row}
+        entry = json.dumps({"digest": self._digests[identifier], "row": row}).encode()
         with self._explaining_errors(), self.path.open("ab") as file:
-            file.write(json.dumps(entry).encode() + b"\n")
+            file.write(_sum(entry) + b" " + entry + b"\n")
             file.flush()
             os.fsync(file.fileno())
         self.rows[identifier] = row
 
     def _read(self) -> tuple[bytes, bytes]:
-        """Take over the rows of the file; return all of its bytes, and those of the rows."""
+        """Take over the rows of the file; return all of its bytes, and those of its good lines."""
         content = self.path.read_bytes() if self.path.is_file() else b""
-        own: dict[str, bytes] = {}
-        self.rows = {}
-        for line in content.split(b"\n")[:-1]:
-            with suppress(ValueError, KeyError, TypeError):  # pieces, from a crash of the machine
-                entry = json.loads(line)
-                if entry["key"] == self._key and entry["id"] in self._ids:
-                    self.rows[entry["id"]], own[entry["id"]] = entry["row"], line + b"\n"
-        return content, b"".join(own.values())
+        good = list(_good_lines(content))
+        found = {entry["digest"]: entry["row"] for entry in map(_entry, good)}
+        self.rows = {name: found[own] for name, own in self._digests.items() if own in found}
+        return content, b"".join(line + b"\n" for line in good)
 
     @contextmanager
     def _explaining_errors(self) -> Iterator[None]:
@@ -139,3 +134,28 @@ class Journal:
                 f" give a results folder that can, and run again: its {len(self.rows)} rows are"
                 " kept"
             ) from None
+
+
+def journal_rows(path: Path) -> dict[str, Row]:
+    """Return the rows of a journal by their digests; none if it is gone."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return {}
+    return {entry["digest"]: entry["row"] for entry in map(_entry, _good_lines(content))}
+
+
+def _good_lines(content: bytes) -> Iterator[bytes]:
+    for line in content.split(b"\n")[:-1]:
+        digits, _, entry = line.partition(b" ")
+        if digits == _sum(entry):
+            yield line
+
+
+def _entry(line: bytes) -> dict[str, Any]:
+    entry: dict[str, Any] = json.loads(line.partition(b" ")[2])
+    return entry
+
+
+def _sum(entry: bytes) -> bytes:
+    return hashlib.sha256(entry).hexdigest()[:16].encode()

@@ -25,6 +25,11 @@ class ResultsLayout:
         """The record of the hub commits that were downloaded."""
         return self._path("prefetched.json")
 
+    @property
+    def model_files(self) -> Path:
+        """The record of the digests of models' files, so that they are read once."""
+        return self._path("model_files.json")
+
     def source(self, name: str) -> Path:
         return self._path("sources", f"{name}.jsonl")
 

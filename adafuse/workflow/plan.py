@@ -1,8 +1,10 @@
 """What the rules of the workflow ask: rows, digests, dependencies and resources of every job."""
 
-import json
+import atexit
+import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import cache, cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -11,16 +13,22 @@ from typing import Any
 from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, to_json
+from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.methods import METHODS
+from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
+from adafuse.models.files import DIGESTS
+from adafuse.version import REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import Resources, decode_job, estimate
+from adafuse.workflow.journal import journal_path, only_writer
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.prefetch import with_commits
+from adafuse.workflow.stamps import is_fresh, renew
 
 TRACE_KINDS = ("runtime", "words_per_round")  # experiments that read traces, not scores
 Cell = tuple[str, str]
@@ -43,11 +51,15 @@ class Plan:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.layout = ResultsLayout(config.results)
+        DIGESTS.load(self.layout.model_files)
         self.missing: dict[str, str] = {}
+        self._present: set[Path] = set()
+        self._held = ExitStack()
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
         self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
         self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
+        self._key = cache(self._make_key)
         self._estimate = cache(
             lambda *cell, shard: estimate(self._job(*cell), len(self.shard(cell[0], shard)), config)
         )
@@ -68,6 +80,33 @@ class Plan:
                 plan.missing["spBLEU"] = str(error)
         return plan
 
+    def made(self) -> set[Path]:
+        """Return all files that the configuration's steps write, whatever the targets."""
+        config, layout, files = self.config, self.layout, set[Path]()
+        for name in config.benchmarks:
+            files.add(layout.rows(name))
+            files |= {layout.shard_rows(name, shard) for shard in self.shards(name)}
+            for run in config.runs:
+                files.add(layout.trace(name, run))
+                shards = [layout.shard_trace(name, run, shard) for shard in self.shards(name)]
+                files |= {*shards, *map(journal_path, shards)}
+                for path in (layout.score, layout.outcomes):
+                    files |= {path(protocol, name, run) for protocol in config.protocols}
+        both = ["main", "comparison", "datasets"] + ["audit"] * (PUBLISHED in config.protocols)
+        published = ["main_published.csv"] * (PUBLISHED in config.protocols)
+        files |= {layout.table(f"{name}.{end}") for name in both for end in ("csv", "md")}
+        files |= {layout.table(name) for name in ("words_per_round.csv", *published)}
+        ends = ("csv", "svg", "png")
+        return files | {layout.experiment(n, end) for n in config.experiments for end in ends}
+
+    def orphans(self) -> list[Path]:
+        """Return what lies among the results that no step of this configuration writes."""
+        made = self.made()
+        folders = ("tables", "experiments", "scores", "traces", "benchmarks")
+        found = [path for name in folders for path in Path(self.config.results, name).rglob("*")]
+        hidden = [path for path in found if any(part.startswith(".") for part in path.parts[-2:])]
+        return sorted(path for path in {*found} - {*hidden} - made if path.is_file())
+
     @property
     def decoded_runs(self) -> list[str]:
         return [name for name, run in self.config.runs.items() if run.method in METHODS]
@@ -82,14 +121,146 @@ class Plan:
         names = self.config.main_runs
         return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
+    def start(self) -> None:
+        """Keep the results folder to this process until it ends, and store the configuration.
+
+        Tables and figures that it does not ask for are moved to `orphans/`; a reader would take
+        them for those of this configuration. Traces and scores of other runs stay.
+
+        Raises:
+            UserError: another Snakemake is at work there, or nothing can be written.
+        """
+        if self.missing:
+            raise UserError(next(iter(self.missing.values())))
+        _check_writable(Path(self.config.results))
+        try:
+            atexit.register(self._held.close)
+            self.layout.config.parent.mkdir(parents=True, exist_ok=True)
+            self._held.enter_context(only_writer(self.layout.config, "Snakemake"))
+        except OSError as error:
+            raise UserError(
+                f"results folder {self.config.results!r} cannot be written ({error.strerror}); name"
+                " another one as `results`"
+            ) from None
+        for path in self._present:
+            renew(path)
+        results = Path(self.config.results)
+        for path in self.orphans():
+            if path.relative_to(results).parts[0] in ("tables", "experiments"):
+                aside = results / "orphans" / path.relative_to(results)
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                path.replace(aside)
+        DIGESTS.save(self.layout.model_files)
+        self.store_config()
+
     def store_config(self) -> None:
         write_text(self.layout.config, to_json(self.config) + "\n")
 
-    def datasets_settings(self) -> str:
-        """Return what the dataset statistics depend on: rows, and the paper's figures."""
+    def key(self, step: str, **cell: str) -> str:
+        """Return the digest of everything that a step's outputs are made from.
+
+        `cell` has the wildcards of the step's rule. What a step makes of results of others is told
+        by the keys of these.
+        """
+        return self._key(step, tuple(sorted(cell.items())))
+
+    def is_fresh(self, step: str, outputs: Iterable[Path], **cell: str) -> bool:
+        """Whether those of a step's outputs that exist are what the plan makes.
+
+        The main table is not without the configuration, which is stored when a job runs.
+        """
+        if step == "compare" and not self.layout.config.is_file():
+            return False
+        key = self.key(step, **cell)
+        present = [path for path in outputs if path.exists()]
+        self._present |= {*present}
+        return all(is_fresh(path, key) for path in present)
+
+    def _make_key(self, step: str, cell: tuple[tuple[str, str], ...]) -> str:
+        if step == "decode":  # whose digest also stands in the trace
+            (_, benchmark), (_, run), (_, shard) = cell
+            return self.digest(benchmark, run, int(shard))
+        parts: list[Any] = getattr(self, f"_{step}")(**dict(cell))
+        return digest.step_key(step, *parts)
+
+    def _prepare(self, benchmark: str) -> list[Any]:
+        return [digest.prepared_digest(self.prepared(benchmark))]
+
+    def _shard(self, benchmark: str, shard: str) -> list[Any]:
+        return [self.shard_digest(benchmark, int(shard))]
+
+    def _merge(self, benchmark: str, run: str) -> list[Any]:
+        return self.digests(benchmark, run)
+
+    def _choose(self, benchmark: str, run: str) -> list[Any]:
+        choices = ballot(self.config, benchmark, run)
+        traces = [self._trace_key(benchmark, name) for name in choices.candidates]
+        evidence = [self._score_key(STRICT, *cell) for cell in choices.evidence]
+        return [digest.choice_settings(self.config, run), traces, evidence]
+
+    def _score(self, protocol: str, benchmark: str, run: str) -> list[Any]:
+        scorer = self.config.benchmarks[benchmark].scorer
+        needs_spm = scorer == "translation" and "spBLEU" not in self.missing
+        spm = require_model(self.config.spm_sha256) if needs_spm else None
+        rows, trace = self.key("prepare", benchmark=benchmark), self._trace_key(benchmark, run)
+        return [rows, trace, scorer, spm, protocol, benchmark, run, SCORING_VERSION]
+
+    def _compare(self) -> list[Any]:
+        names = [self.config.main_benchmarks, self.config.protocols]
+        return [digest.table_settings(self.config), names, self._main_scores()]
+
+    def _audit(self) -> list[Any]:
+        return [self.config.main_benchmarks, self._main_scores()]
+
+    def _compare_runs(self) -> list[Any]:
+        return [digest.runs_settings(self.config), self._main_scores()]
+
+    def _words_per_round(self) -> list[Any]:
+        cells = product(self.config.main_benchmarks, self.fused_runs)
+        return [self._trace_key(*cell) for cell in cells]
+
+    def _datasets(self) -> list[Any]:
         tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
-        rows = {name: digest.prepared_digest(self.prepared(name)) for name, _ in tasks}
-        return json.dumps([rows, [task.paper.model_dump() for _, task in tasks]])
+        papers = [[name, task.paper.model_dump()] for name, task in tasks]
+        return [papers, [self.key("prepare", benchmark=name) for name, _ in tasks]]
+
+    def _experiment(self, experiment: str) -> list[Any]:
+        section = self.config.experiments[experiment]
+        cells = product(section.benchmarks, section.runs)
+        if section.kind in TRACE_KINDS:
+            inputs = [self._trace_key(*cell) for cell in cells]
+        else:
+            scored = product(self.config.protocols, section.benchmarks, section.runs)
+            inputs = [self._score_key(*cell) for cell in scored]
+        return [digest.experiment_settings(self.config, experiment), inputs]
+
+    def _examples(self, benchmark: str) -> list[Any]:
+        rows = self.key("prepare", benchmark=benchmark)
+        traces = [self._trace_key(benchmark, run) for run in self.config.main_runs]
+        cells = product(self.config.protocols, [benchmark], self.config.main_runs)
+        scores = [self._score_key(*cell) for cell in cells]
+        return [REPORT_VERSION, rows, self.config.main_runs, traces, scores]
+
+    def _report(self) -> list[Any]:
+        config = self.config
+        audit = ["audit"] if PUBLISHED in config.protocols else []
+        steps = ["compare", "compare_runs", "words_per_round", "datasets", *audit]
+        tables = [self.key(step) for step in steps]
+        pages = [self.key("examples", benchmark=name) for name in config.main_benchmarks]
+        figures = [self.key("experiment", experiment=name) for name in config.shown_experiments]
+        return [REPORT_VERSION, digest.reported_config(config), tables, pages, figures]
+
+    def _trace_key(self, benchmark: str, run: str) -> str:
+        step = "choose" if run in self.chosen_runs else "merge"
+        return self.key(step, benchmark=benchmark, run=run)
+
+    def _score_key(self, protocol: str, benchmark: str, run: str) -> str:
+        return self.key("score", protocol=protocol, benchmark=benchmark, run=run)
+
+    def _main_scores(self) -> list[str]:
+        config = self.config
+        cells = product(config.protocols, config.main_benchmarks, config.main_runs)
+        return [self._score_key(*cell) for cell in cells]
 
     def experiment_inputs(self, name: str) -> list[Path]:
         experiment, layout = self.config.experiments[name], self.layout
@@ -112,9 +283,8 @@ class Plan:
     def requested_cells(self) -> list[Cell]:
         """Return what plain `snakemake` decodes: its targets, and what they start from."""
         waiting = list(product(self.config.main_benchmarks, self.config.main_runs))
-        if "experiments" in self.config.targets:
-            for experiment in self.config.experiments.values():
-                waiting += product(experiment.benchmarks, experiment.runs)
+        for experiment in self.config.shown_experiments.values():
+            waiting += product(experiment.benchmarks, experiment.runs)
         found: set[Cell] = set()
         while waiting:
             cell = waiting.pop()
@@ -150,6 +320,10 @@ class Plan:
         rows = self.shard_digest(benchmark, shard)
         return digest.decode_digest(self._job(benchmark, run), rows, answers)
 
+    def row_digests(self, benchmark: str, run: str, shard: int) -> dict[str, str]:
+        answers = [self.row_digests(benchmark, name, shard) for name in self.answer_runs(run)]
+        return digest.row_digests(self._job(benchmark, run), self.shard(benchmark, shard), answers)
+
     def digests(self, benchmark: str, run: str) -> list[str]:
         return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
 
@@ -167,3 +341,14 @@ class Plan:
             for shard in self.shards(cell[0])
         )
         return Resources(*map(max, zip(*jobs, strict=True)))
+
+
+def _check_writable(folder: Path) -> None:
+    existing = next(
+        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
+    )
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(
+            f"results folder {str(folder)!r} cannot be written because of {str(existing)!r};"
+            " name another one as `results`"
+        )

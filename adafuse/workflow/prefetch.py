@@ -62,7 +62,7 @@ def read_commits(config: Config) -> dict[Pin, str]:
     try:
         models = json.loads(file.read_text(encoding="utf-8"))["models"]
         return {(model["path"], model["revision"]): str(model["commit"]) for model in models}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UserError(
             f"{str(file)!r} is not a record of commits; delete it and run `snakemake prefetch`"
         ) from None

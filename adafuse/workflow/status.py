@@ -1,7 +1,8 @@
 """How far a results folder is: what is done, under way, wrong, or of another configuration."""
 
-import os
 import re
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,21 +11,7 @@ from adafuse.errors import UserError
 from adafuse.parquet import read_metadata
 from adafuse.workflow.journal import Journal, journal_path, writer
 from adafuse.workflow.plan import Plan
-
-_LONG_AGO = 1.0  # seconds since 1970; 0 is what some file systems say of times that are unknown
-
-
-def date_outdated(plan: Plan) -> None:
-    """Date the shard traces that are not the plan's to 1970; one that is again gets today's."""
-    for benchmark, run in plan.all_cells():
-        for shard in plan.shards(benchmark):
-            path = plan.layout.shard_trace(benchmark, run, shard)
-            if not path.is_file():
-                continue
-            if stored_digest(path) != plan.digest(benchmark, run, shard):
-                os.utime(path, (_LONG_AGO, _LONG_AGO))
-            elif path.stat().st_mtime == _LONG_AGO:
-                os.utime(path)
+from adafuse.workflow.stamps import is_fresh
 
 
 def stored_digest(path: Path) -> str | None:
@@ -67,6 +54,17 @@ def failed_steps(plan: Plan) -> list[dict[str, str]]:
     return [{"error": error, "log": str(log)} for log in paths if (error := last_error(log))]
 
 
+def decoded_with(plan: Plan) -> Counter[str]:
+    """Return how many shards of the merged traces were decoded with which versions."""
+    found: Counter[str] = Counter()
+    for cell in plan.all_cells():
+        with suppress(UserError):
+            for shard in read_metadata(plan.layout.trace(*cell)).get("shards", []):
+                versions = shard["versions"].items()
+                found[", ".join(f"{name} {version}" for name, version in versions if version)] += 1
+    return found
+
+
 def last_error(log: Path) -> str | None:
     """Return the last line of a log if it is an error."""
     if not log.is_file():
@@ -79,15 +77,20 @@ def last_error(log: Path) -> str | None:
 
 
 def shard_status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
-    ids = [row.id for row in plan.shard(benchmark, shard)]
+    of = len(plan.shard(benchmark, shard))
     out = plan.layout.shard_trace(benchmark, run, shard)
     log = plan.layout.log("decode", benchmark, run, str(shard))
-    digest = plan.digest(benchmark, run, shard)
-    journal = Journal(journal_path(out), digest, ids)
-    state, detail = _state(out, digest, journal, log)
-    rows = len(ids) if state == "done" else len(journal.rows)
+    path = journal_path(out)
+    journal = Journal(path, plan.row_digests(benchmark, run, shard) if path.is_file() else {})
+    merged = plan.layout.trace(benchmark, run)
+    if merged.is_file() and is_fresh(merged, plan.key("merge", benchmark=benchmark, run=run)):
+        found: tuple[State, str | None] = "done", None
+    else:
+        found = _state(out, plan.digest(benchmark, run, shard), journal, log)
+    state, detail = found
+    rows = of if state == "done" else len(journal.rows)
     failed_in = str(log) if state == "failed" else None
-    return ShardStatus(benchmark, run, shard, state, rows, len(ids), detail, failed_in)
+    return ShardStatus(benchmark, run, shard, state, rows, of, detail, failed_in)
 
 
 def _state(out: Path, digest: str, journal: Journal, log: Path) -> tuple[State, str | None]:

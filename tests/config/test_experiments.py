@@ -98,7 +98,7 @@ def test_an_experiment_named_like_a_rule_is_refused(values: dict[str, Any], name
 
 
 def test_the_rules_are_those_of_the_workflow() -> None:
-    files = [ROOT / "Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
+    files = [ROOT / "workflow/Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
     text = "\n".join(file.read_text() for file in files)
     named = re.findall(r"^(?:rule|checkpoint) (\w+):", text, re.MULTILINE)
     assert sorted([*named, *WHOLE_PAPER]) == sorted(RULES)

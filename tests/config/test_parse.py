@@ -78,7 +78,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         (("models", "left", "revision"), "main", "revision 'main' is for hub models"),
         (("runs", "a b"), {"method": "single", "models": ["left"]}, "runs: 'a b' cannot name"),
         (("runs", "../up"), {"method": "single", "models": ["left"]}, "'../up' cannot name"),
-        (("results",), "/dev/null/x", "results folder '/dev/null/x' cannot be written"),
+        (("results",), "a{b}", "results: 'a{b}' has a '{', which Snakemake cannot take"),
         (("note",), 3, "config: note must be a valid string, not 3"),
         (("protocols",), ["published"], "config: protocols must be [strict] or [strict, "),
         (("protocols",), ["strict", "strict"], "[strict, published], not ['strict', 's"),

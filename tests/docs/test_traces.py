@@ -51,6 +51,6 @@ def test_the_columns_and_metadata_of_generate_are_the_told_ones(tmp_path: Path) 
     model = ["--model", toy_path("llama"), "--method", "single"]
     done = CliRunner().invoke(app, ["generate", *model, *files])
     assert done.exit_code == 0, done.output
-    missing = {"benchmark", "run", "shard", "prompt_sha256"}
+    missing = {"benchmark", "run", "shard", "prompt_sha256", "digest"}
     assert paths(pq.read_schema(out)) == (COLUMNS.keys() - missing) | {"prompt"}
     assert read_metadata(out).keys() == GENERATED.keys()

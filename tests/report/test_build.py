@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.main import app
 from adafuse.config.config import Config
+from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import parse_config, to_json
 from adafuse.errors import UserError
+from adafuse.files import write_text
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
 from adafuse.metrics.score import score_trace, write_outcomes, write_score
@@ -85,7 +87,7 @@ def test_the_page_shows_every_run_and_takes_nothing_for_markup(
 ) -> None:
     tables = Path(config.results, "tables")
     tables.mkdir()
-    (tables / "audit.md").write_text(f"accepted: {EVIL}\n\n| a |\n| --- |\n| <b>x</b> |\n")
+    (tables / "datasets.md").write_text(f"accepted: {EVIL}\n\n| a |\n| --- |\n| <b>x</b> |\n")
     write_report(Results.found(config), tmp_path / "report")
     page = Words(tmp_path / "report/index.html")
     assert NOTE in page.text
@@ -95,6 +97,28 @@ def test_the_page_shows_every_run_and_takes_nothing_for_markup(
     for run in config.runs:
         assert run in page.text
     assert "org/a (abc); b (content 123)" in page.text
+
+
+def test_what_the_configuration_does_not_ask_for_is_left_out(
+    config: Config, tmp_path: Path
+) -> None:
+    layout = ResultsLayout(config.results)
+    shown = ExperimentConfig(
+        title="Kept from before", kind="paired", benchmarks=("qa",), runs=("left", "both")
+    )
+    asked = config.model_copy(update={"experiments": {"before": shown}})
+    write_text(layout.table("audit.md"), "An audit of before.\n")
+    write_text(layout.experiment("before", "svg"), "<svg/>")
+    write_text(layout.experiment("before", "csv"), "x\n")
+    write_report(Results.found(asked), tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert "An audit of before" not in page and "figures/before.svg" not in page
+    asked = asked.model_copy(
+        update={"targets": ("tables", "experiments"), "protocols": ("strict", "published")}
+    )
+    write_report(Results.found(asked), tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert "An audit of before" in page and "figures/before.svg" in page
 
 
 def test_what_is_not_there_is_left_out(config: Config, tmp_path: Path) -> None:

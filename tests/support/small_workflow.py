@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def flushed(results: Path) -> set[tuple[str, str]]:
     for path in results.rglob("traces/qa/*/*"):
         if path.suffix == ".journal":
             lines = path.read_bytes().split(b"\n")[:-1]
-            found |= {(path.parent.name, json.loads(line)["id"]) for line in lines}
+            rows = [json.loads(line.partition(b" ")[2])["row"] for line in lines]
+            found |= {(path.parent.name, row["id"]) for row in rows}
         elif path.suffix == ".parquet" and not path.name.startswith("."):
             found |= {(path.parent.name, row["id"]) for row in read_rows(path, ["id"])}
     return found
@@ -74,6 +76,7 @@ class SmallWorkflow:
 
     @classmethod
     def made(cls, folder: Path, shards: int) -> "SmallWorkflow":
+        folder.mkdir(exist_ok=True)
         lines = (ROOT / "adafuse/toy/benchmarks/toy_qa.jsonl").read_text().splitlines()[:ROWS]
         (folder / "qa.jsonl").write_text("\n".join(lines) + "\n")
         (folder / "config.yaml").write_text(yaml.safe_dump(configuration(shards), sort_keys=False))
@@ -83,9 +86,12 @@ class SmallWorkflow:
     def results(self) -> Path:
         return self.folder / "results"
 
-    def start(self, *arguments: str, said: str = "stderr") -> subprocess.Popen[bytes]:
+    def start(
+        self, *arguments: str, said: str = "stderr", targets: Sequence[str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Start Snakemake and its jobs as a process group; what it says goes to a file."""
-        targets = [f"results/traces/qa/{run}.parquet" for run in RUNS]
+        if targets is None:
+            targets = [f"results/traces/qa/{run}.parquet" for run in RUNS]
         return subprocess.Popen(
             [sys.executable, "-m", "snakemake", *targets, "--snakefile", str(ROOT / "Snakefile"),
              "--cores", "2", "--configfile", "config.yaml", *arguments],

@@ -1,6 +1,9 @@
 """Full and read-only disks, files of others, two at once: one sentence each, nothing is lost."""
 
+import json
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.parquet import read_metadata
+from adafuse.parquet import read_metadata, read_rows
 from adafuse.workflow.journal import only_writer
 from tests.support.decode_jobs import DONE, DecodeJobs
 from tests.support.small_workflow import RUNS, SmallWorkflow, decode_command, flushed
@@ -110,6 +113,8 @@ def test_a_workflow_on_a_full_disk_says_so_and_goes_on_with_room(
     status, said = workflow.run()
     assert status != 0 and "No space left on device" in said
     mount("ro")
+    status, said = workflow.run("--dry-run")
+    assert status == 0, said
     status, said = workflow.run()
     assert status != 0
     (sentence,) = errors(said)
@@ -120,18 +125,39 @@ def test_a_workflow_on_a_full_disk_says_so_and_goes_on_with_room(
     assert_same(workflow.traces(), finished.traces())
 
 
-@pytest.mark.parametrize("content", [b"PAR1", b"id,text\n1,a\n", None])
-def test_a_torn_or_foreign_shard_is_named_and_not_merged(
-    workflow: SmallWorkflow, finished: SmallWorkflow, content: bytes | None
+def flipped(content: bytes) -> bytes:
+    """Change a byte of a row group, which Parquet itself does not notice."""
+    return content[:200] + bytes([content[200] ^ 1]) + content[201:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda _: b"PAR1", lambda _: b"id,text\n1,a\n", lambda content: content[:-40], flipped],
+    ids=["torn", "foreign", "cut", "a byte"],
+)
+@pytest.mark.parametrize("lost", [True, False], ids=["not merged", "merged"])
+def test_a_damaged_shard_is_made_again_where_it_is_needed(
+    workflow: SmallWorkflow, finished: SmallWorkflow, damage: Callable[[bytes], bytes], lost: bool
 ) -> None:
     shard = workflow.results / "traces/qa/adafuse/0.parquet"
-    shard.write_bytes(shard.read_bytes()[:-40] if content is None else content)
-    lose(workflow, "adafuse")
+    shard.write_bytes(damage(shard.read_bytes()))
+    if lost:
+        lose(workflow, "adafuse")
     status, said = workflow.run()
-    (sentence,) = {line.strip() for line in said.splitlines() if "error: " in line}
-    assert status != 0 and "adafuse/0.parquet' is not a readable Parquet file" in sentence
-    assert not (workflow.results / "traces/qa/adafuse.parquet").exists()
-    shard.unlink()
+    assert status == 0, said
+    assert_same(workflow.traces(), finished.traces())
+    again = "16 of 16 rows to do" if lost else "0 of 16 rows to do, 16 were decoded before"
+    assert again in workflow.log("adafuse")
+
+
+@pytest.mark.parametrize("records", [True, False], ids=["with records", "without records"])
+def test_a_trace_of_another_run_in_its_place_is_made_again(
+    workflow: SmallWorkflow, finished: SmallWorkflow, records: bool
+) -> None:
+    traces = workflow.results / "traces/qa"
+    shutil.copy2(traces / "llama.parquet", traces / "adafuse.parquet")
+    if not records:
+        shutil.rmtree(workflow.folder / ".snakemake")
     status, said = workflow.run()
     assert status == 0, said
     assert_same(workflow.traces(), finished.traces())
@@ -150,20 +176,47 @@ def test_another_file_among_the_traces_is_left_alone(
     assert (folder / "notes.txt").exists()
 
 
-def test_a_journal_of_another_configuration_is_dropped_and_it_is_said(
+def test_lines_that_no_job_wrote_are_dropped_and_it_is_said(
     workflow: SmallWorkflow, finished: SmallWorkflow
 ) -> None:
     shard = workflow.results / "traces/qa/adafuse/0.parquet"
-    row = '{"key": "0123", "id": "qa-test-001", "row": {"text": "wrong"}}\n'
-    shard.with_suffix(".journal").write_text(row * 2)
+    digest = read_rows(shard, ["digest"])[0]["digest"]
+    row = json.dumps({"digest": digest, "row": {}}) + "\n"
+    shard.with_suffix(".journal").write_text(row * 2 + "[" * 100_000 + "\n")
     shard.unlink()
     lose(workflow, "adafuse")
     status, said = workflow.run()
     assert status == 0, said
-    assert "dropping 2 rows of another configuration, shard or attempt\n" in workflow.log("adafuse")
-    assert (
-        read_metadata(workflow.results / "traces/qa/adafuse.parquet")["shards"][0]["resumed"] == 0
-    )
+    assert "dropping damaged lines (3)\n" in workflow.log("adafuse")
+    shards = read_metadata(workflow.results / "traces/qa/adafuse.parquet")["shards"]
+    assert shards[0]["resumed"] == 0
+    assert_same(workflow.traces(), finished.traces())
+
+
+def test_a_second_configuration_is_refused_while_the_first_one_runs(
+    workflow: SmallWorkflow, finished: SmallWorkflow, tmp_path: Path
+) -> None:
+    """Snakemake's own lock is of a folder that it runs in, and of the outputs of its jobs."""
+    workflow.clear()
+    second = SmallWorkflow.made(tmp_path / "second", 1)
+    config = yaml.safe_load((second.folder / "config.yaml").read_text())
+    config |= {"note": "the second", "results": str(workflow.results)}
+    config["runs"]["adafuse"]["options"]["tau"] = 0.1
+    (second.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    first = workflow.start(said="first")
+    until = time.monotonic() + 120
+    while not list(workflow.results.rglob("*.journal")):
+        assert first.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGSTOP)
+    status = second.start(targets=[]).wait()
+    os.killpg(first.pid, signal.SIGCONT)
+    assert status != 0
+    (sentence,) = errors((second.folder / "stderr").read_text())
+    assert "config.json' is being written by process" in sentence
+    assert "wait for that Snakemake or stop it" in sentence
+    assert first.wait() == 0, (workflow.folder / "first").read_text()
+    assert "the second" not in (workflow.results / "config.json").read_text()
     assert_same(workflow.traces(), finished.traces())
 
 

@@ -1,6 +1,7 @@
 """Decoding a shard and merging shards, with a decoder that needs no model."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from adafuse.records import Result
 from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard, merge_shards
 from adafuse.workflow.jobs import DecodeJob, decode_job
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.stamps import write_stamp
 
 
 class StoppedError(Exception):
@@ -43,11 +45,11 @@ class Echo:
 class Shards:
     """The shards of the run "both" with the files that the workflow would make."""
 
-    def __init__(self, values: dict[str, Any], folder: Path) -> None:
+    def __init__(self, values: dict[str, Any], folder: Path, run: str = "both") -> None:
         self.plan = Plan.of(values)
         self.folder = folder
-        self.job = decode_job(self.plan.config, "qa", "both")
-        for number in (0, 1):
+        self.job = decode_job(self.plan.config, "qa", run)
+        for number in self.plan.shards("qa"):
             write_shard(self.rows(number), self.plan.prepared("qa").shard(number))
 
     def rows(self, number: int) -> Path:
@@ -57,11 +59,11 @@ class Shards:
         return self.folder / f"{number}.parquet"
 
     def decode(
-        self, number: int, decoder: Echo, digest: str | None = None, **limits: float
+        self, number: int, decoder: Echo, digest: str | None = None, **settings: Any
     ) -> None:
-        wanted = digest or self.plan.digest("qa", "both", number)
+        wanted = digest or self.plan.digest("qa", self.job.run, number)
         files = self.rows(number), self.out(number)
-        decode_shard(self.job, number, *files, digest=wanted, decoder=decoder, **limits)
+        decode_shard(self.job, number, *files, digest=wanted, decoder=decoder, **settings)
 
     def merge(self, *numbers: int) -> Path:
         out = self.folder / "both.parquet"
@@ -123,8 +125,80 @@ def test_a_journal_of_another_configuration_is_not_used(shards: Shards, values: 
     assert len(echo.prompts) == len(read_prepared(shards.rows(0)))
 
 
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "new"),
+    [
+        (lambda values: values["runs"].update(renamed=values["runs"].pop("both")), 0),
+        (lambda values: values["benchmarks"]["qa"].update(shards=1), 0),
+        (lambda values: values["benchmarks"]["qa"].update(limit=4), 0),
+        (lambda values: values["decode"].update(device="auto", gpu=1), 0),
+        (lambda values: values["runs"]["both"]["options"].update(tau=0.1), 12),
+        (lambda values: values["benchmarks"]["qa"].update(max_new_tokens=7), 12),
+        (lambda values: values["runs"]["both"].update(weights=[1, 2]), 12),
+    ],
+    ids=["run renamed", "shards", "limit", "device", "tau", "max_new_tokens", "weights"],
+)
+@pytest.mark.parametrize("merged", [True, False], ids=["merged", "not merged"])
+def test_only_rows_that_nothing_has_are_decoded(
+    decoded: Shards, values: dict[str, Any], merged: bool, change: Change, new: int
+) -> None:
+    if merged:
+        decoded.merge()
+        for number in (0, 1):
+            decoded.out(number).unlink()
+    change(values)
+    later = Shards(
+        values, decoded.folder / "later", run="both" if "both" in values["runs"] else "renamed"
+    )
+    echoes = [Echo() for _ in later.plan.shards("qa")]
+    for number, echo in enumerate(echoes):
+        later.decode(number, echo, traces=decoded.folder)
+        names = {(row["run"], row["shard"]) for row in read_rows(later.out(number))}
+        assert names <= {(later.job.run, number)}
+        told = read_metadata(later.out(number))
+        assert told["reused"] + len(echo.prompts) == len(read_prepared(later.rows(number)))
+    assert sum(len(echo.prompts) for echo in echoes) == new
+
+
+def test_an_edited_question_is_the_only_one_decoded(
+    decoded: Shards, values: dict[str, Any]
+) -> None:
+    source = Path(values["benchmarks"]["qa"]["source"]["file"])
+    lines = source.read_text().splitlines()
+    row = json.loads(lines[3])
+    lines[3] = json.dumps(row | {"question": "Who swims?"})
+    source.write_text("\n".join(reversed(lines)) + "\n")
+    later = Shards(values, decoded.folder / "later")
+    echoes = [Echo(), Echo()]
+    for number, echo in enumerate(echoes):
+        later.decode(number, echo, traces=decoded.folder)
+    assert [p for echo in echoes for p in echo.prompts] == [
+        row.prompt for row in later.plan.prepared("qa").rows if "Who swims?" in row.prompt
+    ]
+
+
+def test_failed_rows_and_damaged_files_are_not_reused(decoded: Shards, values: Any) -> None:
+    rows = read_rows(decoded.out(0))
+    rows[0] |= {"stop_reason": "error", "error": "out of memory"}
+    metadata = read_metadata(decoded.out(0))
+    write_table(decoded.out(0), TRACE_FIELDS, rows, metadata)
+    decoded.out(0).with_suffix(".journal").unlink()
+    decoded.out(1).with_suffix(".journal").unlink()
+    write_stamp(decoded.out(1), "digest")
+    content = bytearray(decoded.out(1).read_bytes())
+    content[20] ^= 1
+    decoded.out(1).write_bytes(content)
+    later = Shards(values, decoded.folder / "later")
+    for number, count in ((0, 1), (1, len(read_prepared(decoded.rows(1))))):
+        later.decode(number, echo := Echo(), traces=decoded.folder)
+        assert len(echo.prompts) == count
+
+
 def test_rows_that_do_not_fit_the_plan_are_refused(shards: Shards) -> None:
-    with pytest.raises(UserError, match="is not what digest"):
+    with pytest.raises(UserError, match=r"is not what digest 0+ was planned for: the config"):
         shards.decode(0, Echo(), digest="0" * 32)
 
 

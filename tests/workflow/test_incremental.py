@@ -107,6 +107,11 @@ def test_the_published_protocol_scores_without_decoding(place: Workplace) -> Non
     assert place.plan().all == scores("published") | made | examples
 
 
+def test_a_lost_configuration_comes_back_with_the_table(place: Workplace) -> None:
+    (place.folder / "results/config.json").unlink()
+    assert place.plan().all == {("compare", ()), ("report", ()), ("all", ())}
+
+
 @pytest.mark.soak
 def test_other_results_than_the_plan_s_run_again_without_snakemake_s_own_records(
     place: Workplace,

@@ -15,6 +15,7 @@ from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.parquet import write_table
+from adafuse.workflow import journal
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.journal import Journal, only_writer
 from adafuse.workflow.plan import Plan
@@ -48,7 +49,7 @@ class Results:
 
     def journal(self, run: str, shard: int, rows: int) -> Path:
         path = self.trace(run, shard).with_suffix(".journal")
-        with Journal(path, self.plan.digest("qa", run, shard), self.ids(shard)) as journal:
+        with Journal(path, self.plan.row_digests("qa", run, shard)) as journal:
             for name in self.ids(shard)[:rows]:
                 journal.append(name, {})
         return path
@@ -59,7 +60,8 @@ class Results:
         told = json.loads(done.stdout)
         names = {(each["run"], each["shard"]): each for each in told["shards"]}
         assert len(names) == len(told["shards"]) == 6
-        return {**names, "steps": told["failed_steps"]}
+        others = {name: told[name] for name in ("orphans", "versions")}
+        return {**names, "steps": told["failed_steps"], **others}
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_each_state_is_told_with_its_rows_and_its_reason(results: Results) -> No
     log = results.log("far", 0, "2026-11-21 12:00:00,1 INFO loading\nerror: no such model\n\n")
     with only_writer(path):
         told = results.asked(status=1)
-    states = {job: told[job]["state"] for job in told if job != "steps"}
+    states = {job: each["state"] for job, each in told.items() if isinstance(job, tuple)}
     assert states == {
         ("left", 0): "done", ("left", 1): "stale", ("both", 0): "running", ("both", 1): "stopped",
         ("far", 0): "failed", ("far", 1): "waiting",
@@ -210,3 +212,50 @@ def test_names_are_whole_in_a_narrow_terminal(values: dict[str, Any]) -> None:
     done = CliRunner(env={"COLUMNS": "60"}).invoke(app, ["status", str(results.folder)])
     rows = [line.split("│")[2].strip() for line in done.stdout.splitlines() if "│" in line]
     assert "".join(rows) == "".join(names)
+
+
+def test_several_versions_are_listed(results: Results) -> None:
+    for run, torch in (("left", "2.13.0"), ("both", "2.14.0")):
+        shards = [{"versions": {"torch": torch, "bitsandbytes": None}}] * 2
+        path = results.folder / f"traces/qa/{run}.parquet"
+        write_table(path, TRACE_FIELDS, [], {"digest": "0123", "shards": shards})
+    done = CliRunner().invoke(app, ["status", str(results.folder)])
+    assert "decoded with several versions, which reruns nothing:" in done.stdout
+    assert "  2 shards with torch 2.13.0\n  2 shards with torch 2.14.0\n" in done.stdout
+    assert results.asked(status=3)["versions"] == {"torch 2.13.0": 2, "torch 2.14.0": 2}
+
+
+def test_what_the_configuration_does_not_make_is_an_orphan(
+    results: Results, values: dict[str, Any]
+) -> None:
+    results.finish("left", 0)
+    for name in ("tables/main.csv", "tables/old.csv", "traces/qa/gone.parquet", "mine.txt"):
+        write_text(results.folder / name, "x")
+    orphans = [str(results.folder / name) for name in ("tables/old.csv", "traces/qa/gone.parquet")]
+    assert results.asked(status=3)["orphans"] == orphans
+    assert f"orphan: {orphans[0]}: not made by this configuration\n" in (
+        CliRunner().invoke(app, ["status", str(results.folder)]).stdout
+    )
+    results.plan.start()
+    assert not Path(orphans[0]).exists() and Path(orphans[1]).exists()
+    assert (results.folder / "orphans/tables/old.csv").read_text() == "x"
+    assert (results.folder / "tables/main.csv").exists() and (results.folder / "mine.txt").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_where_something_is_to_be_written(
+    values: dict[str, Any],
+) -> None:
+    plan = Plan.of(values | {"results": "/dev/null/x"})
+    with pytest.raises(UserError, match="results folder '/dev/null/x' cannot be written because"):
+        plan.start()
+
+
+def test_a_folder_is_one_snakemake_s(
+    results: Results, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "WAIT", 0.1)
+    results.plan.start()
+    other = Plan.of(values | {"note": "another"})
+    with pytest.raises(UserError, match="wait for that Snakemake or stop it"):
+        other.start()
+    assert "another" not in results.plan.layout.config.read_text()

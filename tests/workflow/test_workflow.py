@@ -33,10 +33,6 @@ def test_the_schema_refuses_unknown_keys_everywhere() -> None:
         assert section["additionalProperties"] is False
 
 
-def test_the_snakefile_stays_a_page() -> None:
-    assert len((ROOT / "Snakefile").read_text().splitlines()) <= 40
-
-
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_profile_compares_content_and_repeats_torn_jobs(name: str) -> None:
     settings = profile(name)

@@ -25,6 +25,8 @@ COLUMNS = {
     "run": "name in the configuration; for a choice between runs, that of the choosing run",
     "shard": "number of the shard, from 0",
     "prompt_sha256": "SHA-256 of the prompt, in hexadecimal digits",
+    "digest": "identity of the row: prompt, models, method, options, version of the decoder; rows"
+    " of one digest are decoded once",
     "text": "generated text, cut before the first stop string, otherwise unchanged",
     "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
     " (`max_new_tokens` or `max_rounds`) or `error`",
@@ -77,19 +79,27 @@ JOB = {
 
 SHARD = {
     "digest": "identity of the result: rows, prompts, models, method, options, version of the"
-    " decoder",
+    " decoder, and the names of benchmark and run",
     "job": "what was decoded and how, see below",
     "shard": "number of the shard",
     "versions": "of adafuse, its decoder (`engine`), Python and relevant packages",
     "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
     "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
     "resumed": "number of rows from earlier attempts",
+    "reused": "number of rows from other files of the results folder",
     "started": "start of the last attempt, UTC",
     "finished": "end of the last attempt, UTC",
 }
-MERGED = {"digest": "digest of all shards", "shards": "list of the shards' metadata"}
+MERGED = {
+    "digest": "digest of all shards",
+    "benchmark": "name in the configuration",
+    "run": "name in the configuration",
+    "shards": "list of the shards' metadata",
+}
 CHOSEN = {
     "method": "the choice: `best_of`, `best_pair` or `development_pair`",
+    "benchmark": "name in the configuration",
+    "run": "name in the configuration",
     "rows_from": "number of rows from each run",
     "of": "digests of these runs",
 }

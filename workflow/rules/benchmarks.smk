@@ -6,35 +6,37 @@
 
 rule prepare:
     input:
+        planned("prepare"),
         lambda wc: ancient(plan.source(wc.benchmark)),
     output:
         layout.rows("{benchmark}"),
-    params:
-        config=layout.config,
-        digest=lambda wc: digest.prepared_digest(plan.prepared(wc.benchmark)),
     log:
         layout.log("prepare", "{benchmark}"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("prepare"),
     shell:
         "adafuse step prepare --config {params.config:q} --benchmark {wildcards.benchmark}"
-        " --out {output:q} 2> {log:q}"
+        " --out {output:q} --digest {params.digest} 2> {log:q}"
 
 
 rule shard:
     input:
+        planned("shard"),
         lambda wc: ancient(plan.source(wc.benchmark)),
     output:
         layout.shard_rows("{benchmark}", "{shard}"),
-    params:
-        config=layout.config,
-        digest=lambda wc: plan.shard_digest(wc.benchmark, int(wc.shard)),
     log:
         layout.log("shard", "{benchmark}", "{shard}"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("shard"),
     shell:
         "adafuse step shard --config {params.config:q} --benchmark {wildcards.benchmark}"
-        " --shard {wildcards.shard} --out {output:q} 2> {log:q}"
+        " --shard {wildcards.shard} --out {output:q} --digest {params.digest} 2> {log:q}"

@@ -4,6 +4,7 @@
 
 rule choose:
     input:
+        planned("choose"),
         traces=lambda wc: [
             layout.trace(wc.benchmark, run) for run in ballot(plan.config, wc.benchmark, wc.run).candidates
         ],
@@ -14,16 +15,16 @@ rule choose:
         ],
     output:
         layout.trace("{benchmark}", "{run}"),
-    wildcard_constraints:
-        run=one_of(plan.chosen_runs),
-    params:
-        config=layout.config,
-        settings=lambda wc: digest.choice_settings(plan.config, wc.run),
     log:
         layout.log("choose", "{benchmark}", "{run}"),
+    wildcard_constraints:
+        run=one_of(plan.chosen_runs),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("choose"),
     shell:
         "adafuse step choose --config {params.config:q} --benchmark {wildcards.benchmark}"
-        " --run {wildcards.run} --out {output:q} 2> {log:q}"
+        " --run {wildcards.run} --out {output:q} --digest {params.digest} 2> {log:q}"

@@ -1,16 +1,12 @@
 # Shared by the rules. All logic is in the package `adafuse`.
 
-import json
 import shlex
 import sys
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.workflow import digest
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan, one_of
-from adafuse.workflow.status import date_outdated
-from adafuse.version import REPORT_VERSION, SCORING_VERSION
 
 try:
     plan = Plan.of(config)
@@ -18,9 +14,6 @@ except UserError as error:
     sys.exit(f"error: {error}")
 for reason in plan.missing.values():
     print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
-
-if workflow.is_main_process:
-    date_outdated(plan)
 
 layout = plan.layout
 main = {
@@ -30,8 +23,31 @@ main = {
 }
 published = "published" in plan.config.protocols
 
-# The jobs use the `adafuse` of the environment that runs Snakemake, activated or not.
-shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:\"$PATH\"; ")
+# Without --sdm, jobs use the `adafuse` of the environment that runs Snakemake, activated or not. A prefix
+# takes the place of Snakemake's own, which makes a step fail where any of its commands does.
+if not workflow.deployment_settings.deployment_method:
+    shell.prefix(
+        f'set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; '
+    )
+
+
+def planned(step):
+    """Return an input function that adds no file: it has a job of rule `step` run whose outputs were
+    made from something else than is planned. Snakemake's own records may be lost, or of other files.
+    """
+
+    def force(wc):
+        outputs = [file.apply_wildcards(wc) for file in getattr(rules, step).output]
+        if workflow.is_main_process and not plan.is_fresh(step, map(Path, outputs), **dict(wc.items())):
+            workflow.dag.forcefiles.update(outputs)
+        return []
+
+    return force
+
+
+def key_of(step):
+    """Return a parameter function: the digest of everything that a job of rule `step` depends on."""
+    return lambda wc: plan.key(step, **dict(wc.items()))
 
 
 def experiment_files(names):
@@ -53,6 +69,7 @@ wildcard_constraints:
 # The jobs read the checked configuration. It is not the output of a rule: a job that depended on the
 # file would be rerun when the file changes, not when the digest of what the job reads from it does.
 onstart:
-    if plan.missing:
-        sys.exit(f"error: {next(iter(plan.missing.values()))}")
-    plan.store_config()
+    try:
+        plan.start()
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -3,6 +3,7 @@
 
 rule compare_runs:
     input:
+        planned("compare_runs"),
         scores=expand(rules.score.output.score, **main),
         outcomes=expand(rules.score.output.outcomes, **main),
     output:
@@ -13,21 +14,22 @@ rule compare_runs:
             labels={"table": "paired comparisons"},
         ),
         markdown=layout.table("comparison.md"),
-    params:
-        config=layout.config,
-        settings=lambda wc: digest.runs_settings(plan.config),
     log:
         layout.log("compare_runs"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("compare_runs"),
     shell:
         "adafuse step compare-runs {input.scores:q} --config {params.config:q}"
-        " --csv {output.csv:q} --markdown {output.markdown:q} 2> {log:q}"
+        " --csv {output.csv:q} --markdown {output.markdown:q} --digest {params.digest} 2> {log:q}"
 
 
 rule words_per_round:
     input:
+        planned("words_per_round"),
         traces=expand(rules.merge.output, benchmark=plan.config.main_benchmarks, run=plan.fused_runs),
     output:
         csv=report(
@@ -41,5 +43,8 @@ rule words_per_round:
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        digest=key_of("words_per_round"),
     shell:
-        "adafuse step words-per-round {input.traces:q} --csv {output.csv:q} 2> {log:q}"
+        "adafuse step words-per-round {input.traces:q} --csv {output.csv:q} --digest {params.digest}"
+        " 2> {log:q}"

@@ -3,6 +3,7 @@
 
 rule datasets:
     input:
+        planned("datasets"),
         lambda wc: ancient([path for name in plan.config.main_benchmarks for path in plan.source(name)]),
     output:
         csv=report(
@@ -12,14 +13,14 @@ rule datasets:
             labels={"table": "data sets"},
         ),
         markdown=layout.table("datasets.md"),
-    params:
-        config=layout.config,
-        settings=lambda wc: plan.datasets_settings(),
     log:
         layout.log("datasets"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("datasets"),
     shell:
         "adafuse step datasets --config {params.config:q} --csv {output.csv:q}"
-        " --markdown {output.markdown:q} 2> {log:q}"
+        " --markdown {output.markdown:q} --digest {params.digest} 2> {log:q}"

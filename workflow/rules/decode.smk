@@ -3,20 +3,19 @@
 
 rule decode:
     input:
+        planned("decode"),
         rows=rules.shard.output,
         answers=lambda wc: [
             layout.shard_trace(wc.benchmark, run, wc.shard) for run in plan.answer_runs(wc.run)
         ],
     output:
         layout.shard_trace("{benchmark}", "{run}", "{shard}"),
-    wildcard_constraints:
-        run=one_of(plan.decoded_runs),
-    params:
-        config=layout.config,
-        digest=lambda wc: plan.digest(wc.benchmark, wc.run, int(wc.shard)),
-        answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
     log:
         layout.log("decode", "{benchmark}", "{run}", "{shard}"),
+    wildcard_constraints:
+        run=one_of(plan.decoded_runs),
+    conda:
+        "../../environment.yml"
     # A timed job has the machine to itself, but uses no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if plan.config.benchmarks[wc.benchmark].timed else 1
     # Each attempt asks for more memory and time; the decoded rows are kept.
@@ -25,8 +24,10 @@ rule decode:
         mem_mb=lambda wc, attempt: resources_of(wc, attempt).mem_mb,
         runtime=lambda wc, attempt: resources_of(wc, attempt).runtime,
         slurm_extra=lambda wc: "--exclusive" if plan.config.benchmarks[wc.benchmark].timed else "",
-    conda:
-        "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("decode"),
+        answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
     # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
     shell:
         ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
@@ -38,24 +39,22 @@ rule decode:
 
 rule merge:
     input:
-        shards=lambda wc: expand(
-            rules.decode.output, shard=plan.shards(wc.benchmark), allow_missing=True
-        ),
-        rows=lambda wc: expand(
-            rules.shard.output, shard=plan.shards(wc.benchmark), allow_missing=True
-        ),
+        planned("merge"),
+        shards=lambda wc: expand(rules.decode.output, shard=plan.shards(wc.benchmark), allow_missing=True),
+        rows=lambda wc: expand(rules.shard.output, shard=plan.shards(wc.benchmark), allow_missing=True),
     output:
         layout.trace("{benchmark}", "{run}"),
-    wildcard_constraints:
-        run=one_of(plan.decoded_runs),
-    params:
-        digests=lambda wc: ",".join(plan.digests(wc.benchmark, wc.run)),
-        rows=lambda wc, input: [f"--rows={file}" for file in input.rows],
     log:
         layout.log("merge", "{benchmark}", "{run}"),
+    wildcard_constraints:
+        run=one_of(plan.decoded_runs),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        digest=key_of("merge"),
+        digests=lambda wc: ",".join(plan.digests(wc.benchmark, wc.run)),
+        rows=lambda wc, input: [f"--rows={file}" for file in input.rows],
     shell:
         "adafuse step merge {input.shards:q} --digests {params.digests} {params.rows:q}"
-        " --out {output:q} 2> {log:q}"
+        " --out {output:q} --digest {params.digest} 2> {log:q}"

@@ -3,6 +3,7 @@
 
 rule experiment:
     input:
+        planned("experiment"),
         lambda wc: plan.experiment_inputs(wc.experiment),
     output:
         csv=layout.experiment("{experiment}", "csv"),
@@ -13,14 +14,14 @@ rule experiment:
             labels={"figure": "{experiment}"},
         ),
         png=layout.experiment("{experiment}", "png"),
-    params:
-        config=layout.config,
-        settings=lambda wc: digest.experiment_settings(plan.config, wc.experiment),
     log:
         layout.log("experiments", "{experiment}"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("experiment"),
     shell:
         "adafuse step experiment --config {params.config:q} --name {wildcards.experiment}"
-        " --csv {output.csv:q} --svg {output.svg:q} --png {output.png:q} 2> {log:q}"
+        " --csv {output.csv:q} --svg {output.svg:q} --png {output.png:q} --digest {params.digest} 2> {log:q}"

@@ -3,12 +3,12 @@
 
 
 rule prefetch:
-    params:
-        config=layout.config,
     log:
         layout.log("prefetch"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
     shell:
         "adafuse step prefetch --config {params.config:q} 2> {log:q}"

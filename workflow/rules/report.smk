@@ -7,6 +7,7 @@ report: "../report/workflow.rst"
 
 rule examples:
     input:
+        planned("examples"),
         rows=rules.prepare.output,
         traces=expand(rules.merge.output, run=main["run"], allow_missing=True),
         outcomes=expand(
@@ -17,37 +18,36 @@ rule examples:
         ),
     output:
         directory(layout.report_data("{benchmark}")),
-    params:
-        config=layout.config,
-        folder=layout.report,
-        version=REPORT_VERSION,
     log:
         layout.log("examples", "{benchmark}"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("examples"),
     shell:
         "adafuse step examples --config {params.config:q} --benchmark {wildcards.benchmark}"
-        " --out {params.folder:q} 2> {log:q}"
+        " --out {output:q} --digest {params.digest} 2> {log:q}"
 
 
 rule report:
     input:
+        planned("report"),
         tables,
         expand(rules.examples.output, benchmark=plan.config.main_benchmarks),
         experiments if "experiments" in plan.config.targets else [],
     output:
         index=layout.report / "index.html",
         explorer=layout.report / "explorer.html",
-    params:
-        config=layout.config,
-        folder=layout.report,
-        settings=lambda wc: json.dumps(digest.reported_config(plan.config), sort_keys=True),
-        version=REPORT_VERSION,
     log:
         layout.log("report"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("report"),
     shell:
-        "adafuse step pages --config {params.config:q} --out {params.folder:q} 2> {log:q}"
+        "adafuse step pages --config {params.config:q} --index {output.index:q}"
+        " --explorer {output.explorer:q} --digest {params.digest} 2> {log:q}"

@@ -4,6 +4,7 @@
 
 rule compare:
     input:
+        planned("compare"),
         scores=expand(rules.score.output.score, **main),
     output:
         csv=report(
@@ -14,22 +15,23 @@ rule compare:
         ),
         markdown=layout.table("main.md"),
         published=[layout.table("main_published.csv")] if published else [],
-    params:
-        config=layout.config,
-        settings=lambda wc: digest.table_settings(plan.config),
-        published=lambda wc, output: f"--published-csv '{output.published}'" if published else "",
     log:
         layout.log("compare"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("compare"),
+        published=lambda wc, output: f"--published-csv '{output.published}'" if published else "",
     shell:
         "adafuse step table {input.scores:q} --config {params.config:q} --csv {output.csv:q}"
-        " --markdown {output.markdown:q} {params.published} 2> {log:q}"
+        " --markdown {output.markdown:q} {params.published} --digest {params.digest} 2> {log:q}"
 
 
 rule audit:
     input:
+        planned("audit"),
         expand(rules.score.output.outcomes, **main),
     output:
         csv=report(
@@ -39,13 +41,14 @@ rule audit:
             labels={"table": "audit"},
         ),
         markdown=layout.table("audit.md"),
-    params:
-        config=layout.config,
     log:
         layout.log("audit"),
     localrule: True
     conda:
         "../../environment.yml"
+    params:
+        config=layout.config,
+        digest=key_of("audit"),
     shell:
         "adafuse step audit --config {params.config:q} --csv {output.csv:q}"
-        " --markdown {output.markdown:q} 2> {log:q}"
+        " --markdown {output.markdown:q} --digest {params.digest} 2> {log:q}"

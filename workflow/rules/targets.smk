@@ -18,12 +18,12 @@ for name in WHOLE_PAPER:
     rule:
         name:
             name
-        localrule: True
         input:
             tables,
             experiments,
             # Pages that are planned without the experiments would not contain them.
             pages if "experiments" in plan.config.targets else [],
+        localrule: True
 
 
 for name in plan.config.experiments:
@@ -31,6 +31,6 @@ for name in plan.config.experiments:
     rule:
         name:
             name
-        localrule: True
         input:
             experiment_files([name]),
+        localrule: True

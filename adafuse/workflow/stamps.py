@@ -1,0 +1,92 @@
+"""Stamps: what an output of the workflow was made from, and what it held then.
+
+A stamp stands beside its output, in `.stamps/NAME.json`. While Snakemake plans, an output whose
+stamp does not fit the plan is made again, whatever Snakemake's own records say.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from adafuse.errors import UserError
+from adafuse.files import write_text
+
+_SNAKEMAKE = ".snakemake_timestamp"  # which Snakemake puts into every folder that is an output
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """`digest` is the plan's of all that an output is made from, `sha256` that of its content.
+
+    Content of the same size and modification time is taken for the same.
+    """
+
+    digest: str
+    sha256: str
+    size: int
+    mtime_ns: int
+
+
+def stamp_path(output: Path) -> Path:
+    return output.parent / ".stamps" / f"{output.name}.json"
+
+
+def write_stamp(output: Path, digest: str) -> None:
+    """Stamp a file or folder that was just written."""
+    write_text(stamp_path(output), json.dumps(asdict(_stamp(output, digest))) + "\n")
+
+
+def is_fresh(output: Path, digest: str) -> bool:
+    """Whether an output was made from what `digest` stands for, and holds what it held then."""
+    stamp = _read(output)
+    return stamp is not None and stamp.digest == digest and _holds(output, stamp)
+
+
+def check_content(output: Path) -> None:
+    """Refuse a stamped output that does not hold what it held when it was made."""
+    stamp = _read(output)
+    if stamp is not None and _sha256(output) != stamp.sha256:
+        raise UserError(
+            f"{str(output)!r} is not what the workflow wrote: it was changed or damaged since;"
+            " delete it and run again"
+        )
+
+
+def renew(output: Path) -> None:
+    """Note the time of an output that was only touched, so that it is not read again to compare."""
+    stamp = _read(output)
+    if stamp is not None and output.exists() and stamp.mtime_ns != output.stat().st_mtime_ns:
+        now = _stamp(output, stamp.digest)
+        if now.sha256 == stamp.sha256:
+            write_text(stamp_path(output), json.dumps(asdict(now)) + "\n")
+
+
+def _read(output: Path) -> Stamp | None:
+    try:
+        return Stamp(**json.loads(stamp_path(output).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _holds(output: Path, stamp: Stamp) -> bool:
+    status = output.stat()
+    same = (status.st_size, status.st_mtime_ns) == (stamp.size, stamp.mtime_ns)
+    # A folder's own time says nothing of the files in it.
+    return (same and not output.is_dir()) or _sha256(output) == stamp.sha256
+
+
+def _stamp(output: Path, digest: str) -> Stamp:
+    status = output.stat()
+    return Stamp(digest, _sha256(output), status.st_size, status.st_mtime_ns)
+
+
+def _sha256(output: Path) -> str:
+    if output.is_file():
+        with output.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    total = hashlib.sha256()
+    for file in sorted(output.rglob("*")):
+        if file.is_file() and file.name != _SNAKEMAKE:
+            total.update(f"{file.relative_to(output).as_posix()}\0{_sha256(file)}\n".encode())
+    return total.hexdigest()
