@@ -38,7 +38,7 @@ def status(
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
-    from adafuse.workflow.status import decoded_with, failed_steps, shard_status
+    from adafuse.workflow.status import decoded_with, failed_jobs, failed_steps, shard_status
 
     file = config or ResultsLayout(results).config
     if config is None and not file.is_file():
@@ -46,13 +46,13 @@ def status(
     settings = read_config(file).model_copy(update={"results": str(results)})
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(settings))
-    cells = plan.all_cells()
+    cells, jobs = plan.all_cells(), failed_jobs()
     shards = [
-        shard_status(plan, *cell, shard)
+        shard_status(plan, jobs, *cell, shard)
         for cell in (cells if whole else plan.requested_cells())
         for shard in plan.shards(cell[0])
     ]
-    steps, orphans = failed_steps(plan), list(map(str, plan.orphans()))
+    steps, orphans = failed_steps(plan, jobs), list(map(str, plan.orphans()))
     versions = decoded_with(plan)
     if as_json:
         found = {"failed_steps": steps, "orphans": orphans, "versions": versions}

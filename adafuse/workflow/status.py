@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,13 @@ State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
 _ERROR = re.compile(r"error: |\S+ \S+ ERROR |[A-Za-z_.]*(Error|Exception|Interrupt)\b|Aborted")
 _TAIL = 1 << 16
+# A message may have further lines of any kind.
+_FAILED_JOB = re.compile(
+    r"^Error in rule (?P<rule>\w+):\n    message: (?P<message>.*)\n(?:.*\n)*?"
+    r"    jobid: .*\n(?:    input: .*\n)?    output: (?P<outputs>.*)\n"
+    r"(?:    log: (?P<log>.*?)(?: \(check log file.*)?\n)?",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +55,35 @@ class ShardStatus:
     log: str | None = None
 
 
-def failed_steps(plan: Plan) -> list[dict[str, str]]:
-    """Return the errors and logs of the other steps whose logs end with an error."""
+def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict[str, str]]:
+    """Return the jobs that failed in the last Snakemake, by output: `error`, `log` and `rule`.
+
+    Some leave no error of their own, as a job that Slurm refuses. A job that was retried with
+    success is among them, too, but its output exists.
+    """
+    latest = max(snakemake_logs.glob("*.snakemake.log"), default=None)
+    text = latest.read_text(encoding="utf-8", errors="replace") if latest else ""
+    found: dict[str, dict[str, str]] = {}
+    for job in _FAILED_JOB.finditer(text):
+        rule, message = job["rule"], job["message"]
+        error = f"rule {rule} failed" if message == "None" else message
+        own = Path(job["log"] or ".")
+        log = str(own if own.is_file() and own.stat().st_size else latest)
+        told = {"error": error, "log": log, "rule": rule}
+        found |= dict.fromkeys(job["outputs"].split(", "), told)
+    return found
+
+
+def failed_steps(plan: Plan, jobs: Mapping[str, dict[str, str]]) -> list[dict[str, str]]:
+    """Return the errors and logs of the failed steps other than decoding."""
     logs = plan.layout.logs
     paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
-    return [{"error": error, "log": str(log)} for log in paths if (error := last_error(log))]
+    told = {str(log): error for log in paths if (error := last_error(log))}
+    for output, job in jobs.items():
+        here = Path(plan.config.results).absolute() in Path(output).absolute().parents
+        if here and job["rule"] != "decode" and not Path(output).exists():
+            told.setdefault(job["log"], job["error"])
+    return [{"error": error, "log": log} for log, error in sorted(told.items())]
 
 
 def decoded_with(plan: Plan) -> Counter[str]:
@@ -76,7 +108,10 @@ def last_error(log: Path) -> str | None:
     return last if _ERROR.match(last) else None
 
 
-def shard_status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatus:
+def shard_status(
+    plan: Plan, jobs: Mapping[str, dict[str, str]], benchmark: str, run: str, shard: int
+) -> ShardStatus:
+    """Return how far a decode job is; `jobs` are the failed ones."""
     of = len(plan.shard(benchmark, shard))
     out = plan.layout.shard_trace(benchmark, run, shard)
     log = plan.layout.log("decode", benchmark, run, str(shard))
@@ -88,8 +123,10 @@ def shard_status(plan: Plan, benchmark: str, run: str, shard: int) -> ShardStatu
     else:
         found = _state(out, plan.digest(benchmark, run, shard), journal, log)
     state, detail = found
-    rows = of if state == "done" else len(journal.rows)
     failed_in = str(log) if state == "failed" else None
+    if state in ("stopped", "waiting") and (job := jobs.get(str(out))):
+        state, detail, failed_in = "failed", job["error"], job["log"]
+    rows = of if state == "done" else len(journal.rows)
     return ShardStatus(benchmark, run, shard, state, rows, of, detail, failed_in)
 
 

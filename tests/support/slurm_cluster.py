@@ -109,6 +109,16 @@ class Cluster:
         command("scontrol", "update", f"NodeName={name}", "State=RESUME")
         wait_for(lambda: self.states()[name] in ("idle", "mixed"), f"{name} is back")
 
+    @contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Let nobody answer for a while; jobs go on, and end, on their nodes."""
+        controller = self.daemons.pop("slurmctld")
+        controller.kill()
+        controller.wait()
+        yield
+        self.daemons["slurmctld"] = start("slurmctld", "-D")
+        wait_for(self.answers, "slurmctld answers")
+
     def clear(self) -> None:
         """Cancel all jobs, and have both nodes again."""
         for job in (*self.jobs("PENDING"), *self.jobs("RUNNING")):

@@ -1,6 +1,11 @@
 """The workflow on a Slurm cluster of two nodes: its tables, its resources, and its accidents."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +15,7 @@ import psutil
 import pytest
 
 from tests.support.checkout import BENCHMARK, SHARDS, SHORT, Checkout
-from tests.support.slurm_cluster import NODES, Cluster, needed_cluster, wait_for
+from tests.support.slurm_cluster import NODES, PATIENCE, Cluster, needed_cluster, wait_for
 
 pytestmark = pytest.mark.soak
 
@@ -155,6 +160,54 @@ def asked(cluster: Cluster, number: int) -> tuple[int, int]:
     return 60 * hours + minutes, int(job["MinMemoryNode"].removesuffix("M"))
 
 
+def test_snakemake_waits_while_the_controller_is_away(
+    cluster: Cluster, checkout: Checkout, local: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide_sacct(checkout, monkeypatch)
+    with checkout.running("--profile", "slurm", *SHORT, ADAFUSE) as snakemake:
+        stopped = frozen(checkout)
+        with cluster.without_controller():
+            time.sleep(15)
+        for each in stopped:
+            each.process.resume()
+        checkout.finish(snakemake)
+    assert {checkout.place("adafuse", each.shard)["slurm_job"] for each in stopped} == {
+        str(each.job) for each in stopped
+    }
+    assert checkout.rows("adafuse") == local.rows("adafuse")
+
+
+def hide_sacct(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no `sacct` be found, as where Slurm is installed without its accounting."""
+    which = checkout.folder / "bin/which"
+    which.parent.mkdir()
+    which.write_text('#!/bin/sh\n[ "$1" != sacct ] && exec /usr/bin/which "$@"\n')
+    which.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{which.parent}:{os.environ['PATH']}")
+
+
+def test_a_snakemake_that_forgot_its_jobs_is_stopped_and_started_again(
+    cluster: Cluster, checkout: Checkout, local: Checkout
+) -> None:
+    """The plug-in asks `sacct` while the controller is away; here that has never an answer."""
+    with checkout.running(
+        "--profile", "slurm", *SHORT, "--slurm-status-attempts=1", ADAFUSE
+    ) as first:
+        stopped = frozen(checkout)
+        with cluster.without_controller():
+            time.sleep(15)
+        for each in stopped:
+            each.process.resume()
+        wait_for(lambda: not cluster.jobs("RUNNING"), "the jobs have ended")
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) != 0
+    checkout.run("--profile", "slurm", *SHORT, ADAFUSE)
+    assert checkout.rows("adafuse") == local.rows("adafuse")
+    for each in stopped:
+        decoded = re.findall(r" of \d+: (\S+) \(", checkout.decode_log("adafuse", each.shard))
+        assert len(decoded) == len({*decoded})
+
+
 def test_decode_jobs_may_be_an_array_in_a_partition_that_the_user_names(
     cluster: Cluster, checkout: Checkout, local: Checkout
 ) -> None:
@@ -167,3 +220,13 @@ def test_decode_jobs_may_be_an_array_in_a_partition_that_the_user_names(
     assert {job["ArrayTaskId"] for job in jobs} == {"1", "2"}
     assert {job["Partition"] for job in jobs} == {"other"}
     assert checkout.rows("adafuse") == local.rows("adafuse")
+
+
+def test_a_job_that_slurm_refuses_has_failed(cluster: Cluster, checkout: Checkout) -> None:
+    refused = ["--default-resources", "slurm_partition=nowhere", "--retries=0"]
+    with checkout.running(ADAFUSE, "--profile", "slurm", *SHORT, *refused) as snakemake:
+        assert snakemake.wait(PATIENCE) != 0
+    line = [sys.executable, "-m", "adafuse", "status"]
+    told = subprocess.run(line, cwd=checkout.folder, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert len(re.findall(r"failed: .*: invalid partition specified: nowhere", told.stdout)) == 2

@@ -100,6 +100,54 @@ def test_the_exit_status_says_whether_all_is_there(results: Results) -> None:
                                                  "log": str(log)}]  # fmt: skip
 
 
+SNAKEMAKE_LOG = """\
+[Sun Nov 22 12:11:28 2026]
+Error in rule decode:
+    message: SLURM sbatch failed. The error message was 'sbatch: error: invalid partition: nowhere
+sbatch: error: Batch job submission failed'.
+    sbatch call:
+        sbatch --parsable -p nowhere
+For further error details see the cluster/cloud log and the log files of the involved rule(s).
+    jobid: 3
+    input: {results}/benchmarks/qa/shards/1.jsonl
+    output: {results}/traces/qa/far/1.parquet
+    log: {results}/logs/decode/qa/far/1.log (check log file(s) for error details)
+Logfile {results}/logs/decode/qa/far/1.log not found.
+[Sun Nov 22 12:11:29 2026]
+Error in rule compare:
+    message: None
+    jobid: 7
+    input: {results}/scores/strict/qa/far.json, {results}/scores/strict/qa/left.json
+    output: {results}/tables/main.csv, {results}/tables/main.md
+    log: {results}/logs/compare.log (check log file(s) for error details)
+"""
+
+
+def test_what_snakemake_says_has_failed_has_failed_whatever_its_log_says(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = Path(".snakemake/log/2026-11-22T121128.1.snakemake.log")
+    write_text(said, SNAKEMAKE_LOG.format(results=results.folder))
+    log = results.folder / "logs/compare.log"
+    write_text(log, "INFO reading\nwhat comes last need not look like an error\n")
+    told = results.asked(status=1)
+    assert told["steps"] == [{"error": "rule compare failed", "log": str(log)}]
+    far = told["far", 1]
+    assert (far["state"], far["log"]) == ("failed", str(said))
+    assert far["detail"].endswith("sbatch: error: invalid partition: nowhere")
+
+    # A later attempt made both; another Snakemake has no failures.
+    for name in ("main.csv", "main.md"):
+        write_text(results.folder / "tables" / name, "")
+    results.finish("far", 1)
+    told = results.asked(status=3)
+    assert (told["far", 1]["state"], told["steps"]) == ("done", [])
+    (results.folder / "tables/main.csv").unlink()
+    write_text(said.with_name("2026-11-22T121300.1.snakemake.log"), "Building DAG of jobs...\n")
+    assert results.asked(status=3)["steps"] == []
+
+
 def test_an_error_of_an_earlier_attempt_is_none(results: Results) -> None:
     results.log("left", 0, "error: no room\n2026-11-21 12:00:00,1 INFO 1 of 5: r1 (eos)\n")
     assert results.asked(status=3)["left", 0]["state"] == "waiting"

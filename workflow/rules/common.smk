@@ -4,6 +4,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from snakemake.settings.enums import Quietness
+
 from adafuse.errors import UserError
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan, one_of
@@ -29,6 +31,10 @@ if not workflow.deployment_settings.deployment_method:
     shell.prefix(
         f'set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; '
     )
+
+# Snakemake promises that -n --quiet prints a summary, but 9.27 hides that, too.
+if workflow.output_settings.dryrun and workflow.output_settings.quiet:
+    workflow.output_settings.quiet.discard(Quietness.PROGRESS)
 
 
 def planned(step):
