@@ -99,13 +99,18 @@ def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
 
 
 def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | None:
-    """Return the bytes of the weights of a safetensors file; None if it is not one."""
+    """Return the bytes of the weights of a safetensors file; None if it is none, or torn."""
     from huggingface_hub import parse_local_safetensors_file_metadata
     from huggingface_hub.errors import SafetensorsParsingError
 
     try:
         tensors = parse_local_safetensors_file_metadata(file).tensors
+        with file.open("rb") as content:
+            header = 8 + int.from_bytes(content.read(8), "little")
     except (OSError, SafetensorsParsingError):
+        return None
+    ends = (tensor.data_offsets[1] for tensor in tensors.values())
+    if file.stat().st_size < header + max(ends, default=0):
         return None
     total = 0.0
     for name, tensor in tensors.items():

@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from adafuse.errors import UserError
 from adafuse.models.files import PICKLED, REFUSED, SAFE, pickled_files, safe_files
 from adafuse.models.spec import GGUF, ModelEntry
@@ -36,7 +38,7 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
     """Turn what libraries raise for a model that they cannot load into a `UserError`."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise UserError(_sentence(str(error), model)) from error
 
 

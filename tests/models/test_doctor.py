@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, normalizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
 from adafuse.models.doctor import SPANS, Batch, DeviceLoad, examination, odd_spans, wrong_with
 from adafuse.models.spec import model_specs
 from tests.conftest import toy_path
@@ -130,8 +131,12 @@ def test_an_index_that_cannot_be_read_is_not_called_missing(copied, text):
     assert "does not say which files hold its weights; download it again" in problem
 
 
-def test_weights_that_are_cut_off_are_a_problem(copied):
-    (copied / "model.safetensors").write_bytes(b"cut")
+@pytest.mark.parametrize("size", [0, 7, 20_000, -1])
+def test_weights_that_are_cut_off_are_a_problem(copied, size):
+    weights = copied / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:size])
+    with pytest.raises(UserError, match=r"cannot be loaded: .*header: \w+"):
+        Ensemble.from_pretrained([str(copied)], device="cpu")
     assert "has no weights that can be read" in said(examined(str(copied)))[0]
 
 
