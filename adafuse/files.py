@@ -8,6 +8,22 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 
+PACKAGE = Path(__file__).parent
+_TOY = "adafuse/toy/"
+
+
+def shipped(name: str) -> Path:
+    """Return `workflow`, `config` or `environment.yml`: in the wheel, or beside the package."""
+    inside = PACKAGE / "shipped" / name
+    return inside if inside.exists() else PACKAGE.parent / name
+
+
+def located(path: str) -> str:
+    """Return a path; one below adafuse/toy/ that is not here is that of the package."""
+    inside = PACKAGE.parent / path
+    elsewhere = path.startswith(_TOY) and not Path(path).exists() and inside.exists()
+    return str(inside) if elsewhere else path
+
 
 def read_text(path: Path, kind: str) -> str:
     """Return the text of a UTF-8 file, line ends as they are; errors begin with its kind."""

@@ -4,10 +4,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from adafuse.errors import UserError, unknown
+from adafuse.files import located
 
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
@@ -23,6 +32,8 @@ def _split_descriptions(schema: dict[str, Any]) -> None:
 
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
+Located = Annotated[Text, AfterValidator(located)]
+"""A path, or the name of what is on the hub."""
 Number = Annotated[int, Field(ge=0, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]

@@ -27,6 +27,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse show out.parquet --id X --id Y --round 3",
         "adafuse show out.parquet --json",
     ),
+    "init": ("adafuse init my && cd my && snakemake --cores 2",),
     "methods": ("adafuse methods", "adafuse methods adafuse --json"),
     "score": (
         "adafuse score --benchmark gsm8k --predictions p.jsonl \\\n"

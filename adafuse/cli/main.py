@@ -11,6 +11,7 @@ from adafuse.cli.bench import bench
 from adafuse.cli.doctor import doctor
 from adafuse.cli.errors import epilog, run
 from adafuse.cli.generate import generate
+from adafuse.cli.init import init
 from adafuse.cli.methods import methods
 from adafuse.cli.report import report
 from adafuse.cli.score import audit, score
@@ -59,7 +60,7 @@ app = typer.Typer(
 )
 COMMANDS = {
     "Decode": (generate, show, methods),
-    "Evaluate": (score, audit, report, status),
+    "Evaluate": (init, score, audit, report, status),
     "This machine": (doctor, bench),
 }
 for _panel, _commands in COMMANDS.items():

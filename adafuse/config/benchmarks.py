@@ -10,7 +10,7 @@ from adafuse.benchmarks.rows import Fields
 from adafuse.decoding.words import StopAfter
 from adafuse.errors import unknown
 from adafuse.metrics.registry import SCORERS
-from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text
+from adafuse.options import BatchSize, Flag, Identifier, Located, Number, Positive, Section, Text
 
 PIN = (
     "pin it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its files on"
@@ -21,7 +21,7 @@ PIN = (
 class SourceConfig(Section):
     """Where the rows of a benchmark come from: a file, or a split of a dataset."""
 
-    file: Text | None = None
+    file: Located | None = None
     """JSON lines, a JSON list, or Parquet; rows `{"question", "answer", optional "id"}`; change it
     when you have the rows as a file"""
     dataset: Text | None = None
@@ -58,7 +58,7 @@ class SourceConfig(Section):
 class ShotsConfig(Section):
     """A file with an instruction and few-shot examples, of which the first `count` are used."""
 
-    file: Text
+    file: Located
     """file with an instruction and few-shot examples"""
     count: Number | None = None
     """number of examples, from the first; all without it; change it when prompts are too long"""

@@ -111,6 +111,13 @@ class Config(Section):
     """what decode jobs request from a cluster; change it when its limits differ, or an estimate is
     wrong"""
 
+    container: Text | None = None
+    """image for `--sdm apptainer`: an Apptainer file, or an address such as `docker://...`
+    ([docs/hpc.md](../docs/hpc.md)); change it when jobs run in a container"""
+    envmodules: tuple[Text, ...] = ()
+    """environment modules that every job loads with `--sdm env-modules`; change it when your
+    cluster's software comes as modules"""
+
     @field_validator("protocols")
     @classmethod
     def _strict_comes_first(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, unknown
-from adafuse.options import Section, Text, parse
+from adafuse.options import Located, Section, Text, parse
 
 AUTO = "auto"
 BALANCED = "balanced"
@@ -73,7 +73,7 @@ class ModelEntry(Section):
 
     model_config = ConfigDict(strict=True)
 
-    path: Text
+    path: Located
     """a Hugging Face model folder, a hub id `org/name`, or a GGUF file: `folder/name.gguf`, or
     `org/name/file.gguf` on the hub (needs `pip install 'adafuse[gguf]'`); its weights are
     dequantized to `dtype`, so it takes as much memory and time as the model in a folder"""

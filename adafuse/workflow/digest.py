@@ -125,6 +125,8 @@ _WHERE_JOBS_RUN: Any = {
     "results": True,
     "targets": True,
     "cluster": True,
+    "container": True,
+    "envmodules": True,
     "decode": {"device", "gpu", "max_error_share"},
     "models": {"__all__": {"device"}},
     "runs": {"__all__": {"cluster"}},

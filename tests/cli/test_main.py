@@ -20,7 +20,7 @@ from tests.cli.terminal import ROOT, adafuse, environment, read_by, run
 from tests.conftest import toy_path
 
 COMMANDS = get_command(app).commands
-SHELL = {"|", "<", ">"}
+SHELL = {"|", "<", ">", "&&"}
 OURS = [name for name in COMMANDS if name in EXAMPLES]
 
 

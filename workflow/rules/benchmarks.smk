@@ -15,6 +15,8 @@ rule prepare:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
         digest=key_of("prepare"),
@@ -34,6 +36,8 @@ rule shard:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
         digest=key_of("shard"),

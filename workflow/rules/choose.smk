@@ -22,6 +22,8 @@ rule choose:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
         digest=key_of("choose"),

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from snakemake.settings.enums import Quietness
+from snakemake.settings.types import DeploymentMethod
 
 from adafuse.errors import UserError
 from adafuse.workflow.choose import ballot
@@ -25,12 +26,17 @@ main = {
 }
 published = "published" in plan.config.protocols
 
-# Without --sdm, jobs use the `adafuse` of the environment that runs Snakemake, activated or not. A prefix
-# takes the place of Snakemake's own, which makes a step fail where any of its commands does.
-if not workflow.deployment_settings.deployment_method:
-    shell.prefix(
-        f'set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; '
-    )
+# Jobs use the `adafuse` of the environment that runs Snakemake, activated or not, unless they have one of
+# their own. A prefix takes the place of Snakemake's, which makes a step fail where any of its commands does.
+deployed = workflow.deployment_settings.deployment_method
+if not deployed & {DeploymentMethod.CONDA, DeploymentMethod.APPTAINER}:
+    shell.prefix(f'set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; ')
+if DeploymentMethod.APPTAINER in deployed and plan.config.container is None:
+    sys.exit("error: --sdm apptainer needs an image; name it as `container` (docs/hpc.md)")
+if plan.config.container is not None:
+
+    container: plan.config.container
+
 
 # Snakemake promises that -n --quiet prints a summary, but 9.27 hides that, too.
 if workflow.output_settings.dryrun and workflow.output_settings.quiet:
@@ -74,8 +80,12 @@ wildcard_constraints:
 
 # The jobs read the checked configuration. It is not the output of a rule: a job that depended on the
 # file would be rerun when the file changes, not when the digest of what the job reads from it does.
-onstart:
+def start(log):
     try:
         plan.start()
     except UserError as error:
         sys.exit(f"error: {error}")
+
+
+# Not `onstart:`, which Snakemake ignores in a module, as which this workflow may be used.
+workflow._onstart = start

@@ -19,6 +19,8 @@ rule compare_runs:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
         digest=key_of("compare_runs"),
@@ -43,6 +45,8 @@ rule words_per_round:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         digest=key_of("words_per_round"),
     shell:

@@ -18,6 +18,8 @@ rule datasets:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
         digest=key_of("datasets"),

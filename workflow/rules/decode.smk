@@ -16,6 +16,8 @@ rule decode:
         run=one_of(plan.decoded_runs),
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     # A timed job has the machine to itself, but uses no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if plan.config.benchmarks[wc.benchmark].timed else 1
     # Each attempt asks for more memory and time; the decoded rows are kept.
@@ -51,6 +53,8 @@ rule merge:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         digest=key_of("merge"),
         digests=lambda wc: ",".join(plan.digests(wc.benchmark, wc.run)),

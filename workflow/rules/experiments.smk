@@ -19,6 +19,8 @@ rule experiment:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
         digest=key_of("experiment"),

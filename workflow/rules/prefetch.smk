@@ -8,6 +8,8 @@ rule prefetch:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         config=layout.config,
     shell:

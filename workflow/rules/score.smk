@@ -14,6 +14,8 @@ rule score:
     localrule: True
     conda:
         "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     params:
         scorer=lambda wc: plan.config.benchmarks[wc.benchmark].scorer,
         digest=key_of("score"),

@@ -1,0 +1,73 @@
+"""`adafuse init`: a folder that works without a clone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from adafuse.cli.main import app
+from adafuse.config.reading import read_config
+from adafuse.errors import UserError
+from adafuse.files import PACKAGE, located, shipped
+from adafuse.workflow.plan import Plan
+
+
+def init(folder: Path):
+    return CliRunner().invoke(app, ["init", str(folder)])
+
+
+def test_the_folder_holds_a_configuration_that_can_be_planned(tmp_path, monkeypatch):
+    done = init(tmp_path / "my")
+    assert done.exit_code == 0 and "snakemake --cores 2" in done.stdout
+    monkeypatch.chdir(tmp_path / "my")
+    config = read_config(Path("config/config.yaml"))
+    assert Plan(config).requested_cells() == [("toy_qa", run) for run in config.runs]
+    assert all(Path(model.path, "config.json").is_file() for model in config.models.values())
+
+
+def test_snakemake_takes_the_workflow_of_the_package_as_a_module(tmp_path):
+    folder = tmp_path / "my"
+    init(folder)
+    line = [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules", "host"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "decode                 3\n" in done.stdout + done.stderr
+    assert {path.name for path in folder.iterdir()} == {
+        ".gitignore", ".snakemake", "config", "slurm", "workflow"
+    }  # fmt: skip
+
+
+def test_the_configurations_that_need_no_other_files_are_all_there(tmp_path, monkeypatch):
+    init(tmp_path / "my")
+    monkeypatch.chdir(tmp_path / "my")
+    for name in ("config", "toy", "small", "paper"):
+        read_config(Path(f"config/{name}.yaml"))
+    assert not Path("config/smoke.yaml").exists()
+    assert Path("slurm/config.yaml").is_file()
+
+
+def test_another_folder_s_files_are_not_touched(tmp_path):
+    (tmp_path / "mine").write_text("x")
+    for path in (tmp_path, tmp_path / "mine", tmp_path / "mine/below"):
+        done = init(path)
+        assert isinstance(done.exception, UserError), path
+        assert repr(str(path)) in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("path", ["adafuse/toy/nothing", "adafuse/toyota", "org/name", "/x"])
+def test_only_what_is_below_the_toy_folder_is_looked_for_in_the_package(
+    path, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert located("adafuse/toy/models/llama") == str(PACKAGE / "toy/models/llama")
+    Path("adafuse/toy/models/llama").mkdir(parents=True)
+    assert located("adafuse/toy/models/llama") == "adafuse/toy/models/llama"
+    assert located(path) == path
+
+
+def test_what_the_wheel_ships_is_there_in_a_clone_too():
+    for name in ("workflow", "config", "environment.yml", "environment.post-deploy.sh"):
+        assert shipped(name).exists()

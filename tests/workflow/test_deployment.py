@@ -1,0 +1,125 @@
+"""How the workflow gets onto other machines: the wheel, conda, containers, the workflow catalog."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .conftest import ROOT, Workplace
+
+CONDA = """\
+#!/usr/bin/env bash
+# What Snakemake asks of conda; an environment sees what is installed here, but not AdaFuse.
+case "$*" in
+  "info --json") echo '{{"conda_prefix": "{base}", "platform": "linux-64"}}' ;;
+  --version) echo "conda 25.11.0" ;;
+  clean*) ;;
+  config*) echo '{{"get": {{"channel_priority": "strict"}}}}' ;;
+  "env create "*)
+    {python} -m venv --without-pip "${{@: -1}}"
+    packages=("${{@: -1}}"/lib/python*/site-packages)
+    echo {packages} > "$packages/others.pth" ;;
+  *) echo "conda is not asked $*" >&2; exit 1 ;;
+esac
+"""
+
+
+def run(*words: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    environment.pop("PYTHONPATH", None)
+    line = list(map(str, words))
+    return subprocess.run(line, cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def ran(*words: object, cwd: Path, **variables: str) -> str:
+    done = run(*words, cwd=cwd, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    options = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", folder]
+    ran(sys.executable, "-m", "pip", "wheel", *options, ROOT, cwd=folder)
+    (built,) = folder.glob("adafuse-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel, and with what it needs from here."""
+    folder = tmp_path_factory.mktemp("environment") / "env"
+    venv.create(folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    ran(folder / "bin/python", "-m", "pip", "install", "--no-deps", "-q", wheel, cwd=folder)
+    return folder / "bin"
+
+
+@pytest.mark.soak
+def test_from_the_wheel_to_a_table_without_a_clone(installed: Path, tmp_path: Path) -> None:
+    assert "init" in ran(installed / "adafuse", "--help", cwd=tmp_path)
+    ran(installed / "adafuse", "init", "my", cwd=tmp_path)
+    folder = tmp_path / "my"
+    ran(installed / "python", "-m", "snakemake", "--cores", 2, cwd=folder)
+    table = (folder / "results/tables/main.md").read_text()
+    assert re.search(r"\| adafuse \| adafuse \| mistral\+llama \| \*\*9\d\.\d\*\*", table)
+    assert (folder / "results/report/index.html").is_file()
+    assert str(ROOT) not in (folder / "results/config.json").read_text()
+    ran(installed / "adafuse", "status", cwd=folder)
+
+
+@pytest.mark.soak
+def test_with_conda_jobs_use_the_environment_s_own_adafuse(wheel: Path, place: Workplace) -> None:
+    base = place.folder.parent / "conda"
+    (base / "bin").mkdir(parents=True)
+    others = sysconfig.get_path("purelib")
+    (base / "bin/conda").write_text(CONDA.format(base=base, python=sys.executable, packages=others))
+    (base / "bin/conda").chmod(0o755)
+    (base / "bin/activate").write_text('export PATH="$1/bin:$PATH" CONDA_PREFIX="$1"\n')
+    path = f"{base / 'bin'}:{os.environ['PATH']}"
+    line = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", 2]
+    line += ["--configfile", "config.yaml", "--sdm", "conda", "--forceall"]
+    refused = run(*line, cwd=place.folder, PATH=path)
+    assert refused.returncode != 0
+    assert "is not a clone of AdaFuse; set ADAFUSE to a clone or a wheel of it" in refused.stderr
+
+    ran(*line, cwd=place.folder, PATH=path, ADAFUSE=str(wheel))
+    (environment,) = (place.folder / ".snakemake/conda").glob("*_/bin/adafuse")
+    environment.write_text("#!/bin/sh\necho run from the environment; exit 1\n")
+    done = run(*line, cwd=place.folder, PATH=path, ADAFUSE=str(wheel))
+    assert done.returncode != 0 and "run from the environment\n" in done.stdout
+
+
+def test_a_container_has_to_be_named(place: Workplace) -> None:
+    done = place.snakemake("--sdm", "apptainer", "--dry-run")
+    assert done.returncode != 0
+    assert "error: --sdm apptainer needs an image; name it as `container`" in done.stderr
+
+
+def test_steps_fail_where_any_of_their_commands_does(place: Workplace) -> None:
+    """With conda or a container, Snakemake's own prefix holds; without, the workflow's."""
+    text = (ROOT / "workflow/rules/common.smk").read_text()
+    assert re.search(r"shell\.prefix\(\s*f?'set -euo pipefail; ", text)
+
+
+def test_the_catalog_s_rules_hold() -> None:
+    """Of the Snakemake workflow catalog, for standardized usage."""
+    assert (ROOT / "workflow/Snakefile").is_file() and (ROOT / "README.md").is_file()
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert usage["software-stack-deployment"].keys() <= {"conda", "apptainer", "apptainer+conda"}
+    assert {"desc", "flags"} == usage["mandatory-flags"].keys()
+    assert usage["report"] is True
+    # snakedeploy copies config/, and runs the workflow as a module on config/config.yaml.
+    assert (ROOT / "config/config.yaml").is_file() and (ROOT / "config/README.md").is_file()
+    rules = "".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
+    assert re.findall(r'conda:\s+"(.*)"', rules)
+    assert set(re.findall(r'conda:\s+"(.*)"', rules)) == {"../../environment.yml"}
+    assert "report(" in rules and 'report: "../report/workflow.rst"' in rules
