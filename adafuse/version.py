@@ -14,6 +14,9 @@ SCORING_VERSION = 1
 REPORT_VERSION = 1
 """A parameter of the report's jobs: raise it whenever its pages or their data change."""
 
+CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{SCORING_VERSION}.{REPORT_VERSION}"
+"""What a step's code must be to make what was planned."""
+
 
 def installed_version(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""

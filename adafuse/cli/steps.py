@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -10,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adafuse.errors import UserError
+from adafuse.files import PACKAGE
+from adafuse.version import CODE_VERSION
+
 if TYPE_CHECKING:
     from adafuse.config.config import Config
     from adafuse.report.main_table import Cell
@@ -17,12 +22,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 
+PLANNED_BY = "ADAFUSE_PLANNED_BY"
 KILLED = 137
 """The exit status of a job that was sent SIGKILL, as a shell reports it."""
 
 
 @app.callback()
-def _log() -> None:
+def _begin() -> None:
+    """Refuse what was planned by another AdaFuse: results would be marked with its digests."""
+    planned_by = os.environ.get(PLANNED_BY, CODE_VERSION)
+    if planned_by != CODE_VERSION:
+        raise UserError(
+            f"this job runs AdaFuse {CODE_VERSION} ({PACKAGE}), but Snakemake planned with"
+            f" {planned_by}; install the same one in the environment or container of the jobs"
+        )
     # A rule's log says when what happened, whatever the command line above has set up.
     logging.basicConfig(
         force=True, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"

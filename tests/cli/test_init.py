@@ -39,6 +39,17 @@ def test_snakemake_takes_the_workflow_of_the_package_as_a_module(tmp_path):
     }  # fmt: skip
 
 
+def test_a_command_that_fails_in_a_pipe_fails_its_rule(tmp_path):
+    folder = tmp_path / "my"
+    init(folder)
+    with (folder / "workflow/Snakefile").open("a") as snakefile:
+        snakefile.write('\n\nrule mine:\n    output: "x"\n    shell: "false | cat > {output}"\n')
+    line = [sys.executable, "-m", "snakemake", "mine", "--cores", "1"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1 and "Error in rule mine" in done.stderr
+    assert not (folder / "x").exists()
+
+
 def test_the_configurations_that_need_no_other_files_are_all_there(tmp_path, monkeypatch):
     init(tmp_path / "my")
     monkeypatch.chdir(tmp_path / "my")

@@ -18,7 +18,7 @@ def target(page: Path, link: str) -> tuple[Path, str]:
 @pytest.mark.parametrize("page", EVERYWHERE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_to_a_file_of_the_project_and_to_a_heading(page: Path) -> None:
     for link in links(page):
-        if link.startswith(("http://", "https://")):
+        if link.startswith(("http://", "https://", "../../actions/")):  # the last ones at the host
             continue
         file, anchor = target(page, link)
         assert file.is_relative_to(ROOT), link

@@ -5,14 +5,16 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
 import pytest
 import yaml
 
-from .conftest import ROOT, Workplace
+from .conftest import ROOT
 
+SNAKEMAKE = (sys.executable, "-m", "snakemake", "--cores", "2")
 CONDA = """\
 #!/usr/bin/env bash
 # What Snakemake asks of conda; an environment sees what is installed here, but not AdaFuse.
@@ -41,6 +43,17 @@ def ran(*words: object, cwd: Path, **variables: str) -> str:
     done = run(*words, cwd=cwd, **variables)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """The folder of `adafuse init`, with few rows."""
+    ran(sys.executable, "-m", "adafuse", "init", "my", cwd=tmp_path)
+    path = tmp_path / "my/config/config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["benchmarks"]["toy_qa"]["limit"] = 4
+    path.write_text(yaml.safe_dump(config))
+    return tmp_path / "my"
 
 
 @pytest.fixture(scope="module")
@@ -77,37 +90,70 @@ def test_from_the_wheel_to_a_table_without_a_clone(installed: Path, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_with_conda_jobs_use_the_environment_s_own_adafuse(wheel: Path, place: Workplace) -> None:
-    base = place.folder.parent / "conda"
+def test_with_conda_jobs_use_the_environment_s_own_adafuse(wheel: Path, started: Path) -> None:
+    base = started.parent / "conda"
     (base / "bin").mkdir(parents=True)
     others = sysconfig.get_path("purelib")
     (base / "bin/conda").write_text(CONDA.format(base=base, python=sys.executable, packages=others))
     (base / "bin/conda").chmod(0o755)
     (base / "bin/activate").write_text('export PATH="$1/bin:$PATH" CONDA_PREFIX="$1"\n')
     path = f"{base / 'bin'}:{os.environ['PATH']}"
-    line = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--cores", 2]
-    line += ["--configfile", "config.yaml", "--sdm", "conda", "--forceall"]
-    refused = run(*line, cwd=place.folder, PATH=path)
+    line = [*SNAKEMAKE, "--sdm", "conda", "--forceall"]
+    refused = run(*line, cwd=started, PATH=path)
     assert refused.returncode != 0
     assert "is not a clone of AdaFuse; set ADAFUSE to a clone or a wheel of it" in refused.stderr
 
-    ran(*line, cwd=place.folder, PATH=path, ADAFUSE=str(wheel))
-    (environment,) = (place.folder / ".snakemake/conda").glob("*_/bin/adafuse")
+    ran(*line, cwd=started, PATH=path, ADAFUSE=str(wheel))
+    (environment,) = (started / ".snakemake/conda").glob("*_/bin/adafuse")
     environment.write_text("#!/bin/sh\necho run from the environment; exit 1\n")
-    done = run(*line, cwd=place.folder, PATH=path, ADAFUSE=str(wheel))
+    done = run(*line, cwd=started, PATH=path, ADAFUSE=str(wheel))
     assert done.returncode != 0 and "run from the environment\n" in done.stdout
 
 
-def test_a_container_has_to_be_named(place: Workplace) -> None:
-    done = place.snakemake("--sdm", "apptainer", "--dry-run")
+def container_steps(name: str) -> tuple[str, set[str], list[str]]:
+    """Return the base image, the files that are copied, and the commands of a definition."""
+    text = (ROOT / "container" / name).read_text()
+    (base,) = re.findall(r"^(?:FROM|From:) (\S+)$", text, re.MULTILINE)
+    if name == "Dockerfile":
+        copied = " ".join(re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE)).split()
+    else:
+        copied = re.findall(r"^ +(\S+) /opt/adafuse/\1$", text, re.MULTILINE)
+    return base, set(copied), re.findall(r"pip install.*", text)
+
+
+def test_both_containers_are_made_in_the_same_way_from_what_a_wheel_needs() -> None:
+    base, copied, commands = container_steps("Dockerfile")
+    assert container_steps("apptainer.def") == (base, copied, commands)
+    assert base.startswith("python:3.") and len(commands) == 1
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    needed = {*hatch["targets"]["wheel"]["force-include"], "adafuse"}
+    assert copied == needed | {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"}
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_a_container_has_to_be_named(started: Path) -> None:
+    done = run(*SNAKEMAKE, "--sdm", "apptainer", "--dry-run", cwd=started)
     assert done.returncode != 0
     assert "error: --sdm apptainer needs an image; name it as `container`" in done.stderr
 
 
-def test_steps_fail_where_any_of_their_commands_does(place: Workplace) -> None:
-    """With conda or a container, Snakemake's own prefix holds; without, the workflow's."""
-    text = (ROOT / "workflow/rules/common.smk").read_text()
-    assert re.search(r"shell\.prefix\(\s*f?'set -euo pipefail; ", text)
+def test_every_job_loads_the_environment_modules(started: Path) -> None:
+    path = started / "config/config.yaml"
+    path.write_text(path.read_text() + "envmodules: [python/3.12, cuda/12.8]\n")
+    module = {"BASH_FUNC_module%%": '() { echo "$@" >> modules; }'}
+    rows = "results/benchmarks/toy_qa/rows.jsonl"
+    ran(*SNAKEMAKE, "--sdm", "env-modules", "--", rows, cwd=started, **module)
+    assert (started / "modules").read_text() == "purge\nload python/3.12 cuda/12.8\n"
+
+
+def test_a_job_of_another_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ADAFUSE_PLANNED_BY", "0.0.9-1.1.1")
+    line = [sys.executable, "-m", "adafuse", "step", "ended", "0"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "but Snakemake planned with 0.0.9-1.1.1; install the same one" in done.stderr
 
 
 def test_the_catalog_s_rules_hold() -> None:

@@ -8,6 +8,7 @@ from snakemake.settings.enums import Quietness
 from snakemake.settings.types import DeploymentMethod
 
 from adafuse.errors import UserError
+from adafuse.version import CODE_VERSION
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan, one_of
 
@@ -26,11 +27,13 @@ main = {
 }
 published = "published" in plan.config.protocols
 
-# Jobs use the `adafuse` of the environment that runs Snakemake, activated or not, unless they have one of
-# their own. A prefix takes the place of Snakemake's, which makes a step fail where any of its commands does.
+# A prefix takes the place of Snakemake's, which makes a step fail where any of its commands does. Jobs use
+# the `adafuse` of the environment that runs Snakemake, activated or not, unless they have one of their own.
 deployed = workflow.deployment_settings.deployment_method
+prefix = f"set -euo pipefail; export ADAFUSE_PLANNED_BY={CODE_VERSION}; "
 if not deployed & {DeploymentMethod.CONDA, DeploymentMethod.APPTAINER}:
-    shell.prefix(f'set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; ')
+    prefix += f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; '
+shell.prefix(prefix)
 if DeploymentMethod.APPTAINER in deployed and plan.config.container is None:
     sys.exit("error: --sdm apptainer needs an image; name it as `container` (docs/hpc.md)")
 if plan.config.container is not None:
