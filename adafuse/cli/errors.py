@@ -41,6 +41,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse report results",
         "adafuse report one.parquet two.parquet --out compared",
     ),
+    "export": (
+        'adafuse export results --organization "My lab"',
+        "adafuse export results --format dataset-card",
+    ),
     "status": ("adafuse status", "adafuse status results --json"),
     "doctor": (
         "adafuse doctor",

@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 from adafuse.cli.bench import bench
 from adafuse.cli.doctor import doctor
 from adafuse.cli.errors import epilog, run
+from adafuse.cli.export import export
 from adafuse.cli.generate import generate
 from adafuse.cli.init import init
 from adafuse.cli.methods import methods
@@ -60,7 +61,7 @@ app = typer.Typer(
 )
 COMMANDS = {
     "Decode": (generate, show, methods),
-    "Evaluate": (init, score, audit, report, status),
+    "Evaluate": (init, score, audit, report, export, status),
     "This machine": (doctor, bench),
 }
 for _panel, _commands in COMMANDS.items():

@@ -181,14 +181,17 @@ DIGESTS = KnownDigests()
 
 @cache
 def content_digest(path: str) -> str | None:
-    """Return a digest of a file, or of a folder's files but hidden ones; None for a hub id."""
+    """Return a digest of a file, or of a folder; None for a hub id.
+
+    Hidden files and Markdown, as model cards, do not count.
+    """
     folder = Path(path)
     if folder.is_file():
         return DIGESTS.of([folder])[0][:32]
     if not folder.is_dir():
         return None
     names = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*"))]
-    names = [n for n in names if (folder / n).is_file() and not re.search(r"(^|/)\.", n)]
+    names = [n for n in names if (folder / n).is_file() and not re.search(r"(^|/)\.|\.md$", n)]
     digests = DIGESTS.of([folder / name for name in names])
     lines = (f"{name}\0{digest}\n" for name, digest in zip(names, digests, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]

@@ -73,6 +73,11 @@ class ResultsLayout:
         return self._path("logs", *step[:-1], f"{step[-1]}.log")
 
     @property
+    def card(self) -> Path:
+        """What makes the traces a data set of the hub."""
+        return self._path("traces", "README.md")
+
+    @property
     def logs(self) -> Path:
         return self._path("logs")
 

@@ -82,7 +82,8 @@ class Plan:
 
     def made(self) -> set[Path]:
         """Return all files that the configuration's steps write, whatever the targets."""
-        config, layout, files = self.config, self.layout, set[Path]()
+        config, layout = self.config, self.layout
+        files = {layout.card}
         for name in config.benchmarks:
             files.add(layout.rows(name))
             files |= {layout.shard_rows(name, shard) for shard in self.shards(name)}

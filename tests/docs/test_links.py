@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .markdown import PAGES, ROOT, anchors, links
 
-EVERYWHERE = sorted([*PAGES, ROOT / "CHANGELOG.md", ROOT / "adafuse/toy/README.md"])
+EVERYWHERE = sorted([*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "adafuse/toy").rglob("README.md")])
 
 
 def target(page: Path, link: str) -> tuple[Path, str]:
@@ -35,3 +36,11 @@ def test_the_index_of_the_documentation_names_every_page() -> None:
 
 def test_the_first_page_leads_to_the_index() -> None:
     assert "docs/README.md" in links(ROOT / "README.md")
+
+
+def test_every_toy_model_has_a_card_that_the_hub_reads() -> None:
+    folders = [path for path in (ROOT / "adafuse/toy/models").iterdir() if path.is_dir()]
+    assert len(folders) == 6
+    for folder in folders:
+        front = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+        assert {"license", "library_name", "pipeline_tag", "language", "tags"} <= front.keys()

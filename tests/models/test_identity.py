@@ -35,10 +35,11 @@ def test_another_byte_name_or_file_is_another_model(tmp_path: Path) -> None:
     assert len(keys) == 4
 
 
-def test_hidden_files_say_nothing_of_a_model(tmp_path: Path) -> None:
+def test_hidden_files_and_model_cards_say_nothing_of_a_model(tmp_path: Path) -> None:
     plain, cached = folder(tmp_path / "a"), folder(tmp_path / "b")
     (cached / ".cache").mkdir()
     (cached / ".cache" / "lock").write_text("x")
+    (cached / "README.md").write_text("# Model card")
     keys = [model_key(str(path), None) for path in (plain, cached)]
     assert keys[0] == keys[1]
 

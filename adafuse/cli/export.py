@@ -1,0 +1,64 @@
+"""`adafuse export`: results in the forms of others."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adafuse.errors import UserError
+
+
+class Format(StrEnum):
+    """What `adafuse export` writes."""
+
+    EVERY_EVAL_EVER = "every-eval-ever"
+    DATASET_CARD = "dataset-card"
+
+
+def export(
+    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")] = Path(
+        "results"
+    ),
+    form: Annotated[
+        Format, typer.Option("--format", help="What to write.")
+    ] = Format.EVERY_EVAL_EVER,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder to write; `export` in the results by default.")
+    ] = None,
+    organization: Annotated[
+        str, typer.Option(help="Who ran the evaluation, for the records.", metavar="NAME")
+    ] = "unknown",
+) -> None:
+    """Write results so that they can be shared.
+
+    `every-eval-ever`: a record with its samples for each scored run, by that
+    schema. `dataset-card`: README.md beside the traces, with which the folder
+    is a data set of the Hugging Face hub.
+    """
+    from adafuse.config.reading import read_config
+    from adafuse.files import write_text
+    from adafuse.report.export import dataset_card, export_records
+    from adafuse.report.results import Results
+    from adafuse.workflow.layout import ResultsLayout
+
+    layout = ResultsLayout(results)
+    if not layout.config.is_file():
+        raise UserError(
+            f"{str(layout.config)!r} does not exist; name a results folder of the workflow"
+        )
+    config = read_config(layout.config).model_copy(update={"results": str(results)})
+    found = Results.found(config)
+    if not found.runs:
+        raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
+    if form is Format.DATASET_CARD:
+        if out is not None:
+            raise UserError("--out is not for a card, which has to stand beside the traces")
+        write_text(layout.card, dataset_card(found))
+        typer.echo(str(layout.card))
+        return
+    folder = out or results / "export"
+    written = export_records(found, folder, organization)
+    if not written:
+        raise UserError(f"{str(results)!r} holds no scores yet; run snakemake")
+    typer.echo(f"{len(written)} records in {folder / 'data'}")

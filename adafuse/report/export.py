@@ -1,0 +1,291 @@
+"""Results in the forms of others: records of Every Eval Ever, and the card of a data set.
+
+Every Eval Ever is a shared schema of evaluation results (arXiv 2606.14516). Its package needs
+Python 3.12 and libraries older than ours, so the records are written here, by its schema 0.3.0.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from adafuse.benchmarks.shards import read_prepared
+from adafuse.config.benchmarks import BenchmarkConfig
+from adafuse.config.config import Config
+from adafuse.files import write_text
+from adafuse.metrics.registry import metric_named
+from adafuse.metrics.score import ScoredRun, read_scored
+from adafuse.metrics.scorer import STRICT
+from adafuse.metrics.selection import SELECTIONS
+from adafuse.models.spec import GGUF
+from adafuse.parquet import read_metadata, read_rows
+from adafuse.report.results import Results
+from adafuse.version import __version__
+
+SCHEMA_VERSION = "0.3.0"
+_OUTER_COLUMNS = ["id", "text", "stop_reason", "error", "seconds", "tokens", "prompt_tokens"]
+
+
+def export_records(results: Results, out: Path, organization: str) -> list[Path]:
+    """Write a record and its samples for each scored run on each benchmark; return the records.
+
+    They lie as the data store has them: data/BENCHMARK/DEVELOPER/MODEL/UUID.json, with the samples
+    in UUID_samples.jsonl. The UUIDs depend on the results only.
+    """
+    written = []
+    for benchmark, runs in results.runs.items():
+        for run in runs:
+            if results.layout.score(STRICT, benchmark, run).is_file():
+                written.append(_export_record(results, out, organization, benchmark, run))
+    return written
+
+
+def _export_record(
+    results: Results, out: Path, organization: str, benchmark: str, run: str
+) -> Path:
+    config = results.config
+    protocols = [p for p in config.protocols if results.layout.score(p, benchmark, run).is_file()]
+    scored: dict[str, ScoredRun] = {
+        p: read_scored(results.layout.score(p, benchmark, run)) for p in protocols
+    }
+    finished = _finished(results, benchmark, run)
+    model = _model(config, run)
+    evaluation = f"{benchmark}/{model['id']}/{int(finished.timestamp())}"
+    identity = {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": evaluation,
+        "evaluation_timestamp": finished.isoformat(),
+        "retrieved_timestamp": str(int(finished.timestamp())),
+        "source_metadata": {
+            "source_name": "AdaFuse",
+            "source_type": "evaluation_run",
+            "source_organization_name": organization,
+            "evaluator_relationship": "third_party",
+        },
+        "eval_library": {"name": "adafuse", "version": __version__},
+        "model_info": model,
+        "evaluation_results": [
+            result
+            for protocol in protocols
+            for result in _metrics(config, benchmark, run, scored[protocol])
+        ],
+    }
+    samples = list(_samples(results, benchmark, run, scored[STRICT], evaluation))
+    text = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
+    checksum = hashlib.sha256(text.encode()).hexdigest()
+    name = _uuid(json.dumps([identity, checksum]))
+    folder = Path("data", benchmark, *model["id"].split("/"))
+    details = {
+        "format": "jsonl",
+        "file_path": (folder / f"{name}_samples.jsonl").as_posix(),
+        "hash_algorithm": "sha256",
+        "checksum": checksum,
+        "total_rows": len(samples),
+    }
+    write_text(out / folder / f"{name}_samples.jsonl", text)
+    record = {**identity, "detailed_evaluation_results": details}
+    write_text(out / folder / f"{name}.json", json.dumps(record, indent=2, ensure_ascii=False))
+    return out / folder / f"{name}.json"
+
+
+def _finished(results: Results, benchmark: str, run: str) -> datetime:
+    """Return when the last of a run's rows was decoded."""
+    metadata = read_metadata(results.trace(benchmark, run))
+    if chosen_from := metadata.get("of"):
+        return max(_finished(results, benchmark, name) for name in chosen_from)
+    return max(datetime.fromisoformat(shard["finished"]) for shard in metadata["shards"])
+
+
+def _model(config: Config, run: str) -> dict[str, Any]:
+    """Return `model_info`: a single model by its hub id, an ensemble as adafuse/RUN."""
+    spec = config.runs[run]
+    models = [_public_name(config, name) for name in spec.models]
+    return {
+        "name": run,
+        "id": models[0] if spec.method == "single" else f"adafuse/{run}",
+        "inference_engine": {"name": "adafuse", "version": __version__},
+        "additional_details": {
+            "deployment_type": "self_deployed",
+            "model_availability": "open_weights",
+            "method": spec.method,
+            "models": json.dumps(models),
+        },
+    }
+
+
+def _public_name(config: Config, name: str) -> str:
+    """Return the hub id of a model; one of this machine is local/NAME, wherever it lies."""
+    path = config.models[name].path
+    if Path(path).exists():
+        return f"local/{name}"
+    return path.rpartition("/")[0] if path.endswith(GGUF) else path
+
+
+def _metrics(
+    config: Config, benchmark: str, run: str, scored: ScoredRun
+) -> Iterator[dict[str, Any]]:
+    score, task = scored.score, config.benchmarks[benchmark]
+    for name, estimate in score.metrics.items():
+        metric = metric_named(name)
+        interval = {
+            "lower": estimate.low,
+            "upper": estimate.high,
+            "confidence_level": 0.95,
+            "method": "wilson" if metric.binary else "bootstrap",
+        }
+        yield {
+            "evaluation_result_id": f"{score.protocol}.{name}",
+            "evaluation_name": benchmark,
+            "source_data": _source(benchmark, task, score.n),
+            "metric_config": {
+                "evaluation_description": f"{metric.label}, {score.protocol} scoring",
+                "metric_id": name,
+                "metric_name": metric.label,
+                "metric_unit": "percent",
+                "lower_is_better": not metric.higher_is_better,
+                "score_type": "continuous",
+                "min_score": 0,
+                "max_score": 100 if metric.higher_is_better else "Infinity",
+            },
+            "score_details": {
+                "score": estimate.value,
+                "details": {
+                    "protocol": score.protocol,
+                    "excluded": str(score.excluded),
+                    "empty": str(score.empty),
+                    "failed": str(score.failed),
+                },
+                "uncertainty": {"confidence_interval": interval, "num_samples": score.n},
+            },
+            "generation_config": {
+                "generation_args": {
+                    "max_tokens": task.max_new_tokens,
+                    "prompt_template": task.prompt,
+                },
+                "additional_details": {
+                    "options": json.dumps(config.runs[run].options),
+                    "stop": json.dumps(task.model_dump(mode="json")["stop"]),
+                    "prompt_layout": task.prompt_layout,
+                },
+            },
+        }
+
+
+def _source(benchmark: str, task: BenchmarkConfig, rows: int) -> dict[str, Any]:
+    source = task.source
+    if source.dataset is None or Path(source.dataset).exists():
+        return {"dataset_name": benchmark, "source_type": "other"}
+    found = {"dataset_name": benchmark, "source_type": "hf_dataset", "hf_repo": source.dataset}
+    details = {"revision": source.revision or "unknown"}
+    return {
+        **found,
+        "hf_split": source.split,
+        "samples_number": rows,
+        "additional_details": details,
+    }
+
+
+def _samples(
+    results: Results, benchmark: str, run: str, scored: ScoredRun, evaluation: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the scored rows. One of a metric that is not binary is correct where it is full."""
+    rows = {row.id: row for row in read_prepared(results.layout.rows(benchmark))}
+    found = {row["id"]: row for row in read_rows(results.trace(benchmark, run), _OUTER_COLUMNS)}
+    model, primary = _model(results.config, run)["id"], scored.score.primary
+    full = 1 if scored.metric.binary else 100
+    for outcome in scored.outcomes:
+        row, decoded = rows[outcome.id], found.get(outcome.id, {})
+        raw = row.question or row.prompt
+        sample = json.dumps([raw, *row.answers], ensure_ascii=False)
+        yield {
+            "schema_version": SCHEMA_VERSION,
+            "evaluation_id": evaluation,
+            "model_id": model,
+            "evaluation_name": benchmark,
+            "evaluation_result_id": f"{STRICT}.{primary}",
+            "sample_id": outcome.id,
+            "sample_hash": hashlib.sha256(sample.encode()).hexdigest(),
+            "interaction_type": "single_turn",
+            "input": {"raw": raw, "formatted": row.prompt, "reference": list(row.answers)},
+            "output": {"raw": [decoded.get("text") or ""]},
+            "answer_attribution": [
+                {
+                    "turn_idx": 0,
+                    "source": "output.raw",
+                    "extracted_value": outcome.text,
+                    "extraction_method": results.config.benchmarks[benchmark].scorer,
+                    "is_terminal": True,
+                }
+            ],
+            "evaluation": {"score": outcome.value, "is_correct": outcome.value >= full},
+            **_cost(decoded),
+            "error": decoded.get("error") if decoded else "there is no answer",
+        }
+
+
+def _cost(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tokens and time of a decoded row; those of all models together."""
+    if not row:
+        return {}
+    read, new = (sum(row[key] or ()) for key in ("prompt_tokens", "tokens"))
+    usage = {"input_tokens": read, "output_tokens": new, "total_tokens": read + new}
+    return {
+        "token_usage": usage,
+        "performance": {"generation_time_ms": 1000 * (row["seconds"] or 0.0)},
+    }
+
+
+def _uuid(text: str) -> str:
+    """Return a version 4 UUID that a text decides."""
+    digits = list(hashlib.sha256(text.encode()).hexdigest()[:32])
+    digits[12] = "4"
+    digits[16] = "89ab"[int(digits[16], 16) % 4]
+    whole = "".join(digits)
+    return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:]))
+
+
+def dataset_card(results: Results) -> str:
+    """Return the card that makes the folder `traces` a data set of the Hugging Face hub.
+
+    A benchmark is a configuration of it, a run a split. A run that chooses between others has a
+    column of its own, so it is a configuration.
+    """
+    configs: dict[str, list[dict[str, str]]] = {}
+    for benchmark, runs in results.runs.items():
+        for run in runs:
+            chooses = results.config.runs[run].method in SELECTIONS
+            name = f"{benchmark}_{run}" if chooses else benchmark
+            split = {"split": re.sub(r"\W", "_", run), "path": f"{benchmark}/{run}.parquet"}
+            configs.setdefault(name, []).append(split)
+    front = {
+        "pretty_name": "Traces of fused decoding",
+        "tags": ["adafuse", "ensemble-decoding", "evaluation"],
+        "configs": [{"config_name": n, "data_files": files} for n, files in configs.items()],
+    }
+    lines = [
+        "---",
+        yaml.safe_dump(front, sort_keys=False).rstrip(),
+        "---",
+        "",
+        "# Traces of fused decoding",
+        "",
+        results.config.note or "Texts, and every round in which they were decoded.",
+        "",
+        "A configuration is a benchmark, a split a run, a row an answer with its rounds:"
+        " candidates, scores, and what was committed.",
+        "",
+        "| run | method | models |",
+        "| --- | --- | --- |",
+    ]
+    shown = {run for runs in results.runs.values() for run in runs}
+    for name, spec in results.config.runs.items():
+        if name in shown:
+            models = ", ".join(_public_name(results.config, model) for model in spec.models)
+            lines.append(f"| {name} | `{spec.method}` | {models} |")
+    lines += ["", f"Written by AdaFuse {__version__}. Benchmarks and models have their own terms."]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,139 @@
+"""`adafuse export`: results as others read them."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from adafuse.cli.main import app
+from adafuse.errors import UserError
+from adafuse.metrics.score import read_score
+from adafuse.parquet import read_rows
+
+from .conftest import Workplace
+
+
+@pytest.fixture(scope="module")
+def shared(finished: Workplace, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    """Results with a run that chooses, elsewhere than where they were made."""
+    place = Workplace(tmp_path_factory.mktemp("shared") / "place")
+    shutil.copytree(finished.folder, place.folder, symlinks=True)
+    runs = {"oracle": {"method": "best_of", "models": ["mistral", "llama"]}}
+    runs["mistral"] = {"method": "single", "models": ["mistral"]}
+    place.configure(lambda config: config["runs"].update(runs))
+    place.run()
+    return place
+
+
+def export(place: Workplace, *options: str) -> str:
+    done = CliRunner().invoke(app, ["export", str(place.folder / "results"), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def records(folder: Path) -> dict[tuple[str, str], tuple[Path, dict[str, Any]]]:
+    paths = sorted(folder.glob("data/*/*/*/*.json"))
+    read = [(path, json.loads(path.read_text())) for path in paths]
+    return {(path.parts[-4], path.parts[-2]): (path, record) for path, record in read}
+
+
+def test_a_record_for_each_score_with_its_interval_and_its_samples(
+    shared: Workplace, tmp_path: Path
+) -> None:
+    assert export(shared, "--out", str(tmp_path), "--organization", "Lab").startswith("8 records")
+    found = records(tmp_path)
+    assert found.keys() == {(b, r) for b in ("qa", "mt") for r in shared.config()["runs"]}
+    for (benchmark, run), (path, record) in found.items():
+        score = read_score(shared.folder / f"results/scores/strict/{benchmark}/{run}.json")
+        values = {
+            r["evaluation_result_id"]: r["score_details"] for r in record["evaluation_results"]
+        }
+        assert values[f"strict.{score.primary}"]["score"] == score.main.value
+        interval = values[f"strict.{score.primary}"]["uncertainty"]["confidence_interval"]
+        assert (interval["lower"], interval["upper"]) == (score.main.low, score.main.high)
+        assert record["source_metadata"]["source_organization_name"] == "Lab"
+        assert record["model_info"]["id"] == "/".join(path.parts[-3:-1])
+
+        details = record["detailed_evaluation_results"]
+        samples = tmp_path / details["file_path"]
+        assert samples == path.with_name(f"{path.stem}_samples.jsonl")
+        assert details["checksum"] == hashlib.sha256(samples.read_bytes()).hexdigest()
+        rows = [json.loads(line) for line in samples.read_text().splitlines()]
+        assert len(rows) == details["total_rows"] == score.n
+        trace = shared.folder / f"results/traces/{benchmark}/{run}.parquet"
+        texts = {row["id"]: row["text"] for row in read_rows(trace)}
+        assert {row["sample_id"]: row["output"]["raw"] for row in rows} == {
+            name: [text] for name, text in texts.items()
+        }
+        assert {row["evaluation_id"] for row in rows} == {record["evaluation_id"]}
+        if benchmark == "qa":
+            right = sum(row["evaluation"]["is_correct"] for row in rows)
+            assert 100 * right / score.n == pytest.approx(score.main.value)
+
+
+def test_the_same_results_give_the_same_files_and_no_path_of_this_machine(
+    shared: Workplace, tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        export(shared, "--out", str(tmp_path / name))
+    files = {
+        name: {
+            path.relative_to(tmp_path / name): path.read_text()
+            for path in (tmp_path / name).rglob("*.json*")
+        }
+        for name in ("one", "two")
+    }
+    assert files["one"] == files["two"]
+    assert not any(str(shared.folder) in text for text in files["one"].values())
+    uuid = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+    assert all(re.fullmatch(rf"{uuid}(_samples)?\.jsonl?", path.name) for path in files["one"])
+
+
+def test_the_validator_of_the_schema_accepts_the_records(shared: Workplace, tmp_path: Path) -> None:
+    """Its package needs Python 3.12 and an older huggingface_hub, so it is a program here."""
+    if (validator := shutil.which("every_eval_ever")) is None:
+        pytest.skip("the program every_eval_ever is not installed")
+    export(shared, "--out", str(tmp_path))
+    line = [validator, "validate", "--format", "json", "data/*/*/*/*.json*"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_card_makes_the_traces_a_data_set(
+    shared: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    card = shared.folder / "results/traces/README.md"
+    assert export(shared, "--format", "dataset-card").strip() == str(card)
+    configs = yaml.safe_load(card.read_text().split("---\n")[1])["configs"]
+    assert [each["config_name"] for each in configs] == ["qa", "qa_oracle", "mt", "mt_oracle"]
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    for name, split in (("qa", "adafuse"), ("mt_oracle", "oracle")):
+        rows = datasets.load_dataset(
+            str(card.parent), name, split=split, cache_dir=str(tmp_path / "cache")
+        )
+        assert len(rows) == 9
+    assert str(shared.folder) not in card.read_text()
+    monkeypatch.chdir(shared.folder)
+    done = CliRunner().invoke(app, ["status", "--json"])
+    assert json.loads(done.stdout)["orphans"] == []
+
+
+def test_what_cannot_be_exported_is_one_sentence(shared: Workplace, tmp_path: Path) -> None:
+    for words, sentence in (
+        ([str(tmp_path)], "does not exist; name a results folder of the workflow"),
+        (
+            [str(shared.folder / "results"), "--format", "dataset-card", "--out", "x"],
+            "has to stand beside the traces",
+        ),
+    ):
+        done = CliRunner().invoke(app, ["export", *words])
+        assert isinstance(done.exception, UserError) and sentence in str(done.exception)
