@@ -9,10 +9,11 @@ ENGINE_VERSION = 1
 its trace says of it, may change."""
 
 SCORING_VERSION = 1
-"""A parameter of every scoring job: raise it whenever a score of the same texts may change."""
+"""Part of the key of every score and of every choice by scores: raise it whenever a score of the
+same texts may change."""
 
 REPORT_VERSION = 1
-"""A parameter of the report's jobs: raise it whenever its pages or their data change."""
+"""Part of the key of every table, figure and page: raise it whenever one of them changes."""
 
 CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{SCORING_VERSION}.{REPORT_VERSION}"
 """What a step's code must be to make what was planned."""

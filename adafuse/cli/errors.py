@@ -117,6 +117,10 @@ def _status(app: typer.Typer) -> int:
             _tell(_usage(error))
     except ModuleNotFoundError as error:
         _tell(f"error: {_missing(error)}")
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _tell(f"error: the name {str(error.filename)[:40]!r}... is too long; give a shorter one")
     except KeyboardInterrupt:
         return INTERRUPTED
     return WRONG

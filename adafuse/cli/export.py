@@ -34,13 +34,15 @@ def export(
 
     `every-eval-ever`: a record with its samples for each scored run, by that
     schema. `dataset-card`: README.md beside the traces, with which the folder
-    is a data set of the Hugging Face hub.
+    is a data set of the Hugging Face hub. Run it in the folder in which
+    Snakemake runs: what is not up to date is not exported.
     """
     from adafuse.config.reading import read_config
     from adafuse.files import write_text
-    from adafuse.report.export import dataset_card, export_records
-    from adafuse.report.results import Results
+    from adafuse.report.export import dataset_card, export_records, fresh_results
     from adafuse.workflow.layout import ResultsLayout
+    from adafuse.workflow.plan import Plan
+    from adafuse.workflow.prefetch import with_commits
 
     layout = ResultsLayout(results)
     if not layout.config.is_file():
@@ -48,7 +50,7 @@ def export(
             f"{str(layout.config)!r} does not exist; name a results folder of the workflow"
         )
     config = read_config(layout.config).model_copy(update={"results": str(results)})
-    found = Results.found(config)
+    found = fresh_results(Plan(with_commits(config)))
     if not found.runs:
         raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
     if form is Format.DATASET_CARD:

@@ -1,5 +1,6 @@
 """`adafuse init`: a folder from which `snakemake` runs, without a clone."""
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -42,18 +43,18 @@ def init(
     It has a configuration to change, all others that come with AdaFuse, a
     Snakefile that uses the installed workflow, and the Slurm profile.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{str(folder)!r} is not an empty folder; name a new one")
     try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{str(folder)!r} is not an empty folder; name a new one")
         shutil.copytree(shipped("config"), folder / "config", ignore=NOT_WANTED, dirs_exist_ok=True)
         shutil.copytree(shipped("workflow") / "profiles", folder / "workflow" / "profiles")
         (folder / "slurm").symlink_to("workflow/profiles/slurm")
     except OSError as error:
         raise UserError(
-            f"{str(folder)!r} cannot be written ({error.strerror}); name another folder"
+            f"{str(folder)!r} cannot be written ({error.strerror or error}); name another folder"
         ) from None
     write_text(folder / "workflow" / "Snakefile", SNAKEFILE)
     write_text(folder / ".gitignore", "/.snakemake/\n/results/\n")
     typer.echo(f"{folder}/config/config.yaml names two toy models and a benchmark. Next:")
-    typer.echo(f"  cd {folder} && snakemake --cores 2")
+    typer.echo(f"  cd {shlex.quote(str(folder))} && snakemake --cores 2")
     typer.echo("Then read results/tables/main.md, and open results/report/index.html.")

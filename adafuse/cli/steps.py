@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 
-PLANNED_BY = "ADAFUSE_PLANNED_BY"
 KILLED = 137
 """The exit status of a job that was sent SIGKILL, as a shell reports it."""
 
@@ -30,7 +29,7 @@ KILLED = 137
 @app.callback()
 def _begin() -> None:
     """Refuse what was planned by another AdaFuse: results would be marked with its digests."""
-    planned_by = os.environ.get(PLANNED_BY, CODE_VERSION)
+    planned_by = os.environ.get("ADAFUSE_PLANNED_BY", CODE_VERSION)
     if planned_by != CODE_VERSION:
         raise UserError(
             f"this job runs AdaFuse {CODE_VERSION} ({PACKAGE}), but Snakemake planned with"
@@ -48,9 +47,22 @@ def _read(config: str) -> "Config":
     from adafuse.models.files import DIGESTS
     from adafuse.workflow.layout import ResultsLayout
 
+    check_config(Path(config))
     settings = read_config(Path(config))
     DIGESTS.load(ResultsLayout(settings.results).model_files)
     return settings
+
+
+def check_config(path: Path) -> None:
+    """Refuse another configuration than that which Snakemake planned with, if it says so."""
+    from adafuse.workflow.layout import config_variable, file_sha256
+
+    planned = os.environ.get(config_variable(path))
+    if planned is not None and file_sha256(path) != planned:
+        raise UserError(
+            f"{str(path)!r} is not the configuration that Snakemake planned with: something kept"
+            " the workflow from storing it, or it was changed since; run again"
+        )
 
 
 Input = Annotated[Path, "input"]

@@ -17,6 +17,7 @@ import yaml
 from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.config import Config
+from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import ScoredRun, read_scored
@@ -25,17 +26,44 @@ from adafuse.metrics.selection import SELECTIONS
 from adafuse.models.spec import GGUF
 from adafuse.parquet import read_metadata, read_rows
 from adafuse.report.results import Results
+from adafuse.report.tables import escape, markdown_table
 from adafuse.version import __version__
+from adafuse.workflow.plan import Plan
 
 SCHEMA_VERSION = "0.3.0"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(_samples\.jsonl|\.json)$")
 _OUTER_COLUMNS = ["id", "text", "stop_reason", "error", "seconds", "tokens", "prompt_tokens"]
+
+
+def fresh_results(plan: Plan) -> Results:
+    """Return the merged and scored runs, all as the configuration makes them.
+
+    Raises:
+        UserError: something is stale, so that texts, scores and references may not belong together.
+    """
+    found = Results.found(plan.config)
+    for benchmark, runs in found.runs.items():
+        steps = [("prepare", plan.layout.rows(benchmark), {"benchmark": benchmark})]
+        for run in runs:
+            cell = {"benchmark": benchmark, "run": run}
+            merged = "choose" if run in plan.chosen_runs else "merge"
+            steps.append((merged, plan.layout.trace(benchmark, run), cell))
+            for protocol in plan.config.protocols:
+                for path in (plan.layout.score, plan.layout.outcomes):
+                    file = path(protocol, benchmark, run)
+                    if file.is_file():
+                        steps.append(("score", file, {**cell, "protocol": protocol}))
+        for step, file, cell in steps:
+            if not plan.is_fresh(step, [file], **cell):
+                raise UserError(f"{str(file)!r} is not up to date; run snakemake, then export")
+    return found
 
 
 def export_records(results: Results, out: Path, organization: str) -> list[Path]:
     """Write a record and its samples for each scored run on each benchmark; return the records.
 
     They lie as the data store has them: data/BENCHMARK/DEVELOPER/MODEL/UUID.json, with the samples
-    in UUID_samples.jsonl. The UUIDs depend on the results only.
+    in UUID_samples.jsonl, in place of earlier ones of that run. UUIDs depend on the results only.
     """
     written = []
     for benchmark, runs in results.runs.items():
@@ -87,6 +115,9 @@ def _export_record(
         "checksum": checksum,
         "total_rows": len(samples),
     }
+    for earlier in (out / folder).glob("*.json*"):
+        if _UUID.match(earlier.name):
+            earlier.unlink()
     write_text(out / folder / f"{name}_samples.jsonl", text)
     record = {**identity, "detailed_evaluation_results": details}
     write_text(out / folder / f"{name}.json", json.dumps(record, indent=2, ensure_ascii=False))
@@ -94,7 +125,7 @@ def _export_record(
 
 
 def _finished(results: Results, benchmark: str, run: str) -> datetime:
-    """Return when the last of a run's rows was decoded."""
+    """Return when the last shard of a run was put together."""
     metadata = read_metadata(results.trace(benchmark, run))
     if chosen_from := metadata.get("of"):
         return max(_finished(results, benchmark, name) for name in chosen_from)
@@ -274,18 +305,18 @@ def dataset_card(results: Results) -> str:
         "",
         "# Traces of fused decoding",
         "",
-        results.config.note or "Texts, and every round in which they were decoded.",
+        escape(results.config.note or "") or "Texts, and every round in which they were decoded.",
         "",
         "A configuration is a benchmark, a split a run, a row an answer with its rounds:"
         " candidates, scores, and what was committed.",
         "",
-        "| run | method | models |",
-        "| --- | --- | --- |",
     ]
     shown = {run for runs in results.runs.values() for run in runs}
-    for name, spec in results.config.runs.items():
-        if name in shown:
-            models = ", ".join(_public_name(results.config, model) for model in spec.models)
-            lines.append(f"| {name} | `{spec.method}` | {models} |")
-    lines += ["", f"Written by AdaFuse {__version__}. Benchmarks and models have their own terms."]
+    rows = [
+        (escape(name), spec.method, ", ".join(_public_name(results.config, m) for m in spec.models))
+        for name, spec in results.config.runs.items()
+        if name in shown
+    ]
+    lines += [markdown_table(["run", "method", "models"], rows, text=3)]
+    lines += [f"Written by AdaFuse {__version__}. Benchmarks and models have their own terms."]
     return "\n".join(lines) + "\n"

@@ -34,6 +34,7 @@ from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.models.files import content_digest
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import check_content, write_stamp
 
 logger = logging.getLogger(__name__)
 
@@ -113,6 +114,8 @@ def source_file(config: Config, benchmark: str) -> Path:
                 f"benchmarks.{benchmark}: hub dataset {source.dataset!r} has no revision; {PIN}"
             )
         _fetch(source, path)
+        write_stamp(path, digest)
+    check_content(path)
     return path
 
 
@@ -129,7 +132,10 @@ def _fetch(source: SourceConfig, path: Path) -> None:
         [sys.executable, "-m", "adafuse", *step], capture_output=True, text=True, env=environment
     )
     if done.returncode:
-        reason = done.stderr.strip().split("\n")[-1].removeprefix("error: ")
+        lines = done.stderr.strip().split("\n")
+        # Threads of `datasets` may say more while the process ends.
+        told = [line for line in lines if line.startswith("error: ")] or lines
+        reason = told[-1].removeprefix("error: ")
         kind = UserError if Path(str(source.dataset)).is_dir() else UnavailableSourceError
         raise kind(reason or f"{source.dataset!r} cannot be fetched")
 

@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, s
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows
 from adafuse.workflow.provenance import source_commit, this_machine, versions
-from adafuse.workflow.stamps import check_content
+from adafuse.workflow.stamps import is_unchanged
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def decode_shard(
             f"{str(file)!r} is not what digest {digest} was planned for: the configuration, the"
             " benchmark or a model was changed since; run again"
         )
-    digests = row_digests(job, rows, [_digests(trace) for trace in answers])
+    digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
     with Journal(journal_path(out), digests) as journal:
         remove_torn(out)
         if len(failed := _failed(journal)) > max_error_share * len(rows):
@@ -79,10 +79,7 @@ def decode_shard(
             for name in failed:
                 del journal.rows[name]
         journaled = len(journal.rows)
-        if traces is not None:
-            missing = {name: own for name, own in digests.items() if name not in journal.rows}
-            earlier = decoded_before(traces, missing.values()) if missing else {}
-            journal.rows |= {n: earlier[own] for n, own in missing.items() if own in earlier}
+        sources = [] if traces is None else _take_over(journal, digests, traces)
         reused = len(journal.rows) - journaled
         left = [row for row in rows if row.id not in journal.rows]
         counts = f"{len(left)} of {len(rows)} rows to do, {reused} were decoded before"
@@ -94,11 +91,14 @@ def decode_shard(
             logger.info("%s: %s (%s)", done, row["id"], row["stop_reason"])
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
-        came_about = {"shard": shard, "resumed": journaled, "reused": reused}
-        metadata = {"digest": digest, "job": job.record(), **came_about, **_circumstances(started)}
+        came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
+        metadata = {"digest": digest, "job": job.record(), "shard": shard, **came_about}
         names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
         ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
-        write_table(out, TRACE_FIELDS, ordered, metadata)
+        write_table(out, TRACE_FIELDS, ordered, {**metadata, **_circumstances(started)})
+
+
+CIRCUMSTANCES = ("versions", "git", "place", "started", "finished")
 
 
 def _circumstances(started: datetime) -> dict[str, Any]:
@@ -111,27 +111,66 @@ def _circumstances(started: datetime) -> dict[str, Any]:
     }
 
 
+def mark_failed(digests: dict[str, str], answers: Sequence[Path]) -> dict[str, str]:
+    """Mark rows that start from a failed answer: with an answer they are other rows."""
+    failed = {
+        row["id"]
+        for trace in answers
+        for row in read_rows(trace, ["id", "stop_reason"])
+        if row["stop_reason"] == "error"
+    }
+    return {name: f"{own}-failed" if name in failed else own for name, own in digests.items()}
+
+
 def _digests(trace: Path) -> dict[str, str]:
     return {row["id"]: row["digest"] for row in read_rows(trace, ["id", "digest"])}
 
 
-def decoded_before(traces: Path, wanted: Iterable[str]) -> dict[str, Row]:
-    """Return rows without errors, by digest, from all traces and journals of a results folder."""
-    left, found = {*wanted}, dict[str, Row]()
-    for path in sorted(traces.rglob("*.journal")):
-        found |= {digest: row for digest, row in journal_rows(path).items() if digest in left}
-    for path in sorted(traces.rglob("*.parquet")):
-        if left := left - found.keys():
-            found |= _rows_of(path, left)
-    return {digest: row for digest, row in found.items() if row["stop_reason"] != "error"}
+def _take_over(journal: Journal, digests: Mapping[str, str], traces: Path) -> list[dict[str, Any]]:
+    """Take rows that the journal lacks from files under `traces`; return what is known of these."""
+    missing = {name: own for name, own in digests.items() if name not in journal.rows}
+    earlier = decoded_before(traces, missing.values()) if missing else {}
+    known = {own: row for rows in earlier.values() for own, row in rows.items()}
+    journal.rows |= {name: known[own] for name, own in missing.items() if own in known}
+    return [_source(path, len(rows)) for path, rows in earlier.items()]
+
+
+def decoded_before(traces: Path, wanted: Iterable[str]) -> dict[Path, dict[str, Row]]:
+    """Return rows without errors, by file and digest, from a results folder's traces and journals.
+
+    Each wanted row comes from one file.
+    """
+    left, found = {*wanted}, dict[Path, dict[str, Row]]()
+    for path in (*sorted(traces.rglob("*.journal")), *sorted(traces.rglob("*.parquet"))):
+        if not left:
+            break
+        rows = journal_rows(path) if path.suffix == ".journal" else _rows_of(path, left)
+        if good := _good(rows, left):
+            found[path] = good
+            left -= good.keys()
+    return found
+
+
+def _source(path: Path, rows: int) -> dict[str, Any]:
+    """Return where rows were taken from, and how they came about there, as far as that is known."""
+    known: list[dict[str, Any]] = []
+    if path.suffix == ".parquet":
+        metadata = read_metadata(path)
+        shards = metadata.get("shards", [metadata])
+        known = [{name: shard.get(name) for name in CIRCUMSTANCES} for shard in shards]
+    return {"file": str(path), "rows": rows, "decoded": known}
+
+
+def _good(rows: Mapping[str, Row], wanted: set[str]) -> dict[str, Row]:
+    return {d: row for d, row in rows.items() if d in wanted and row["stop_reason"] != "error"}
 
 
 def _rows_of(path: Path, wanted: set[str]) -> dict[str, Row]:
-    with suppress(UserError, OSError):  # a torn or foreign file, or one that is being replaced
-        if not wanted.isdisjoint(read_arrow(path, ["digest"])["digest"].to_pylist()):
-            check_content(path)
+    """Return the rows of a trace by digest; none of a file that the workflow did not write."""
+    with suppress(UserError, OSError):  # one that is torn, or being replaced
+        if is_unchanged(path) and not wanted.isdisjoint(_digests(path).values()):
             rows = read_rows(path, [field.name for field in TRACE_FIELDS])
-            return {row["digest"]: row for row in rows if row["digest"] in wanted}
+            return {row["digest"]: row for row in rows}
     return {}
 
 
@@ -214,6 +253,8 @@ def merge_shards(
 ) -> None:
     """Join shard traces in order, keep the metadata of each under "shards", delete the journals.
 
+    A journal that holds rows of another configuration, too, stays.
+
     Each must have the digest that the plan expects, and the `rows` that it was decoded from.
     """
     shards = [read_metadata(file) for file in files]
@@ -239,5 +280,7 @@ def merge_shards(
     names = {name: shards[0]["job"][name] for name in ("benchmark", "run")}
     metadata = {"digest": merged_digest(digests), **names, "shards": shards}
     write_arrow(out, pa.concat_tables(tables), metadata)
+    kept = {digest for table in tables for digest in table["digest"].to_pylist()}
     for file in files:
-        journal_path(file).unlink(missing_ok=True)
+        if journal_rows(journal_path(file)).keys() <= kept:
+            journal_path(file).unlink(missing_ok=True)

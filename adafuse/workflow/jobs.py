@@ -29,6 +29,7 @@ class DecodeJob:
     options: dict[str, Any]
     checkpoints: dict[str, ModelSpec]
     settings: Settings
+    timed: bool = False
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
@@ -48,6 +49,7 @@ class DecodeJob:
             "models": [_identity(model) for model in self.models],
             "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},
             "dtype": self.models[0].dtype,
+            **({"timed": True} if self.timed else {}),
         }
 
 
@@ -84,6 +86,7 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
             engine=config.decode.engine,
             batch_size=config.batch_size(benchmark),
         ),
+        timed=task.timed,
     )
 
 

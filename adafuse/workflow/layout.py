@@ -1,9 +1,23 @@
 """Every path under the results folder."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from adafuse.metrics.scorer import PUBLISHED, STRICT
+
+
+def config_variable(path: Path) -> str:
+    """Return the variable that holds the SHA-256 of the configuration at a path."""
+    return f"ADAFUSE_CONFIG_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file; "" if it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

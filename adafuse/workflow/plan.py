@@ -1,12 +1,14 @@
 """What the rules of the workflow ask: rows, digests, dependencies and resources of every job."""
 
 import atexit
+import hashlib
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from functools import cache, cached_property, partial
-from itertools import product
+from itertools import chain, count, filterfalse, product
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,19 @@ from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS
-from adafuse.version import REPORT_VERSION, SCORING_VERSION
+from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import Resources, decode_job, estimate
 from adafuse.workflow.journal import journal_path, only_writer
-from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
 
+logger = logging.getLogger(__name__)
 TRACE_KINDS = ("runtime", "words_per_round")  # experiments that read traces, not scores
+PLANNED_BY = "ADAFUSE_PLANNED_BY"
 Cell = tuple[str, str]
 """A benchmark and a run."""
 
@@ -53,7 +57,8 @@ class Plan:
         self.layout = ResultsLayout(config.results)
         DIGESTS.load(self.layout.model_files)
         self.missing: dict[str, str] = {}
-        self._present: set[Path] = set()
+        self._fresh: dict[Path, str] = {}
+        self._started = False
         self._held = ExitStack()
         self._prepared = cache(partial(prepare_benchmark, config))
         self._job = cache(partial(decode_job, config))
@@ -131,6 +136,8 @@ class Plan:
         Raises:
             UserError: another Snakemake is at work there, or nothing can be written.
         """
+        if self._started:
+            return
         if self.missing:
             raise UserError(next(iter(self.missing.values())))
         _check_writable(Path(self.config.results))
@@ -143,19 +150,44 @@ class Plan:
                 f"results folder {self.config.results!r} cannot be written ({error.strerror}); name"
                 " another one as `results`"
             ) from None
-        for path in self._present:
+        for path, key in self._fresh.items():
+            if not is_fresh(path, key):
+                raise UserError(f"{str(path)!r} changed while this was planned; run again")
             renew(path)
-        results = Path(self.config.results)
-        for path in self.orphans():
-            if path.relative_to(results).parts[0] in ("tables", "experiments"):
-                aside = results / "orphans" / path.relative_to(results)
-                aside.parent.mkdir(parents=True, exist_ok=True)
-                path.replace(aside)
+        self._move_orphans()
         DIGESTS.save(self.layout.model_files)
         self.store_config()
+        self._started = True
+
+    def _move_orphans(self) -> None:
+        results = Path(self.config.results)
+        for path in self.orphans():
+            inside = path.relative_to(results)
+            if inside.parts[0] in ("tables", "experiments"):
+                aside = results / "orphans" / inside
+                names = (aside.with_name(f"{aside.stem}.{n}{aside.suffix}") for n in count(2))
+                aside = next(filterfalse(Path.exists, chain([aside], names)))
+                logger.warning("%s is not made by this configuration: moved to %s", path, aside)
+                try:
+                    aside.parent.mkdir(parents=True, exist_ok=True)
+                    path.replace(aside)
+                except OSError as error:
+                    raise UserError(
+                        f"{str(path)!r} cannot be moved to {str(aside)!r} ({error.strerror}); it"
+                        " is not of this configuration, so move it yourself"
+                    ) from None
 
     def store_config(self) -> None:
-        write_text(self.layout.config, to_json(self.config) + "\n")
+        write_text(self.layout.config, self._config_text())
+
+    def _config_text(self) -> str:
+        return to_json(self.config) + "\n"
+
+    @property
+    def exported(self) -> dict[str, str]:
+        """Variables by which a step knows that it runs what was planned."""
+        digest_of = hashlib.sha256(self._config_text().encode()).hexdigest()
+        return {PLANNED_BY: CODE_VERSION, config_variable(self.layout.config): digest_of}
 
     def key(self, step: str, **cell: str) -> str:
         """Return the digest of everything that a step's outputs are made from.
@@ -174,8 +206,9 @@ class Plan:
             return False
         key = self.key(step, **cell)
         present = [path for path in outputs if path.exists()]
-        self._present |= {*present}
-        return all(is_fresh(path, key) for path in present)
+        fresh = [path for path in present if is_fresh(path, key)]
+        self._fresh |= dict.fromkeys(fresh, key)
+        return fresh == present
 
     def _make_key(self, step: str, cell: tuple[tuple[str, str], ...]) -> str:
         if step == "decode":  # whose digest also stands in the trace
@@ -197,7 +230,7 @@ class Plan:
         choices = ballot(self.config, benchmark, run)
         traces = [self._trace_key(benchmark, name) for name in choices.candidates]
         evidence = [self._score_key(STRICT, *cell) for cell in choices.evidence]
-        return [digest.choice_settings(self.config, run), traces, evidence]
+        return [SCORING_VERSION, digest.choice_settings(self.config, run), traces, evidence]
 
     def _score(self, protocol: str, benchmark: str, run: str) -> list[Any]:
         scorer = self.config.benchmarks[benchmark].scorer
@@ -208,22 +241,24 @@ class Plan:
 
     def _compare(self) -> list[Any]:
         names = [self.config.main_benchmarks, self.config.protocols]
-        return [digest.table_settings(self.config), names, self._main_scores()]
+        return [REPORT_VERSION, digest.table_settings(self.config), names, self._main_scores()]
 
     def _audit(self) -> list[Any]:
-        return [self.config.main_benchmarks, self._main_scores()]
+        return [REPORT_VERSION, self.config.main_benchmarks, self._main_scores()]
 
     def _compare_runs(self) -> list[Any]:
-        return [digest.runs_settings(self.config), self._main_scores()]
+        return [REPORT_VERSION, digest.runs_settings(self.config), self._main_scores()]
 
     def _words_per_round(self) -> list[Any]:
         cells = product(self.config.main_benchmarks, self.fused_runs)
-        return [self._trace_key(*cell) for cell in cells]
+        return [REPORT_VERSION, [self._trace_key(*cell) for cell in cells]]
 
     def _datasets(self) -> list[Any]:
         tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
         papers = [[name, task.paper.model_dump()] for name, task in tasks]
-        return [papers, [self.key("prepare", benchmark=name) for name, _ in tasks]]
+        rows = [self.key("prepare", benchmark=name) for name, _ in tasks]
+        duplicates = [self.prepared(name).duplicates for name, _ in tasks]
+        return [REPORT_VERSION, papers, rows, duplicates]
 
     def _experiment(self, experiment: str) -> list[Any]:
         section = self.config.experiments[experiment]
@@ -233,7 +268,7 @@ class Plan:
         else:
             scored = product(self.config.protocols, section.benchmarks, section.runs)
             inputs = [self._score_key(*cell) for cell in scored]
-        return [digest.experiment_settings(self.config, experiment), inputs]
+        return [REPORT_VERSION, digest.experiment_settings(self.config, experiment), inputs]
 
     def _examples(self, benchmark: str) -> list[Any]:
         rows = self.key("prepare", benchmark=benchmark)

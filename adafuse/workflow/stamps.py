@@ -53,6 +53,12 @@ def check_content(output: Path) -> None:
         )
 
 
+def is_unchanged(output: Path) -> bool:
+    """Whether an output has a stamp, and holds what it held then."""
+    stamp = _read(output)
+    return stamp is not None and _holds(output, stamp)
+
+
 def renew(output: Path) -> None:
     """Note the time of an output that was only touched, so that it is not read again to compare."""
     stamp = _read(output)

@@ -91,7 +91,9 @@ def decoded_with(plan: Plan) -> Counter[str]:
     found: Counter[str] = Counter()
     for cell in plan.all_cells():
         with suppress(UserError):
-            for shard in read_metadata(plan.layout.trace(*cell)).get("shards", []):
+            shards = read_metadata(plan.layout.trace(*cell)).get("shards", [])
+            sources = [source for shard in shards for source in shard.get("reused_from", [])]
+            for shard in (*shards, *(each for source in sources for each in source["decoded"])):
                 versions = shard["versions"].items()
                 found[", ".join(f"{name} {version}" for name, version in versions if version)] += 1
     return found

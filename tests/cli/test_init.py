@@ -8,14 +8,21 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
+from adafuse.cli.steps import check_config
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
 from adafuse.files import PACKAGE, located, shipped
+from adafuse.workflow.layout import config_variable, file_sha256
 from adafuse.workflow.plan import Plan
 
 
 def init(folder: Path):
     return CliRunner().invoke(app, ["init", str(folder)])
+
+
+def planned(folder: Path):
+    line = [sys.executable, "-m", "snakemake", "--dry-run", "--quiet"]
+    return subprocess.run(line, cwd=folder, capture_output=True, text=True)
 
 
 def test_the_folder_holds_a_configuration_that_can_be_planned(tmp_path, monkeypatch):
@@ -27,11 +34,10 @@ def test_the_folder_holds_a_configuration_that_can_be_planned(tmp_path, monkeypa
     assert all(Path(model.path, "config.json").is_file() for model in config.models.values())
 
 
-def test_snakemake_takes_the_workflow_of_the_package_as_a_module(tmp_path):
+def test_snakemake_takes_the_workflow_as_a_module_and_a_quiet_dry_run_prints_the_plan(tmp_path):
     folder = tmp_path / "my"
     init(folder)
-    line = [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules", "host"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+    done = planned(folder)
     assert done.returncode == 0, done.stderr
     assert "decode                 3\n" in done.stdout + done.stderr
     assert {path.name for path in folder.iterdir()} == {
@@ -48,6 +54,28 @@ def test_a_command_that_fails_in_a_pipe_fails_its_rule(tmp_path):
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 1 and "Error in rule mine" in done.stderr
     assert not (folder / "x").exists()
+
+
+def test_an_onstart_of_one_s_own_does_not_replace_the_workflow_s(tmp_path):
+    folder = tmp_path / "my"
+    init(folder)
+    with (folder / "workflow/Snakefile").open("a") as snakefile:
+        snakefile.write('\n\nonstart:\n    print("my own")\n')
+    rows = "results/benchmarks/toy_qa/rows.jsonl"
+    line = [sys.executable, "-m", "snakemake", "--cores", "1", "--", rows]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and "my own\n" in done.stdout
+    assert (folder / rows).is_file() and (folder / "results/config.json").is_file()
+
+
+def test_a_step_refuses_another_configuration_than_the_planned_one(tmp_path, monkeypatch):
+    path = tmp_path / "config.json"
+    path.write_text("{}")
+    monkeypatch.setenv(config_variable(path), "0" * 64)
+    with pytest.raises(UserError, match="is not the configuration that Snakemake planned with"):
+        check_config(path)
+    monkeypatch.setenv(config_variable(path), file_sha256(path))
+    check_config(path)
 
 
 def test_the_configurations_that_need_no_other_files_are_all_there(tmp_path, monkeypatch):

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.parquet import write_table
+from adafuse.parquet import read_rows, write_table
 from adafuse.records import Answer, Result
-from adafuse.workflow.decode import TRACE_FIELDS, read_answers
+from adafuse.workflow.decode import TRACE_FIELDS, mark_failed, read_answers
 from adafuse.workflow.traces import result_columns
 
 
@@ -30,6 +30,15 @@ def test_each_row_gets_the_answers_of_all_models_in_order(tmp_path: Path) -> Non
         (Answer("1b", "eos", 0.5), Answer("2b", "eos", 0.5)),
         (Answer("1a", "eos", 0.5), Answer("2a", "eos", 0.5)),
     ]
+
+
+def test_a_row_of_a_failed_answer_is_another_row_than_one_of_an_answer(tmp_path: Path) -> None:
+    files = [trace(tmp_path / f"{name}.parquet", {"a": "x", "b": "y"}) for name in ("one", "two")]
+    digests = {"a": "0", "b": "1"}
+    assert mark_failed(digests, files) == digests
+    rows = [row | {"stop_reason": "error"} for row in read_rows(files[1]) if row["id"] == "b"]
+    write_table(files[1], TRACE_FIELDS, rows, {"digest": "two"})
+    assert mark_failed(digests, files) == {"a": "0", "b": "1-failed"}
 
 
 def test_a_trace_without_a_row_is_refused(tmp_path: Path) -> None:

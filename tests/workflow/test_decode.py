@@ -16,6 +16,7 @@ from adafuse.parquet import read_metadata, read_rows, write_table
 from adafuse.records import Result
 from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard, merge_shards
 from adafuse.workflow.jobs import DecodeJob, decode_job
+from adafuse.workflow.journal import Journal
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
 
@@ -64,12 +65,14 @@ class Shards:
         wanted = digest or self.plan.digest("qa", self.job.run, number)
         files = self.rows(number), self.out(number)
         decode_shard(self.job, number, *files, digest=wanted, decoder=decoder, **settings)
+        write_stamp(self.out(number), wanted)
 
     def merge(self, *numbers: int) -> Path:
         out = self.folder / "both.parquet"
         files = [self.out(number) for number in numbers or (0, 1)]
         digests = self.plan.digests("qa", "both")
         merge_shards(files, digests, [self.rows(number) for number in (0, 1)], out)
+        write_stamp(out, "merged")
         return out
 
 
@@ -185,6 +188,7 @@ def test_failed_rows_and_damaged_files_are_not_reused(decoded: Shards, values: A
     rows[0] |= {"stop_reason": "error", "error": "out of memory"}
     metadata = read_metadata(decoded.out(0))
     write_table(decoded.out(0), TRACE_FIELDS, rows, metadata)
+    write_stamp(decoded.out(0), "digest")
     decoded.out(0).with_suffix(".journal").unlink()
     decoded.out(1).with_suffix(".journal").unlink()
     write_stamp(decoded.out(1), "digest")
@@ -195,6 +199,54 @@ def test_failed_rows_and_damaged_files_are_not_reused(decoded: Shards, values: A
     for number, count in ((0, 1), (1, len(read_prepared(decoded.rows(1))))):
         later.decode(number, echo := Echo(), traces=decoded.folder)
         assert len(echo.prompts) == count
+
+
+def test_rows_of_a_file_that_the_workflow_did_not_write_are_not_used(
+    decoded: Shards, values: Any
+) -> None:
+    rows = [{**row, "text": "made up"} for row in read_rows(decoded.out(0))]
+    write_table(decoded.folder / "a/what_if.parquet", TRACE_FIELDS, rows, {})
+    odd = pa.table({"digest": [{"a": 1}]})
+    pq.write_table(odd, decoded.folder / "a/odd.parquet")
+    decoded.merge()
+    later = Shards(values, decoded.folder / "later")
+    later.decode(0, echo := Echo(), traces=decoded.folder)
+    assert echo.prompts == []
+    assert "made up" not in {row["text"] for row in read_rows(later.out(0))}
+    (source,) = read_metadata(later.out(0))["reused_from"]
+    assert source["file"] == str(decoded.folder / "0.parquet")
+    assert source["rows"] == len(rows) and source["decoded"][0]["versions"]["torch"]
+
+
+def test_a_failed_row_does_not_hide_a_good_one(decoded: Shards, values: Any) -> None:
+    decoded.merge()
+    digests = decoded.plan.row_digests("qa", "both", 0)
+    with Journal(decoded.folder / "a/failed.journal", digests) as journal:
+        for name in digests:
+            journal.append(name, {"stop_reason": "error", "error": "no room"})
+    later = Shards(values, decoded.folder / "later")
+    later.decode(0, echo := Echo(), traces=decoded.folder)
+    assert echo.prompts == []
+
+
+def test_a_timed_benchmark_is_decoded_for_its_times(decoded: Shards, values: Any) -> None:
+    values["benchmarks"]["qa"]["timed"] = True
+    later = Shards(values, decoded.folder / "later")
+    assert later.plan.digest("qa", "both", 0) != decoded.plan.digest("qa", "both", 0)
+    assert not {*later.plan.row_digests("qa", "both", 0).values()} & {
+        *decoded.plan.row_digests("qa", "both", 0).values()
+    }
+
+
+def test_merging_keeps_a_journal_with_rows_of_another_configuration(
+    decoded: Shards, values: dict[str, Any]
+) -> None:
+    values["runs"]["both"]["options"]["tau"] = 0.1
+    with pytest.raises(StoppedError):
+        Shards(values, decoded.folder).decode(0, Echo(stop_after=2))
+    decoded.merge()
+    journals = {path.name for path in decoded.folder.glob("*.journal")}
+    assert journals == {"0.journal"}
 
 
 def test_rows_that_do_not_fit_the_plan_are_refused(shards: Shards) -> None:

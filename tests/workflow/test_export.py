@@ -1,5 +1,6 @@
 """`adafuse export`: results as others read them."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -33,7 +34,8 @@ def shared(finished: Workplace, tmp_path_factory: pytest.TempPathFactory) -> Wor
 
 
 def export(place: Workplace, *options: str) -> str:
-    done = CliRunner().invoke(app, ["export", str(place.folder / "results"), *options])
+    with contextlib.chdir(place.folder):
+        done = CliRunner().invoke(app, ["export", *options])
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -112,7 +114,7 @@ def test_a_card_makes_the_traces_a_data_set(
     import datasets
 
     card = shared.folder / "results/traces/README.md"
-    assert export(shared, "--format", "dataset-card").strip() == str(card)
+    assert export(shared, "--format", "dataset-card").strip() == "results/traces/README.md"
     configs = yaml.safe_load(card.read_text().split("---\n")[1])["configs"]
     assert [each["config_name"] for each in configs] == ["qa", "qa_oracle", "mt", "mt_oracle"]
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
@@ -127,13 +129,27 @@ def test_a_card_makes_the_traces_a_data_set(
     assert json.loads(done.stdout)["orphans"] == []
 
 
+def test_what_is_not_up_to_date_is_not_exported(shared: Workplace, tmp_path: Path) -> None:
+    place = Workplace(tmp_path / "place")
+    shutil.copytree(shared.folder, place.folder, symlinks=True)
+    rows = place.folder / "results/benchmarks/qa/rows.jsonl"
+    text = rows.read_text()
+    for changed in (text.replace('"answers": ["', '"answers": ["zzz'), text[:-50]):
+        rows.write_text(changed)
+        with contextlib.chdir(place.folder):
+            done = CliRunner().invoke(app, ["export"])
+        assert isinstance(done.exception, UserError)
+        assert "is not up to date; run snakemake, then export" in str(done.exception)
+
+
 def test_what_cannot_be_exported_is_one_sentence(shared: Workplace, tmp_path: Path) -> None:
     for words, sentence in (
         ([str(tmp_path)], "does not exist; name a results folder of the workflow"),
         (
-            [str(shared.folder / "results"), "--format", "dataset-card", "--out", "x"],
+            ["--format", "dataset-card", "--out", "x"],
             "has to stand beside the traces",
         ),
     ):
-        done = CliRunner().invoke(app, ["export", *words])
+        with contextlib.chdir(shared.folder):
+            done = CliRunner().invoke(app, ["export", *words])
         assert isinstance(done.exception, UserError) and sentence in str(done.exception)

@@ -7,6 +7,7 @@ import csv
 import shutil
 from collections.abc import Iterable
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +106,18 @@ def test_the_published_protocol_scores_without_decoding(place: Workplace) -> Non
     made = {("compare", ()), ("compare_runs", ()), ("audit", ()), ("report", ()), ("all", ())}
     examples = {("examples", (name,)) for name in SHARDS}
     assert place.plan().all == scores("published") | made | examples
+
+
+def test_a_plan_writes_nothing(place: Workplace) -> None:
+    def files() -> dict[Path, tuple[int, int]]:
+        found = {path: path.stat() for path in (place.folder / "results").rglob("*")}
+        return {path: (status.st_mtime_ns, status.st_size) for path, status in found.items()}
+
+    place.configure(lambda config: config["benchmarks"]["qa"].update(max_new_tokens=7))
+    shutil.rmtree(place.folder / ".snakemake")
+    before = files()
+    assert place.plan().decodes
+    assert files() == before
 
 
 def test_a_lost_configuration_comes_back_with_the_table(place: Workplace) -> None:

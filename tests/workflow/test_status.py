@@ -19,6 +19,7 @@ from adafuse.workflow import journal
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.journal import Journal, only_writer
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.status import last_error
 
 ROOT = Path(__file__).parents[2]
@@ -274,7 +275,7 @@ def test_several_versions_are_listed(results: Results) -> None:
 
 
 def test_what_the_configuration_does_not_make_is_an_orphan(
-    results: Results, values: dict[str, Any]
+    results: Results, caplog: pytest.LogCaptureFixture
 ) -> None:
     results.finish("left", 0)
     for name in ("tables/main.csv", "tables/old.csv", "traces/qa/gone.parquet", "mine.txt"):
@@ -284,9 +285,12 @@ def test_what_the_configuration_does_not_make_is_an_orphan(
     assert f"orphan: {orphans[0]}: not made by this configuration\n" in (
         CliRunner().invoke(app, ["status", str(results.folder)]).stdout
     )
+    write_text(results.folder / "orphans/tables/old.csv", "an earlier one")
     results.plan.start()
+    assert f"{orphans[0]} is not made by this configuration: moved to" in caplog.text
     assert not Path(orphans[0]).exists() and Path(orphans[1]).exists()
-    assert (results.folder / "orphans/tables/old.csv").read_text() == "x"
+    assert (results.folder / "orphans/tables/old.csv").read_text() == "an earlier one"
+    assert (results.folder / "orphans/tables/old.2.csv").read_text() == "x"
     assert (results.folder / "tables/main.csv").exists() and (results.folder / "mine.txt").exists()
 
 
@@ -296,6 +300,20 @@ def test_a_folder_that_cannot_be_written_is_refused_where_something_is_to_be_wri
     plan = Plan.of(values | {"results": "/dev/null/x"})
     with pytest.raises(UserError, match="results folder '/dev/null/x' cannot be written because"):
         plan.start()
+
+
+def test_what_changed_between_the_plan_and_the_lock_is_refused(
+    results: Results, values: dict[str, Any]
+) -> None:
+    score = results.folder / "scores/strict/qa/left.json"
+    write_text(score, "{}")
+    cell = {"protocol": "strict", "benchmark": "qa", "run": "left"}
+    write_stamp(score, results.plan.key("score", **cell))
+    assert results.plan.is_fresh("score", [score], **cell)
+    write_text(score, "[]")
+    write_stamp(score, "another plan")
+    with pytest.raises(UserError, match=r"left.json' changed while this was planned; run again"):
+        results.plan.start()
 
 
 def test_a_folder_is_one_snakemake_s(

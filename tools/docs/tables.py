@@ -87,6 +87,8 @@ SHARD = {
     "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
     "resumed": "number of rows from earlier attempts",
     "reused": "number of rows from other files of the results folder",
+    "reused_from": "these files, their rows, and versions, machines and times of decoding there;"
+    " those below say when and where the trace was put together",
     "started": "start of the last attempt, UTC",
     "finished": "end of the last attempt, UTC",
 }

@@ -8,7 +8,6 @@ from snakemake.settings.enums import Quietness
 from snakemake.settings.types import DeploymentMethod
 
 from adafuse.errors import UserError
-from adafuse.version import CODE_VERSION
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan, one_of
 
@@ -30,7 +29,9 @@ published = "published" in plan.config.protocols
 # A prefix takes the place of Snakemake's, which makes a step fail where any of its commands does. Jobs use
 # the `adafuse` of the environment that runs Snakemake, activated or not, unless they have one of their own.
 deployed = workflow.deployment_settings.deployment_method
-prefix = f"set -euo pipefail; export ADAFUSE_PLANNED_BY={CODE_VERSION}; "
+exports = getattr(workflow, "adafuse_exports", {}) | plan.exported
+workflow.adafuse_exports = exports  # of all modules that use this workflow
+prefix = "set -euo pipefail; " + "".join(f"export {name}={value}; " for name, value in exports.items())
 if not deployed & {DeploymentMethod.CONDA, DeploymentMethod.APPTAINER}:
     prefix += f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"; '
 shell.prefix(prefix)
@@ -83,12 +84,19 @@ wildcard_constraints:
 
 # The jobs read the checked configuration. It is not the output of a rule: a job that depended on the
 # file would be rerun when the file changes, not when the digest of what the job reads from it does.
-def start(log):
+def start(log, others=workflow._onstart):
+    others(log)
     try:
         plan.start()
     except UserError as error:
         sys.exit(f"error: {error}")
 
 
-# Not `onstart:`, which Snakemake ignores in a module, as which this workflow may be used.
+def with_start(handler, register=workflow.onstart):
+    register(lambda log: (start(log), handler(log)))
+
+
+# Not `onstart:`, which Snakemake ignores in a module, as which this workflow may be used. A later `onstart:`
+# would replace it, so it is run before that.
 workflow._onstart = start
+workflow.onstart = with_start
