@@ -141,8 +141,9 @@ def _usage(error: TyperException) -> str:
     """Return what typer has to say in one line, with where to read on."""
     if isinstance(cause := error.__context__, ValidationError):  # of a value, which it leaves out
         first = cause.errors()[0]
-        reason = first["msg"].removeprefix("Input ").partition(",")[0]
-        error.message = f"{first['input']!r} {reason.replace('should be', 'must be')}"
+        whole = first["msg"].removeprefix("Value error, ")  # of a choice; it names the value
+        reason = first["msg"].removeprefix("Input ").partition(",")[0].replace("should", "must")
+        error.message = whole if whole != first["msg"] else f"{first['input']!r} {reason}"
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     named = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in EXAMPLES else ""

@@ -1,28 +1,20 @@
 """`adafuse export`: results in the forms of others."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from adafuse.errors import UserError
 
-
-class Format(StrEnum):
-    """What `adafuse export` writes."""
-
-    EVERY_EVAL_EVER = "every-eval-ever"
-    DATASET_CARD = "dataset-card"
+Format = Literal["every-eval-ever", "dataset-card"]
 
 
 def export(
     results: Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")] = Path(
         "results"
     ),
-    form: Annotated[
-        Format, typer.Option("--format", help="What to write.")
-    ] = Format.EVERY_EVAL_EVER,
+    form: Annotated[Format, typer.Option("--format", help="What to write.")] = "every-eval-ever",
     out: Annotated[
         Path | None, typer.Option(help="The folder to write; `export` in the results by default.")
     ] = None,
@@ -53,7 +45,7 @@ def export(
     found = fresh_results(Plan(with_commits(config)))
     if not found.runs:
         raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
-    if form is Format.DATASET_CARD:
+    if form == "dataset-card":
         if out is not None:
             raise UserError("--out is not for a card, which has to stand beside the traces")
         write_text(layout.card, dataset_card(found))

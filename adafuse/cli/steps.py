@@ -240,7 +240,6 @@ def shard(
 
 
 def _check_planned(digest: str | None, step: str, rows: str, benchmark: str) -> None:
-    from adafuse.errors import UserError
     from adafuse.workflow.digest import step_key
 
     if digest is not None and step_key(step, rows) != digest:

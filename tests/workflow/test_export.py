@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,13 @@ def test_a_card_makes_the_traces_a_data_set(
     monkeypatch.chdir(shared.folder)
     done = CliRunner().invoke(app, ["status", "--json"])
     assert json.loads(done.stdout)["orphans"] == []
+
+
+def test_an_unknown_format_is_told_the_others(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "adafuse", "export", "--format", "csv"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "'csv' is not one of 'every-eval-ever', 'dataset-card'; see" in done.stderr
 
 
 def test_what_is_not_up_to_date_is_not_exported(shared: Workplace, tmp_path: Path) -> None:
