@@ -184,41 +184,26 @@ NO_CONFIG = ("merge", "score", "words-per-round")
 Edit = Callable[[World], None]
 
 
+def values(field: str, *choices: object) -> Edit:
+    """Return the edit that gives a field, named by its path in the configuration, another value."""
+
+    def edit(world: World) -> None:
+        config = world.config()
+        *path, last = field.split(".")
+        section = config
+        for key in path:
+            section = section[key]
+        section[last] = world.random.choice(choices)
+        world.write_config(config)
+
+    edit.__name__ = field
+    return edit
+
+
 def an_option(world: World) -> None:
     config = world.config()
-    fused = [run for run in config["runs"].values() if run["method"] == "adafuse"]
-    for run in fused:
-        run["options"] = {"tau": world.random.choice([0.1, 0.5, 0.7, 0.9])}
-    world.write_config(config)
-
-
-def a_limit(world: World) -> None:
-    config = world.config()
-    config["benchmarks"]["qa"]["limit"] = world.random.choice([3, 4, 6])
-    world.write_config(config)
-
-
-def new_tokens(world: World) -> None:
-    config = world.config()
-    config["benchmarks"]["mt"]["max_new_tokens"] = world.random.choice([5, 6, 7])
-    world.write_config(config)
-
-
-def shards(world: World) -> None:
-    config = world.config()
-    config["benchmarks"]["qa"]["shards"] = world.random.choice([1, 2, 3])
-    world.write_config(config)
-
-
-def a_scorer(world: World) -> None:
-    config = world.config()
-    config["benchmarks"]["qa"]["scorer"] = world.random.choice(["squad", "nq", "triviaqa"])
-    world.write_config(config)
-
-
-def protocols(world: World) -> None:
-    config = world.config()
-    config["protocols"] = world.random.choice([["strict"], ["strict", "published"]])
+    run = world.random.choice([r for r in config["runs"].values() if r["method"] == "adafuse"])
+    run["options"] = {"tau": world.random.choice([0.1, 0.5, 0.7, 0.9])}
     world.write_config(config)
 
 
@@ -325,9 +310,14 @@ def a_touch(world: World) -> None:
 
 
 EDITS: list[Edit] = [
-    an_option, a_limit, new_tokens, shards, a_scorer, protocols, a_note, the_order,
-    the_order_of_models, a_name, a_run, a_question, an_answer, rows, the_order_of_rows, weights,
-    snakemakes_records, a_lost_file, a_changed_byte, a_file_of_another, a_touch,
+    values("benchmarks.qa.limit", 3, 4, 6),
+    values("benchmarks.qa.shards", 1, 2, 3),
+    values("benchmarks.qa.scorer", "squad", "nq", "triviaqa"),
+    values("benchmarks.mt.max_new_tokens", 5, 6, 7),
+    values("protocols", ["strict"], ["strict", "published"]),
+    an_option, a_note, the_order, the_order_of_models, a_name, a_run, a_question, an_answer, rows,
+    the_order_of_rows, weights, snakemakes_records, a_lost_file, a_changed_byte,
+    a_file_of_another, a_touch,
 ]  # fmt: skip
 
 
