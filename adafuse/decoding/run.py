@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from adafuse.decoding.drafts import Drafter
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Settings
@@ -95,7 +96,7 @@ class Runner(Generic[PromptedT]):
     def _rows(self) -> int:
         """Return how many examples are decoded at a time."""
         if self.settings.batch_size != "auto":
-            return self.settings.batch_size
+            return min(self.settings.batch_size, max(1, len(self.prompts)))
         needs = [need for model in self.models for need in demands(model, self._longest(model))]
         rows = rows_that_fit(needs, len(self.prompts))
         logger.info("%d examples at a time", rows)
@@ -147,7 +148,10 @@ class Run:
             prompt, question = prompts[index], questions[index]
             return Example(self.weights, self.settings, prompt, question, own, index)
 
-        top, program = self.method.top, self.method.decode
+        def program(example: Example) -> Program[None]:
+            return Drafter(example, self.settings.drafts).run(self.method.decode(example))
+
+        top = self.method.top
         return Runner(self.models, self.settings, top, prompts, start, program).events()
 
     def text(self, prompt: Prompt, question: str) -> Generator[str | Result]:

@@ -50,6 +50,8 @@ class PendingText:
         else:
             self.node = self.encoded(self.pending)
         self._settle()
+        if self._keeps_own:  # else the model would not go on from here
+            self.sequence.tip, self.sequence.pending = self.node, self.pending
 
     def encoded(self, text: bytes) -> Node:
         """Return the last node of the ids of `text` after the committed ids."""

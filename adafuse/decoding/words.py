@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import field_validator
 
@@ -93,11 +93,21 @@ class Limits(MethodOptions):
         return tuple(strings) if isinstance(strings, list) else strings
 
 
+Draft = Literal["own", "others", "copies", "ahead"]
+"""What `decoding.drafts` guesses."""
+
+
 class Settings(Limits):
-    """How a run decodes: with which engine, and how many examples at a time."""
+    """How a run decodes: how many examples at a time, with which engine, and what is guessed."""
 
     batch_size: BatchSize = 8
     engine: Literal["tree", "reference"] = "tree"
+    drafts: tuple[Draft, ...] = get_args(Draft)
+
+    @field_validator("drafts", mode="before")
+    @classmethod
+    def _as_tuple(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
 
 
 UTF8_BYTES = 4

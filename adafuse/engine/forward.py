@@ -253,6 +253,8 @@ class SlotCache(Cache):
 
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Copy keys and values; each move is (row, source slot, target slot)."""
+        if not moves:
+            return
         table = torch.tensor(moves).T
         for tensor in self.tensors():
             rows, sources, targets = table = table.to(tensor.device)

@@ -1,6 +1,6 @@
 """The token tree of an example in one model, and the coroutines that ask for its nodes."""
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar
@@ -62,6 +62,11 @@ class Node:
         if self.next is not None and not self.released:
             self.next = replace(self.next, logprobs=self.next.logprobs.new_empty(0))
 
+    def own_logprobs(self) -> None:
+        """Copy the row of log-probabilities, or those of the whole forward would live on."""
+        if self.next is not None and _shared(self.next.logprobs):
+            self.next = replace(self.next, logprobs=self.next.logprobs.clone())
+
     @property
     def released(self) -> bool:
         """Whether the row of log-probabilities was given up."""
@@ -103,16 +108,32 @@ class Node:
             node = node.parent
         return nodes[::-1]
 
+    def subtree(self) -> Iterator["Node"]:
+        """Yield this node and all nodes below it, each after its parent."""
+        nodes = [self]
+        while nodes:
+            node = nodes.pop()
+            yield node
+            nodes.extend(node.children.values())
+
     def last_ids(self, count: int) -> list[int]:
         """Return up to `count` ids that end with this token, prompt ids included."""
         return (self.sequence.ids[-count:] + [node.token for node in self.path()])[-count:]
 
 
+def _shared(row: "torch.Tensor") -> bool:
+    return bool(row.untyped_storage().nbytes() > row.nbytes)
+
+
 class TokenSequence:
     """One example in one model: its committed ids, and the root of the tree that follows them.
 
-    The root stands for the last committed token. The tree engine keeps the sequence in `row` of its
-    cache: keys and values of the first `cached` ids, and of nodes in the slots below `used`.
+    The root stands for the last committed token. The model goes on after `tip`: the root, unless a
+    method has decided on more than it commits, whose bytes are `pending`. Of the committed tokens,
+    `kept` were the model's likeliest ones, `lost` were not.
+
+    The tree engine keeps the sequence in `row` of its cache: keys and values of the first `cached`
+    ids, and of nodes in the slots below `used`.
     """
 
     def __init__(self, engine: "Engine", prompt_ids: list[int], row: int = 0) -> None:
@@ -125,6 +146,10 @@ class TokenSequence:
         self.cached = 0
         self.used = len(prompt_ids)
         self.forwards = 0
+        self.tip = self.root
+        self.pending = b""
+        self.kept = 0
+        self.lost = 0
 
     @property
     def generated(self) -> int:
@@ -132,24 +157,34 @@ class TokenSequence:
         return len(self.ids) - self.prompt_length
 
     def release(self, keep: Node | None = None) -> None:
-        """Release all nodes but `keep`: as they refer to one another, they live on for a while."""
+        """Release all nodes but `keep` and those below it.
+
+        As nodes refer to one another, they live on for a while.
+        """
         nodes = [self.root]
         while nodes:
             node = nodes.pop()
-            nodes.extend(node.children.values())
             if node is not keep:
+                nodes.extend(node.children.values())
                 node.release()
 
     def commit(self, node: Node) -> list[Node]:
-        """Append the path to `node`, which becomes the root, and return it; forget other nodes."""
+        """Append the path to `node`, which becomes the root, and return it.
+
+        The nodes below it stay, all others are forgotten.
+        """
         path = node.path()
         self.ids.extend(step.token for step in path)
+        for parent, step in zip([self.root, *path], path, strict=False):
+            if parent.next is not None:
+                self.kept += parent.next.greedy == step.token
+                self.lost += parent.next.greedy != step.token
         self.release(keep=node)
         node.parent = None
-        node.children = {}
-        if node.next is not None:  # a copy, or the vectors of the whole forward would live on
-            node.next = replace(node.next, logprobs=node.next.logprobs.clone())
-        self.root = node
+        for kept in node.subtree():
+            kept.own_logprobs()
+        self.root = self.tip = node
+        self.pending = b""
         return path
 
 
@@ -181,7 +216,10 @@ class Engine(Evaluator):
     """Runs one model for many sequences.
 
     `evaluate` fills in `next` and `logprob` of nodes, whose parents are evaluated or among them.
+    `spare` is what a forward costs besides its tokens, in tokens, for each sequence in it.
     """
+
+    spare = 0.0
 
     def __init__(self, model: "LanguageModel") -> None:
         self.model = model

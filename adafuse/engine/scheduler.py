@@ -16,6 +16,9 @@ from adafuse.records import Prompt
 
 ExampleT = TypeVar("ExampleT")
 
+FEW = 0.1
+"""The share of the examples for which a device does not stay with an engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Advanced(Generic[ExampleT]):
@@ -52,13 +55,15 @@ class Scheduler(Generic[ExampleT]):
     """Keeps up to `batch_size` examples alive; a finished one is replaced from the source.
 
     Examples need not be in step: in each turn every device runs the engine that most examples wait
-    for, with whatever nodes they ask for, so that forwards are few and full. All devices are
-    started before one is waited for, so that they overlap.
+    for, with whatever nodes they ask for, and goes on with it while a `FEW` of them do, so that the
+    others gather and forwards are few and full. All devices are started before one is waited for,
+    so that they overlap.
     """
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._live: list[_Live[ExampleT]] = []
+        self._last: dict[Hashable, Evaluator] = {}
 
     def run(self, source: Iterator[tuple[ExampleT, Program[None]]]) -> Iterator[Event[ExampleT]]:
         """Run the programs of all examples, and yield what happens to them, in any order.
@@ -102,15 +107,17 @@ class Scheduler(Generic[ExampleT]):
 
     def _evaluate(self) -> None:
         """Fill in what one engine per device is asked for, ties to the one asked first."""
+        few = FEW * len(self._live)
         requests: dict[Evaluator, list[Request]] = {}
         examples: Counter[Evaluator] = Counter()
         for live in self._live:
             examples.update(dict.fromkeys(request.engine for request in live.waiting).keys())
             for request in live.waiting:
                 requests.setdefault(request.engine, []).append(request)
-        chosen: dict[Hashable, Evaluator] = {}
+        chosen = {at: last for at, last in self._last.items() if examples[last] > few}
         for engine, _ in examples.most_common():
             chosen.setdefault(engine.device, engine)
+        self._last = chosen
         for finish in [engine.start(requests[engine]) for engine in chosen.values()]:
             finish()
         done = set(chosen.values())

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from adafuse.engine.forward import Feed, Forward, SlotCache, Token, batches
+from adafuse.engine.forward import FORWARD_COST, Feed, Forward, SlotCache, Token, batches
 from adafuse.engine.graphs import Graphs, capturable
 from adafuse.engine.node import Engine, NextToken, Node, TokenSequence, to_run
 from adafuse.models.language_model import LanguageModel
@@ -20,12 +20,13 @@ class TreeEngine(Engine):
     def __init__(self, model: LanguageModel, top: int, rows: int, slots: int = 0) -> None:
         super().__init__(model)
         self._top = top
+        self.spare = FORWARD_COST.get(model.device.type, 256) / rows
         layers = model.network.config.get_text_config().num_hidden_layers
         self._cache = SlotCache(layers, rows, slots)
         forward = Forward(model, self._cache)
         self._logits = Graphs(forward) if capturable(model) else forward
         self._free = list(range(rows))
-        self._moves: list[tuple[int, int, int]] = []
+        self._moves: dict[tuple[int, int], int] = {}
         self._prefix: list[int] = []
 
     @property
@@ -56,20 +57,31 @@ class TreeEngine(Engine):
     def close(self, sequence: TokenSequence) -> None:
         """Free the row; its contents are zeroed because masked non-finite values still spread."""
         sequence.release()
-        self._moves = [move for move in self._moves if move[0] != sequence.row]
+        self._moves = {
+            move: source for move, source in self._moves.items() if move[0] != sequence.row
+        }
         self._cache.clear(sequence.row)
         self._free.append(sequence.row)
 
     def commit(self, node: Node) -> None:
-        """Append the path to `node`; its keys and values move next to the committed text."""
+        """Append the path to `node`; its keys and values move next to the committed text.
+
+        Those of the nodes below it follow.
+        """
         sequence = node.sequence
         start = len(sequence.ids)
-        slots = [step.slot for step in sequence.commit(node) if step.slot is not None]
-        moves = [(sequence.row, slot, target) for target, slot in enumerate(slots, start)]
-        self._moves += [move for move in moves if move[1] != move[2]]
+        path = [step for step in sequence.commit(node) if step.slot is not None]
+        below = [kept for kept in node.subtree() if kept is not node and kept.slot is not None]
         if sequence.cached == start:
-            sequence.cached += len(slots)
-        sequence.used = len(sequence.ids)
+            sequence.cached += len(path)
+        sequence.used = len(sequence.ids) + len(below)
+        targets = [*range(start, start + len(path)), *range(len(sequence.ids), sequence.used)]
+        slots = [step.slot for step in path + below if step.slot is not None]
+        # What belongs into a slot may itself still have to move there.
+        sources = [self._moves.get((sequence.row, slot), slot) for slot in slots]
+        for step, source, target in zip(path + below, sources, targets, strict=True):
+            step.slot = target
+            self._moves[sequence.row, target] = source
 
     def evaluate(self, nodes: Iterable[Node]) -> None:
         """Fill in the nodes: one forward for all rows, or more while prompts are fed."""
@@ -82,9 +94,9 @@ class TreeEngine(Engine):
         for node in to_run(nodes):
             by_sequence.setdefault(node.sequence, []).append(node)
         feeds = [feed(*pair) for pair in by_sequence.items()]
-        if self._moves:
-            self._cache.move(self._moves)
-            self._moves = []
+        moves = [(row, source, target) for (row, target), source in self._moves.items()]
+        self._cache.move([move for move in moves if move[1] != move[2]])
+        self._moves = {}
         # One slot more is where padding is written.
         self._cache.reserve(max((sequence.used + 1 for sequence in by_sequence), default=0))
         unread: list[Callable[[], None]] = []

@@ -74,6 +74,13 @@ def test_on_one_device_the_model_that_most_examples_wait_for_goes_first():
     assert log == [["b0", "c0"], ["b1", "c1"], ["a0"], ["a1"]]
 
 
+def test_a_device_stays_with_a_model_while_more_than_a_few_examples_wait_for_it():
+    log = []
+    one, two = Card("cpu", log), Card("cpu", log)
+    visits(4, a=[one, one, one], b=[one, two], c=[one, two], d=[one, two])
+    assert log == [["a0", "b0", "c0", "d0"], ["a1"], ["a2"], ["b1", "c1", "d1"]]
+
+
 def test_models_on_two_devices_run_in_one_turn():
     log = []
     one, two = Card("cuda:0", log), Card("cuda:1", log)

@@ -102,6 +102,38 @@ def test_nothing_is_computed_twice(model):
     assert sequence.cached == len(sequence.ids) == 5
 
 
+def grow_and_keep(engine):
+    """Two rows grow branches, and commit steps of one, without a forward in between."""
+    sequences = [engine.open(prompt) for prompt in PROMPTS[:2]]
+    seen = []
+    for sequence in sequences:
+        engine.evaluate(
+            [sequence.root, *sequence.root.chain((6, 12, 13)), *sequence.root.chain((9,))]
+        )
+        chain = sequence.root.chain((6, 7, 8, 9, 10, 11))
+        engine.evaluate(chain)
+        engine.evaluate(chain[3].chain((20, 21)))
+        for index in (0, 2):
+            engine.commit(chain[index])
+        assert all(node.next is not None for node in sequence.root.subtree())
+        seen.append(chain)
+    for chain in seen:
+        engine.commit(chain[3])
+    last = [node for chain in seen for node in (chain[5].child(3), chain[3].children[20].child(4))]
+    engine.evaluate(last)
+    found = [value for node in last for value in (node.logprob, float(node.next.logprobs[9]))]
+    for sequence in sequences:
+        engine.close(sequence)
+    return found
+
+
+def test_what_is_below_a_committed_node_stays(model):
+    engine = TreeEngine(model, top=2, rows=2)
+    plain = grow_and_keep(ReferenceEngine(model, top=2))
+    assert grow_and_keep(engine) == pytest.approx(plain, abs=2e-5)
+    assert grow_and_keep(engine) == pytest.approx(plain, abs=2e-5)
+
+
 def test_the_cache_grows_with_the_text(model):
     engine = TreeEngine(model, top=2, rows=1)
     sequence = engine.open([3] * 250)

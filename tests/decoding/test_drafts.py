@@ -1,0 +1,135 @@
+"""Drafts change what decoding costs, and no text."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adafuse.cli.bench_suite import chains
+from adafuse.decoding.drafts import Drafter, Lookup, grown
+from adafuse.engine.tree import TreeEngine
+from adafuse.errors import UserError
+from tests.engine.test_tree import language_model
+from tests.methods.test_engines_agree import PROMPTS
+from tests.support.results import assert_same
+from tests.support.tiny import random_llama
+
+LIMITS = {"max_new_tokens": 24, "stop": ["\n\n"]}
+KINDS = ("own", "others", "copies", "ahead")
+METHODS = ("adafuse", "fixed_length", "specfuse", "unite", "gac", "bytewise", "rerank")
+
+
+def forwards(results):
+    return sum(sum(result.forwards) for result in results)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_they_save_forwards_and_change_nothing(pair, method):
+    prompts = chains(5).prompts
+    plain, drafted = (
+        pair.generate(prompts, method=method, batch_size=1, drafts=kinds, max_new_tokens=64)
+        for kinds in ((), KINDS)
+    )
+    assert_same(drafted, plain)
+    assert [result.tokens for result in drafted] == [result.tokens for result in plain]
+    assert forwards(drafted) < 0.95 * forwards(plain)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [("own", "adafuse"), ("others", "adafuse"), ("copies", "adafuse"), ("ahead", "unite")],
+)
+def test_each_kind_saves_forwards(pair, kind, method):
+    texts = [prompt * 2 for prompt in PROMPTS[:4]]
+    plain, drafted = (
+        pair.generate(texts, method=method, batch_size=1, drafts=kinds, **LIMITS)
+        for kinds in ((), ("others", "ahead") if kind == "ahead" else (kind,))
+    )
+    assert_same(drafted, plain)
+    assert forwards(drafted) < forwards(plain)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    random=st.randoms(use_true_random=True),
+    method=st.sampled_from(METHODS),
+    batch_size=st.sampled_from((1, 3)),
+)
+def test_wrong_drafts_change_nothing(random_pair, random, method, batch_size):
+    """Drafts are trees of random tokens under any nodes of the tree, END among them."""
+
+    def chains(self, guess, nodes):
+        for _ in range(random.randrange(4)):
+            node = random.choice([*nodes, guess.sequence.root, guess.sequence.tip])
+            vocabulary = guess.sequence.model.vocabulary
+            ids = [random.randrange(vocabulary) for _ in range(random.randrange(6))]
+            if node.next is not None or node in nodes:
+                yield grown(node, ids)
+
+    prompts = PROMPTS[:2]
+    options = {"method": method, "max_new_tokens": 10}
+    plain = random_pair.generate(prompts, engine="reference", **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Drafter, "_chains", chains)
+        drafted = random_pair.generate(prompts, batch_size=batch_size, **options)
+    assert_same(drafted, plain)
+
+
+def test_a_batch_that_fills_its_forwards_has_none(pair, monkeypatch):
+    monkeypatch.setattr("adafuse.engine.tree.FORWARD_COST", {"cpu": 1})
+    plain, drafted = (pair.generate(PROMPTS[:2], drafts=kinds, **LIMITS) for kinds in ((), KINDS))
+    assert [result.forwards for result in drafted] == [result.forwards for result in plain]
+
+
+def test_an_unknown_kind_is_refused(pair):
+    with pytest.raises(
+        UserError, match=r"drafts.* must be 'own', 'others', 'copies' or 'ahead', not 'more'"
+    ):
+        pair.generate(PROMPTS[:1], drafts=["more"])
+
+
+@pytest.fixture
+def sequence():
+    """Ids that repeat, the last ones the second time."""
+    return TreeEngine(language_model(random_llama(700, seed=4)), top=2, rows=1).open(
+        [9, 4, 5, 6, 7, 8, 3, 4, 5, 6]
+    )
+
+
+def test_what_followed_the_same_tokens_is_tried_as_far_as_it_is_likely(sequence):
+    assert Lookup().after(sequence.root, worth=0.2) == (7, 8)
+    assert Lookup().after(sequence.root, worth=0.6) == ()
+    assert Lookup().after(sequence.root.child(99), worth=0.0) == ()
+
+
+@dataclass
+class Following:
+    """A distribution of which only the likeliest id is known."""
+
+    greedy: int
+    top_ids: tuple[int, ...] = ()
+
+
+def tried(sequence, *, right, times):
+    """How many ids are tried each time, if they are always right, or always wrong."""
+    lookup, sizes = Lookup(), []
+    for _ in range(times):
+        ids = lookup.after(sequence.root, worth=0.2)
+        for node, token in zip([sequence.root, *grown(sequence.root, ids)], ids, strict=False):
+            node.next = Following(token if right else 0)
+        sizes.append(len(ids))
+    return sizes
+
+
+def test_what_was_right_is_tried_longer_and_what_was_wrong_not_at_all(sequence):
+    sizes = tried(sequence, right=True, times=9)
+    assert sizes[0] < sizes[-1] == 6
+    sizes = tried(sequence, right=False, times=60)
+    assert sizes[9] == 0
+    assert any(sizes[30:])
+
+
+def test_drafts_end_at_the_end_of_the_context(sequence):
+    size = sequence.engine.context - len(sequence.ids)
+    assert len(grown(sequence.root, [3] * (size + 5))) == size
