@@ -81,8 +81,8 @@ def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
     timings = measure(suite.cases(), repeats=1)
     ratios = [*suite.ratios(timings), floor(pair.models[0], repeats=3)]
     stored = json.loads(json.dumps(record(pair.models[0], "adafuse bench", timings, ratios)))
-    assert len(stored["ratios"]) == len(ratios) == 4 + 4 + 1
-    assert len(stored["timings"]) == len(timings) == 2 * 2 * 3 + 4 + 1
+    assert len(stored["ratios"]) == len(ratios) == 4 + 1 + 1 + 5 + 1 + 4 + 3 + 1
+    assert len(stored["timings"]) == len(timings) == 2 * 2 * 3 + 3 + 5 + 4 + 4 + 1
     seconds = {each["case"]: each["seconds"] for each in stored["timings"]}
     alone = sum(seconds[f"generate {k} for B 1, batch 1"] for k in (1, 2))
     assert ratios[0].value == pytest.approx(seconds["adafuse B 1, batch 1"] / alone)
