@@ -7,7 +7,7 @@ from typing import Any, Literal, Unpack
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
 from adafuse.decoding.run import Run, result_of
-from adafuse.decoding.words import Settings
+from adafuse.decoding.words import DRAFTS, Draft, Settings
 from adafuse.engine.scheduler import Finished
 from adafuse.errors import UserError
 from adafuse.methods import resolve
@@ -99,6 +99,7 @@ class Ensemble:
         stop: Sequence[str] = (),
         batch_size: int | Literal["auto"] = 8,
         engine: str = "tree",
+        drafts: Sequence[Draft] = DRAFTS,
         answers: Sequence[Sequence[Answer]] | None = None,
         questions: Sequence[str] | None = None,
         **method_options: Any,
@@ -113,6 +114,8 @@ class Ensemble:
             stop: strings that end a text; it is cut before them.
             batch_size: examples at a time; "auto" is as many as fit into the free memory.
             engine: "tree", or "reference" to check it.
+            drafts: which likely tokens ride along in forwards; it changes what decoding costs, not
+                a text (docs/performance.md).
             answers: what each model wrote on its own, per prompt, for a method that starts from
                 that; decoded by default.
             questions: the prompts without few-shot examples, for a method that reads finished
@@ -131,6 +134,7 @@ class Ensemble:
             stop=stop,
             batch_size=batch_size,
             engine=engine,
+            drafts=tuple(drafts),
             **method_options,
         )
         known = answers if run.method.reads_answers else None

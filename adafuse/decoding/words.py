@@ -94,6 +94,7 @@ class Limits(MethodOptions):
 
 
 Draft = Literal["own", "others", "copies", "ahead"]
+DRAFTS: tuple[Draft, ...] = get_args(Draft)
 """What `decoding.drafts` guesses."""
 
 
@@ -102,7 +103,7 @@ class Settings(Limits):
 
     batch_size: BatchSize = 8
     engine: Literal["tree", "reference"] = "tree"
-    drafts: tuple[Draft, ...] = get_args(Draft)
+    drafts: tuple[Draft, ...] = DRAFTS
 
     @field_validator("drafts", mode="before")
     @classmethod

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from adafuse.cli.bench_suite import chains
 from adafuse.decoding.drafts import Drafter, Lookup, grown
+from adafuse.decoding.words import DRAFTS
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
 from tests.engine.test_tree import language_model
@@ -16,7 +17,6 @@ from tests.support.results import assert_same
 from tests.support.tiny import random_llama
 
 LIMITS = {"max_new_tokens": 24, "stop": ["\n\n"]}
-KINDS = ("own", "others", "copies", "ahead")
 METHODS = ("adafuse", "fixed_length", "specfuse", "unite", "gac", "bytewise", "rerank")
 
 
@@ -29,7 +29,7 @@ def test_they_save_forwards_and_change_nothing(pair, method):
     prompts = chains(5).prompts
     plain, drafted = (
         pair.generate(prompts, method=method, batch_size=1, drafts=kinds, max_new_tokens=64)
-        for kinds in ((), KINDS)
+        for kinds in ((), DRAFTS)
     )
     assert_same(drafted, plain)
     assert [result.tokens for result in drafted] == [result.tokens for result in plain]
@@ -78,7 +78,7 @@ def test_wrong_drafts_change_nothing(random_pair, random, method, batch_size):
 
 def test_a_batch_that_fills_its_forwards_has_none(pair, monkeypatch):
     monkeypatch.setattr("adafuse.engine.tree.FORWARD_COST", {"cpu": 1})
-    plain, drafted = (pair.generate(PROMPTS[:2], drafts=kinds, **LIMITS) for kinds in ((), KINDS))
+    plain, drafted = (pair.generate(PROMPTS[:2], drafts=kinds, **LIMITS) for kinds in ((), DRAFTS))
     assert [result.forwards for result in drafted] == [result.forwards for result in plain]
 
 
