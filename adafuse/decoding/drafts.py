@@ -187,11 +187,12 @@ class Drafter:
     def _leader(self, nodes: dict[TokenSequence, list[Node]]) -> Guess | None:
         """Return who goes ahead if what is asked for is what follows the text, by other models.
 
-        It is the one whose likeliest tokens were committed most often.
+        It is the one whose likeliest tokens were committed most often. Nobody knows before the
+        first round.
         """
         asked = list(self._example.asked.values())
         fitting = all(sequence.engine.spare >= LEAST_SPARE for sequence in asked)
-        if not (nodes and fitting and "ahead" in self._kinds):
+        if not (nodes and fitting and "ahead" in self._kinds and self._example.rounds):
             return None
         leader = max(map(self._guess, asked), key=lambda guess: guess.rate)
         others = any(sequence is not leader.sequence for sequence in nodes)

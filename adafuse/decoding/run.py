@@ -149,7 +149,8 @@ class Run:
             return Example(self.weights, self.settings, prompt, question, own, index)
 
         def program(example: Example) -> Program[None]:
-            return Drafter(example, self.settings.drafts).run(self.method.decode(example))
+            own = self.method.decode(example)
+            return Drafter(example, self.settings.drafts).run(own) if self.settings.drafts else own
 
         top = self.method.top
         return Runner(self.models, self.settings, top, prompts, start, program).events()
