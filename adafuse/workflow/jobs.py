@@ -44,7 +44,7 @@ class DecodeJob:
             "weights": self.weights,
             "method": self.method,
             "options": self.options,
-            **self.settings.model_dump(),
+            **self.settings.model_dump(exclude={"drafts"}),  # which change no text
             **loading,
             "models": [_identity(model) for model in self.models],
             "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},
