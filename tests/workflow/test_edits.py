@@ -346,7 +346,7 @@ def test_after_any_edits_the_tables_are_those_of_a_fresh_folder(
 
 @pytest.mark.soak
 @given(random=st.randoms(use_true_random=True))
-@settings(ONCE, max_examples=4)
+@settings(ONCE, max_examples=5)
 def test_after_many_edits_too(
     tmp_path_factory: pytest.TempPathFactory, random: random.Random
 ) -> None:
