@@ -45,7 +45,7 @@ def _of_row(row: dict[str, Any]) -> Decoded:
     return Decoded(
         text=row["text"],
         stop=row["stop_reason"],
-        counts=[list(row[name]) for name in ("tokens", "prompt_tokens", "forwards")],
+        counts=[list(row[name]) for name in ("tokens", "prompt_tokens")],
         candidates=[[(c["text"], c["ends"], list(c["proposers"])) for c in pool] for pool in pools],
         choices=[(taken["selected"], taken["words"]) for taken in rounds],
         nll=[[[*c["nll"], c["fused"]] for c in pool] for pool in pools],

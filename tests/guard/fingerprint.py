@@ -23,7 +23,7 @@ class Decoded:
     text: str
     stop: str
     counts: list[list[int]]
-    """Per model: generated ids, ids of the prompt, forward passes."""
+    """Per model: generated ids, ids of the prompt. Forward passes are costs, not results."""
     candidates: list[Any]
     """Per round and candidate: text, whether it ends the text, proposers."""
     choices: list[Any]
