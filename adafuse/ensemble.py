@@ -134,7 +134,7 @@ class Ensemble:
             stop=stop,
             batch_size=batch_size,
             engine=engine,
-            drafts=tuple(drafts),
+            drafts=drafts,
             **method_options,
         )
         known = answers if run.method.reads_answers else None

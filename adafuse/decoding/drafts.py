@@ -48,7 +48,7 @@ class Lookup:
         self._right = self._wrong = 1.0
 
     def after(self, node: Node, worth: float) -> tuple[int, ...]:
-        """Return the ids to try after a node: those that are right with probability `worth`."""
+        """Return the ids to try after a node: as many as are all right with probability `worth`."""
         self._count()
         start = self._before(node)
         if start is None:

@@ -87,6 +87,9 @@ def test_an_unknown_kind_is_refused(pair):
         UserError, match=r"drafts.* must be 'own', 'others', 'copies' or 'ahead', not 'more'"
     ):
         pair.generate(PROMPTS[:1], drafts=["more"])
+    for value in (None, "own"):
+        with pytest.raises(UserError, match=f"drafts must be a valid tuple, not {value!r}"):
+            pair.generate(PROMPTS[:1], drafts=value)
 
 
 @pytest.fixture
