@@ -57,7 +57,7 @@ def bench(
     import torch
     from tqdm import tqdm
 
-    from adafuse.cli.bench_suite import Suite, floor, measure, median_margin, record, to_markdown
+    from adafuse.cli.bench_suite import Suite, measure, median_margin, record, steps, to_markdown
     from adafuse.methods import METHODS
 
     torch.set_num_threads(threads or os.cpu_count() or 1)
@@ -66,11 +66,11 @@ def bench(
         tau = median_margin(models) if shape else 0.7
     methods = [name for name in METHODS if others and name not in _LEFT_OUT]
     suite = Suite(models, chains, (1, 8, 32), 1500, 256, {"tau": tau}, methods)
-    floors = [floor(one) for one in models if one.device.type == "cuda"]
+    forwards = [ratio for one in models for ratio in steps(one)]
     with tqdm(desc="first runs, not timed", disable=None, unit="case") as bar:
         timings = measure(suite.cases(), repeats, bar)
     command = shlex.join(["adafuse", *sys.argv[1:]])
-    found = record(models[0], command, timings, [*suite.ratios(timings), *floors])
+    found = record(models[0], command, timings, [*suite.ratios(timings), *forwards])
     texts = {"json": json.dumps(found, indent=2) + "\n", "md": to_markdown(found)}
     for suffix, text in texts.items():
         write_text(out / f"bench.{suffix}", text)

@@ -153,15 +153,17 @@ def generate(
         part = slice(start, start + batch_size)
         steps = max(lengths[part])
         if steps:
-            _generate_batch(model, work.prompts[part], steps)
+            rows = [model.prompt_ids(prompt) for prompt in work.prompts[part]]
+            _generate_batch(model, rows, steps)
         forwards += steps * len(work.prompts[part])
     return Outcome((sum(lengths),), (forwards,))
 
 
-def _generate_batch(model: LanguageModel, prompts: Sequence[str], steps: int) -> None:
-    rows = [model.prompt_ids(prompt) for prompt in prompts]
+def _generate_batch(
+    model: LanguageModel, rows: Sequence[Sequence[int]], steps: int, **options: Any
+) -> None:
     width = max(map(len, rows))
-    ids = [[0] * (width - len(row)) + row for row in rows]
+    ids = [[0] * (width - len(row)) + [*row] for row in rows]
     mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
     model.network.generate(  # type: ignore[operator]
         input_ids=torch.tensor(ids, device=model.device),
@@ -170,6 +172,7 @@ def _generate_batch(model: LanguageModel, prompts: Sequence[str], steps: int) ->
         min_new_tokens=steps,
         do_sample=False,
         pad_token_id=0,
+        **options,
     )
 
 
@@ -241,30 +244,54 @@ class Ratio:
     target: str
 
 
-def floor(model: LanguageModel, repeats: int = 50) -> Ratio:
-    """Compare a step of one token after a short prompt at batch 1 with a copy of the weights.
+STEPS = {1: 1.35, 4: None, 16: None, 64: None}
+"""Tokens of a forward, and what it may cost in terms of reading the weights once."""
+GENERATED = {"": {}, ", static cache": {"cache_implementation": "static"}}
+"""Ways to call `generate`; transformers compiles the second where a GPU is."""
 
-    A copy counts what it reads and what it writes; both are medians.
+
+def steps(model: LanguageModel, repeats: int = 50) -> list[Ratio]:
+    """Return the milliseconds of forwards at batch 1 after a short prompt, all of them medians.
+
+    The floor is the time in which the device copies as many bytes as the weights have; a copy
+    counts what it reads and what it writes.
     """
-    engine = engine_for(model, "tree", top=2, rows=1)
-    sequence = engine.open([index % model.vocabulary for index in range(3, 35)])
-
-    def step() -> None:
-        engine.evaluate([sequence.root])
-        assert sequence.root.next is not None
-        engine.commit(sequence.root.child(sequence.root.next.greedy))
-
-    for _ in range(WARM_UP):
-        step()
-    seconds = _median_seconds(step, model.device, repeats)
-    engine.close(sequence)
     size = COPIED.get(model.device.type, COPIED["cpu"])
     source = torch.ones(size, dtype=torch.uint8, device=model.device)
     copy = partial(torch.empty_like(source).copy_, source)
     bandwidth = 2 * size / _median_seconds(copy, model.device, repeats)
     weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
-    name = f"one-token step / a copy of the weights, {model.name}"
-    return Ratio(name, seconds * bandwidth / weights, "at most 1.35")
+    least = weights / bandwidth
+    found = [Ratio(f"ms, {model.name}: reading the weights once", 1000 * least, "")]
+    for count, factor in STEPS.items():
+        target = "" if factor is None else f"on a GPU at most {1000 * factor * least:.2f}"
+        name = f"ms, {model.name}: tokens in a forward: {count}"
+        found.append(Ratio(name, 1000 * _step(model, count, repeats), target))
+    prompt = [index % model.vocabulary for index in range(3, 35)]
+    for name, options in GENERATED.items():
+        run = partial(_generate_batch, model, [prompt], CHAIN, **options)
+        run()
+        taken = _median_seconds(run, model.device, max(1, repeats // 10))
+        found.append(Ratio(f"ms, {model.name}: generate{name}, a token", 1000 * taken / CHAIN, ""))
+    return found
+
+
+def _step(model: LanguageModel, count: int, repeats: int) -> float:
+    """Return the seconds of a forward of a chain of `count` tokens."""
+    engine = engine_for(model, "tree", top=2, rows=1)
+    sequence = engine.open([index % model.vocabulary for index in range(3, 35)])
+    engine.evaluate([sequence.root])
+
+    def step() -> None:
+        sequence.root.children.clear()
+        sequence.used = len(sequence.ids)
+        engine.evaluate(sequence.root.chain(range(5, 5 + count)))
+
+    for _ in range(WARM_UP):
+        step()
+    seconds = _median_seconds(step, model.device, repeats)
+    engine.close(sequence)
+    return seconds
 
 
 def _median_seconds(run: Callable[[], object], device: torch.device, repeats: int) -> float:

@@ -11,7 +11,6 @@ from adafuse.cli.bench_suite import (
     Suite,
     chains,
     decode,
-    floor,
     generate,
     long_prompts,
     measure,
@@ -20,8 +19,10 @@ from adafuse.cli.bench_suite import (
     outcome,
     random_model,
     record,
+    steps,
     to_markdown,
 )
+from adafuse.engine.forward import Forward
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
@@ -79,9 +80,9 @@ def test_long_workloads_are_as_long_as_they_say(pair):
 def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
     suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, ["fixed_length"])
     timings = measure(suite.cases(), repeats=1)
-    ratios = [*suite.ratios(timings), floor(pair.models[0], repeats=3)]
+    ratios = [*suite.ratios(timings), *steps(pair.models[0], repeats=3)]
     stored = json.loads(json.dumps(record(pair.models[0], "adafuse bench", timings, ratios)))
-    assert len(stored["ratios"]) == len(ratios) == 4 + 1 + 1 + 5 + 1 + 4 + 3 + 1
+    assert len(stored["ratios"]) == len(ratios) == 4 + 1 + 1 + 5 + 1 + 4 + 3 + 7
     assert len(stored["timings"]) == len(timings) == 2 * 2 * 3 + 3 + 5 + 4 + 4 + 1
     seconds = {each["case"]: each["seconds"] for each in stored["timings"]}
     alone = sum(seconds[f"generate {k} for B 1, batch 1"] for k in (1, 2))
@@ -92,14 +93,28 @@ def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
     assert "1 MiB and 2 MiB on the device" in text
 
 
-def test_the_floor_of_a_step_is_reading_the_weights_once(pair, monkeypatch):
-    step, copy = 3.0, 0.5
-    taken = iter([step, copy])
+def test_forwards_are_told_beside_the_time_to_read_the_weights_once(pair, monkeypatch):
+    copy, rest = 0.5, [0.001, 0.002, 0.003, 0.004, 0.48, 0.96]
+    taken = iter([copy, *rest])
     monkeypatch.setattr(measuring, "_median_seconds", lambda *_: next(taken))
-    measured = floor(pair.models[0])
+    least, *found = steps(pair.models[0])
     weights = 4 * sum(p.numel() for p in pair.models[0].network.parameters())
-    at_least = weights / (2 * measuring.COPIED["cpu"] / copy)
-    assert measured.value == pytest.approx(step / at_least)
+    assert least.value == pytest.approx(1000 * copy * weights / (2 * measuring.COPIED["cpu"]))
+    assert [ratio.value for ratio in found] == pytest.approx([1, 2, 3, 4, 10, 20])
+    assert found[0].target == f"on a GPU at most {1.35 * least.value:.2f}"
+
+
+def test_a_forward_of_some_tokens_runs_them_each_time(pair, monkeypatch):
+    seen = []
+    monkeypatch.setattr(measuring, "_median_seconds", lambda run, *_: [run(), run()] and 1.0)
+    monkeypatch.setattr(
+        "adafuse.engine.forward.Forward.__call__",
+        lambda self, batch, own=Forward.__call__: (
+            seen.append(batch.shape.tokens) or own(self, batch)
+        ),
+    )
+    measuring._step(pair.models[0], 4, 2)
+    assert seen == [32] + [4] * (measuring.WARM_UP + 2)
 
 
 def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):
