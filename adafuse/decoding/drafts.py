@@ -8,82 +8,101 @@ what decoding costs, not a text (speculative decoding, arXiv 2211.17192). There 
 
 - `own`: a model's next greedy token;
 - `others`: what the other models would write, as far as they have been asked;
-- `copies`: what followed the same tokens before (prompt lookup);
+- `copies`: what followed the same last tokens before, in a text of the run or in the prompt
+  (prompt lookup, and arXiv 2408.08696);
 - `ahead`: where every token is a round, one model, the leader, goes some tokens ahead in forwards
   of its own, as if it always won, and the others read all of them in one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import product
+from operator import eq
 
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Draft
 from adafuse.engine.node import ContextFullError, Node, Program, Request, TokenSequence
+from adafuse.models.language_model import LanguageModel
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED, encode_bytes
 
-LEAST_SPARE = 2.0
-"""Below this a batch is so large that its forwards cost what their tokens cost."""
+LEAST_SPARE = 4.0
+"""Below this a batch is so large that its forwards cost what their tokens cost: no drafts."""
 MOST_AHEAD = 16
 """The leader goes at most this many tokens ahead."""
 LONGEST_COPY = 8
-MATCHES = (3, 2)
-"""How many tokens must be the same as before, the longer match first."""
+MATCHES = (4, 3, 2, 1)
+"""How many last tokens must be the same as before, the longest match first."""
+MOST_KEPT = 1 << 17
+"""A lookup keeps what followed this many to twice as many runs of tokens: some 50 MB at most."""
+LONG_AGO = 64
+"""Of the tries of a lookup, those before the last so many count half and less."""
 PRIOR = (2, 3)
 """A model is taken to be right in 2 of 3 tokens, until more is known."""
 
+Following = dict[tuple[int, ...], int]
+"""Which id follows a run of ids."""
+
+
+def learn(following: Following, ids: Sequence[int], start: int, then: Sequence[int]) -> None:
+    """Note that `then` follows, an id at a time, what is in `ids` before `start` and after."""
+    for end, token in enumerate(then, start):
+        for size in MATCHES:
+            if size <= end:
+                following[tuple(ids[end - size : end])] = token
+
 
 class Lookup:
-    """Finds what followed the last tokens of a sequence where they were before.
+    """What a model writes after which tokens: in all texts of a run, and what was in a prompt.
 
-    It counts how often that was what the model wrote, and tries as much as is worth it.
+    It counts how often that was right, by the length of the match, and tries what is worth it.
     """
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[int, ...], int] = {}
-        self._known = max(MATCHES)
-        self._tried: tuple[Node, tuple[int, ...]] | None = None
-        self._right = self._wrong = 1.0
+        self._written: Following = {}
+        self._older: Following = {}
+        self._rates = dict.fromkeys(MATCHES, (1.0, 1.0))
 
-    def after(self, node: Node, worth: float) -> tuple[int, ...]:
-        """Return the ids to try after a node: as many as are all right with probability `worth`."""
-        self._count()
-        start = self._before(node)
-        if start is None:
-            return ()
-        rate = self._right / (self._right + self._wrong)
-        self._right += 0.02 * (rate < worth)  # so that it is tried again at times
-        size = 0
-        while size < LONGEST_COPY and rate ** (size + 1) >= worth:
-            size += 1
-        ids = tuple(node.sequence.ids[start : start + size])
-        self._tried = node, ids
-        return ids
+    def learn(self, sequence: TokenSequence, start: int) -> None:
+        """Learn what the model would have written from position `start` on."""
+        if len(self._written) > MOST_KEPT:
+            self._written, self._older = {}, self._written
+        then = sequence.likeliest[start - sequence.prompt_length :]
+        learn(self._written, sequence.ids, start, then)
 
-    def _before(self, node: Node) -> int | None:
-        """Return where what followed the same tokens the last time begins."""
-        ids = node.sequence.ids
-        for end, size in product(range(self._known, len(ids)), MATCHES):
-            self._ends[tuple(ids[end - size : end])] = end
-        self._known = max(self._known, len(ids))
-        last = node.last_ids(max(MATCHES))
-        ends = (self._ends.get(tuple(last[-size:])) for size in MATCHES)
-        return next((end for end in ends if end is not None), None)
+    def after(self, ids: Sequence[int], read: Following, worth: float) -> list[tuple[int, int]]:
+        """Return what to try after `ids`, each id with the length of the match.
 
-    def _count(self) -> None:
-        """Count which ids of the last try the model would have written; older tries count less."""
-        node, ids = self._tried or (None, ())
-        self._tried = None
-        for token in ids:
-            if node is None or node.next is None:
+        They are as many as are all right with probability `worth`; `read` is of the prompt.
+        """
+        tables = (self._written, self._older, read)
+        last, tried, likely = list(ids), list[tuple[int, int]](), 1.0
+        while len(tried) < LONGEST_COPY:
+            runs = ((size, tuple(last[-size:])) for size in MATCHES)
+            found = ((t[run], size) for size, run in runs for t in tables if run in t)
+            if (match := next(found, None)) is None:
                 break
-            right = node.next.greedy == token
-            self._right, self._wrong = self._right + right, self._wrong + (not right)
-            node = node.children.get(token) if right else None
-        if self._right + self._wrong > 16:
-            self._right, self._wrong = self._right / 2, self._wrong / 2
+            right, wrong = self._rates[match[1]]
+            likely *= right / (right + wrong)
+            if likely < worth:
+                self._rates[match[1]] = right + 0.02, wrong  # so that it is tried again at times
+                break
+            tried.append(match)
+            last.append(match[0])
+        return tried
+
+    def count(self, node: Node, tried: Iterable[tuple[int, int]]) -> None:
+        """Count which of the ids tried after a node the model would have written."""
+        for token, size in tried:
+            if node.next is None:
+                break
+            hit = node.next.greedy == token
+            right, wrong = self._rates[size][0] + hit, self._rates[size][1] + (not hit)
+            half = 0.5 if right + wrong > LONG_AGO else 1.0
+            self._rates[size] = right * half, wrong * half
+            if not hit or token not in node.children:
+                break
+            node = node.children[token]
 
 
 @dataclass(eq=False)
@@ -91,14 +110,18 @@ class Guess:
     """What is guessed about one sequence."""
 
     sequence: TokenSequence
-    lookup: Lookup = field(default_factory=Lookup)
+    lookup: Lookup
+    _read: Following = field(default_factory=dict)
+    _learned: int = 0
+    _tried: tuple[Node, Sequence[tuple[int, int]]] | None = None
     _written: tuple[Node, tuple[int, ...], str] | None = None
 
     @property
     def rate(self) -> float:
         """How often what is committed is what the model would have written."""
-        kept, lost = self.sequence.kept, self.sequence.lost
-        return (kept + PRIOR[0]) / (kept + lost + PRIOR[1])
+        likeliest, committed = self.sequence.likeliest, self.sequence.ids
+        kept: int = sum(map(eq, likeliest, committed[self.sequence.prompt_length :]))
+        return (kept + PRIOR[0]) / (len(likeliest) + PRIOR[1])
 
     @property
     def worth(self) -> float:
@@ -119,6 +142,24 @@ class Guess:
                 break
             node = child
         return node, tuple(ids)
+
+    def copies(self, node: Node) -> list[Node]:
+        """Return a chain of what followed the same tokens before."""
+        self.learn()
+        tried = self.lookup.after(node.last_ids(max(MATCHES)), self._read, self.worth)
+        self._tried = node, tried
+        return grown(node, [token for token, _ in tried])
+
+    def learn(self) -> None:
+        """Learn from what was committed and tried since the last time."""
+        sequence = self.sequence
+        if self._tried is not None:
+            self.lookup.count(*self._tried)
+        if not self._learned:
+            self._learned = sequence.prompt_length
+            learn(self._read, sequence.ids, 1, sequence.ids[1 : self._learned])
+        self.lookup.learn(sequence, self._learned)
+        self._tried, self._learned = None, len(sequence.ids)
 
     def text(self, ids: tuple[int, ...]) -> str:
         """Return the text of ids after the end of the text, without a character half written."""
@@ -152,15 +193,24 @@ def grown(node: Node, ids: Iterable[int]) -> list[Node]:
 
 
 class Drafter:
-    """Extends what the program of one example asks for by drafts of some kinds."""
+    """Extends what the program of one example asks for by drafts of some kinds.
 
-    def __init__(self, example: Example, kinds: Sequence[Draft]) -> None:
+    `lookups` are of all examples of a run.
+    """
+
+    def __init__(
+        self, example: Example, kinds: Sequence[Draft], lookups: Mapping[LanguageModel, Lookup]
+    ) -> None:
         self._example = example
+        self._lookups = lookups
         self._kinds = kinds
         self._guesses: dict[TokenSequence, Guess] = {}
 
     def run(self, program: Program[None]) -> Program[None]:
         """Run a program with drafts in its requests."""
+        if any(sequence.engine.spare < LEAST_SPARE for sequence in self._example.sequences):
+            yield from program
+            return
         for requests in program:
             nodes: dict[TokenSequence, list[Node]] = {}
             more: list[Request] = []
@@ -178,10 +228,12 @@ class Drafter:
                 more += self._extended(self._guess(sequence), own)
             if more:
                 yield more
+        for guess in self._guesses.values():
+            guess.learn()
 
     def _guess(self, sequence: TokenSequence) -> Guess:
         if sequence not in self._guesses:
-            self._guesses[sequence] = Guess(sequence)
+            self._guesses[sequence] = Guess(sequence, self._lookups[sequence.model])
         return self._guesses[sequence]
 
     def _leader(self, nodes: dict[TokenSequence, list[Node]]) -> Guess | None:
@@ -190,11 +242,10 @@ class Drafter:
         It is the one whose likeliest tokens were committed most often. Nobody knows before the
         first round.
         """
-        asked = list(self._example.asked.values())
-        fitting = all(sequence.engine.spare >= LEAST_SPARE for sequence in asked)
-        if not (nodes and fitting and "ahead" in self._kinds and self._example.rounds):
+        if not (nodes and "ahead" in self._kinds and self._example.rounds):
             return None
-        leader = max(map(self._guess, asked), key=lambda guess: guess.rate)
+        asked = map(self._guess, self._example.asked.values())
+        leader = max(asked, key=lambda guess: guess.rate)
         others = any(sequence is not leader.sequence for sequence in nodes)
         return leader if others and all(s.tip in own for s, own in nodes.items()) else None
 
@@ -225,8 +276,6 @@ class Drafter:
 
     def _extended(self, guess: Guess, nodes: list[Node]) -> list[Node]:
         """Return nodes of a sequence that are asked for, with drafts."""
-        if guess.sequence.engine.spare < LEAST_SPARE:
-            return nodes
         drafts = [node for chain in self._chains(guess, nodes) for node in chain]
         return [node for node in dict.fromkeys([*nodes, *drafts]) if node.next is None]
 
@@ -242,7 +291,7 @@ class Drafter:
                 if sequence is not guess.sequence and (written := self._likely(sequence)):
                     yield guess.reading(written)
         if "copies" in self._kinds:
-            yield grown(last, guess.lookup.after(last, guess.worth))
+            yield guess.copies(last)
 
     def _likely(self, sequence: TokenSequence) -> str:
         """Return what a model would write, as far as it is worth reading."""

@@ -1,11 +1,12 @@
 """Decoding many prompts with one method: what is checked first, and how many at a time."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from adafuse.decoding.drafts import Drafter
+from adafuse.decoding.drafts import Drafter, Lookup
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Settings
@@ -143,6 +144,8 @@ class Run:
         self.method.load(self.place)
         self.method.prepare(self.models)
 
+        lookups = defaultdict[LanguageModel, Lookup](Lookup)
+
         def start(index: int) -> Example:
             own = None if answers is None else tuple(answers[index])
             prompt, question = prompts[index], questions[index]
@@ -150,7 +153,8 @@ class Run:
 
         def program(example: Example) -> Program[None]:
             own = self.method.decode(example)
-            return Drafter(example, self.settings.drafts).run(own) if self.settings.drafts else own
+            kinds = self.settings.drafts
+            return Drafter(example, kinds, lookups).run(own) if kinds else own
 
         top = self.method.top
         return Runner(self.models, self.settings, top, prompts, start, program).events()

@@ -35,7 +35,8 @@ class StopStrings:
 
     def within(self, text: str) -> bool:
         """Whether `before` and `text` together hold a stop string."""
-        return bool(self.strings) and bool(self._found(self.before + text))
+        text = self.before + text
+        return any(self._start(text, stop) >= 0 for stop in self.strings)
 
     def cut(self, text: str) -> str:
         """Return the beginning of `text` before the first stop string."""
@@ -157,7 +158,8 @@ def add_word(
     A stop string may begin before the word. A special token ends the word that it follows; as the
     first token it is the word END, which has no text.
     """
-    rules = replace(rules, stops=replace(rules.stops, before=rules.stops.before + span.text))
+    if span.text:
+        rules = replace(rules, stops=replace(rules.stops, before=rules.stops.before + span.text))
     node, text, tokens = span.node, "", list[int]()
     model = node.sequence.model
     anchor = model.anchor(node.last_ids(LONGEST_CONTEXT))

@@ -1,7 +1,7 @@
 """The token tree of an example in one model, and the coroutines that ask for its nodes."""
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ class ContextFullError(Exception):
     """A token would not fit into the model's context; the text so far stands."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NextToken:
     """A model's distribution over the next token, reduced to what decoding reads.
 
@@ -60,12 +60,12 @@ class Node:
     def release(self) -> None:
         """Give up the row of log-probabilities; a child that needs it has the token run again."""
         if self.next is not None and not self.released:
-            self.next = replace(self.next, logprobs=self.next.logprobs.new_empty(0))
+            self.next.logprobs = self.next.logprobs.new_empty(0)
 
     def own_logprobs(self) -> None:
         """Copy the row of log-probabilities, or those of the whole forward would live on."""
         if self.next is not None and _shared(self.next.logprobs):
-            self.next = replace(self.next, logprobs=self.next.logprobs.clone())
+            self.next.logprobs = self.next.logprobs.clone()
 
     @property
     def released(self) -> bool:
@@ -129,8 +129,8 @@ class TokenSequence:
     """One example in one model: its committed ids, and the root of the tree that follows them.
 
     The root stands for the last committed token. The model goes on after `tip`: the root, unless a
-    method has decided on more than it commits, whose bytes are `pending`. Of the committed tokens,
-    `kept` were the model's likeliest ones, `lost` were not.
+    method has decided on more than it commits, whose bytes are `pending`. `likeliest` are the ids
+    that the model itself would have written in the place of each committed one.
 
     The tree engine keeps the sequence in `row` of its cache: keys and values of the first `cached`
     ids, and of nodes in the slots below `used`.
@@ -148,8 +148,7 @@ class TokenSequence:
         self.forwards = 0
         self.tip = self.root
         self.pending = b""
-        self.kept = 0
-        self.lost = 0
+        self.likeliest: list[int] = []
 
     @property
     def generated(self) -> int:
@@ -176,9 +175,7 @@ class TokenSequence:
         path = node.path()
         self.ids.extend(step.token for step in path)
         for parent, step in zip([self.root, *path], path, strict=False):
-            if parent.next is not None:
-                self.kept += parent.next.greedy == step.token
-                self.lost += parent.next.greedy != step.token
+            self.likeliest.append(step.token if parent.next is None else parent.next.greedy)
         self.release(keep=node)
         node.parent = None
         for kept in node.subtree():

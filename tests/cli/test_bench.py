@@ -114,7 +114,7 @@ def test_a_forward_of_some_tokens_runs_them_each_time(pair, monkeypatch):
         ),
     )
     measuring._step(pair.models[0], 4, 2)
-    assert seen == [32] + [4] * (measuring.WARM_UP + 2)
+    assert seen == [32] + [4] * 2
 
 
 def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):

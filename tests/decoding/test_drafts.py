@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.cli.bench_suite import chains
-from adafuse.decoding.drafts import Drafter, Lookup, grown
+from adafuse.decoding.drafts import Drafter, Guess, Lookup, grown
 from adafuse.decoding.words import DRAFTS
 from adafuse.engine.tree import TreeEngine
 from adafuse.errors import UserError
@@ -93,17 +93,17 @@ def test_an_unknown_kind_is_refused(pair):
 
 
 @pytest.fixture
-def sequence():
+def engine():
+    """A forward costs as much as 32 tokens besides its own."""
+    engine = TreeEngine(language_model(random_llama(700, seed=4)), top=2, rows=4)
+    engine.spare = 32
+    return engine
+
+
+@pytest.fixture
+def sequence(engine):
     """Ids that repeat, the last ones the second time."""
-    return TreeEngine(language_model(random_llama(700, seed=4)), top=2, rows=1).open(
-        [9, 4, 5, 6, 7, 8, 3, 4, 5, 6]
-    )
-
-
-def test_what_followed_the_same_tokens_is_tried_as_far_as_it_is_likely(sequence):
-    assert Lookup().after(sequence.root, worth=0.2) == (7, 8)
-    assert Lookup().after(sequence.root, worth=0.6) == ()
-    assert Lookup().after(sequence.root.child(99), worth=0.0) == ()
+    return engine.open([9, 4, 5, 6, 7, 8, 3, 4, 5, 6])
 
 
 @dataclass
@@ -112,13 +112,70 @@ class Following:
 
     greedy: int
     top_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+
+
+def copies(guess, node=None):
+    """The ids that are tried after a node."""
+    return [node.token for node in guess.copies(node or guess.sequence.root)]
+
+
+def write(sequence, ids, likeliest=None):
+    """Commit ids where the model would have written others."""
+    node = sequence.root
+    for token, own in zip(ids, likeliest or ids, strict=True):
+        node.next = Following(own)
+        node = node.child(token)
+    sequence.commit(node)
+
+
+def test_what_followed_the_same_tokens_is_tried_as_far_as_it_is_likely(engine, sequence):
+    assert copies(Guess(sequence, Lookup())) == [7, 8, 3, 4]
+    engine.spare = 4
+    assert copies(Guess(sequence, Lookup())) == [7]
+    assert copies(Guess(sequence, Lookup()), sequence.root.child(99)) == []
+
+
+def test_what_the_model_would_have_written_in_other_texts_comes_before_the_prompt(engine, sequence):
+    lookup = Lookup()
+    first = Guess(sequence, lookup)
+    assert copies(first) == [7, 8, 3, 4]
+    write(sequence, [20, 21, 22], likeliest=[20, 31, 22])
+    first.learn()
+    other = engine.open([1, 4, 5, 6])
+    assert copies(Guess(other, lookup))[:2] == [20, 31]
+    assert copies(Guess(other, Lookup())) == []
+
+
+def test_longer_matches_come_first(engine, sequence):
+    lookup = Lookup()
+    write(sequence, [20])
+    Guess(sequence, lookup).learn()
+    other = engine.open([1, 2, 7, 6])
+    write(other, [30])
+    Guess(other, lookup).learn()
+    assert copies(Guess(engine.open([2, 2, 5, 6]), lookup))[0] == 20
+    assert copies(Guess(engine.open([2, 2, 2, 6]), lookup))[0] == 30
+
+
+def test_a_lookup_forgets_what_is_long_ago(engine, monkeypatch):
+    monkeypatch.setattr("adafuse.decoding.drafts.MOST_KEPT", 40)
+    lookup, starts = Lookup(), range(100, 400, 10)
+    for start in starts:
+        sequence = engine.open([start])
+        guess = Guess(sequence, lookup)
+        write(sequence, range(start + 1, start + 6))
+        guess.learn()
+        engine.close(sequence)
+    tried = {start: copies(Guess(engine.open([start]), lookup)) for start in (100, 390)}
+    assert tried == {100: [], 390: [391, 392, 393, 394]}
 
 
 def tried(sequence, *, right, times):
     """How many ids are tried each time, if they are always right, or always wrong."""
-    lookup, sizes = Lookup(), []
+    guess, sizes = Guess(sequence, Lookup()), []
     for _ in range(times):
-        ids = lookup.after(sequence.root, worth=0.2)
+        ids = copies(guess)
         for node, token in zip([sequence.root, *grown(sequence.root, ids)], ids, strict=False):
             node.next = Following(token if right else 0)
         sizes.append(len(ids))
@@ -127,10 +184,11 @@ def tried(sequence, *, right, times):
 
 def test_what_was_right_is_tried_longer_and_what_was_wrong_not_at_all(sequence):
     sizes = tried(sequence, right=True, times=9)
-    assert sizes[0] < sizes[-1] == 6
-    sizes = tried(sequence, right=False, times=60)
-    assert sizes[9] == 0
-    assert any(sizes[30:])
+    assert sizes[0] == 4
+    assert sizes[-1] == 8
+    sizes = tried(sequence, right=False, times=400)
+    assert 0 in sizes[:100]
+    assert any(sizes[300:])
 
 
 def test_drafts_end_at_the_end_of_the_context(sequence):

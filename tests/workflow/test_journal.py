@@ -91,7 +91,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("line", HOSTILE)
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_line_that_no_journal_wrote_is_dropped(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "x.journal"
     path.write_bytes(filled(path) + line + b"\n")
