@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 import yaml
 
-from adafuse.parquet import read_metadata, read_rows
+from adafuse.parquet import read_metadata
+from tests.support.traces import decoded
 
 from .slurm_cluster import wait_for
 
@@ -91,9 +92,8 @@ class Checkout:
         return read_metadata(self.trace(run, shard))["resumed"]
 
     def rows(self, run: str) -> list[dict[str, Any]]:
-        """Return all rows of a run, without the time that they took."""
-        rows = [row for shard in SHARDS for row in read_rows(self.trace(run, shard))]
-        return [{key: row[key] for key in row if key != "seconds"} for row in rows]
+        """Return all rows of a run, without what they cost."""
+        return [row for shard in SHARDS for row in decoded(self.trace(run, shard))]
 
     def decode_log(self, run: str, shard: int) -> str:
         """Return the log of a decode job, all attempts."""

@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.checkout import BENCHMARK, SHARDS, SHORT, Checkout
 from tests.support.slurm_cluster import NODES, PATIENCE, Cluster, needed_cluster, wait_for
+from tests.support.traces import assert_same
 
 pytestmark = pytest.mark.soak
 
@@ -105,7 +106,7 @@ def assert_resumed(checkout: Checkout, stopped: Frozen, local: Checkout) -> None
     assert log.count(" running on node") == 2
     decoded = Counter(re.findall(r" of \d+: (\S+) \(", log))
     assert set(decoded.values()) == {1}
-    assert checkout.rows("adafuse") == local.rows("adafuse")
+    assert_same(checkout.rows("adafuse"), local.rows("adafuse"))
 
 
 def test_the_tables_are_those_of_a_local_run_with_jobs_on_both_nodes(
@@ -174,7 +175,7 @@ def test_snakemake_waits_while_the_controller_is_away(
     assert {checkout.place("adafuse", each.shard)["slurm_job"] for each in stopped} == {
         str(each.job) for each in stopped
     }
-    assert checkout.rows("adafuse") == local.rows("adafuse")
+    assert_same(checkout.rows("adafuse"), local.rows("adafuse"))
 
 
 def hide_sacct(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +203,7 @@ def test_a_snakemake_that_forgot_its_jobs_is_stopped_and_started_again(
         first.send_signal(signal.SIGINT)
         assert first.wait(60) != 0
     checkout.run("--profile", "slurm", *SHORT, ADAFUSE)
-    assert checkout.rows("adafuse") == local.rows("adafuse")
+    assert_same(checkout.rows("adafuse"), local.rows("adafuse"))
     for each in stopped:
         decoded = re.findall(r" of \d+: (\S+) \(", checkout.decode_log("adafuse", each.shard))
         assert len(decoded) == len({*decoded})
@@ -219,7 +220,7 @@ def test_decode_jobs_may_be_an_array_in_a_partition_that_the_user_names(
     assert len({job["ArrayJobId"] for job in jobs}) == 1
     assert {job["ArrayTaskId"] for job in jobs} == {"1", "2"}
     assert {job["Partition"] for job in jobs} == {"other"}
-    assert checkout.rows("adafuse") == local.rows("adafuse")
+    assert_same(checkout.rows("adafuse"), local.rows("adafuse"))
 
 
 def test_a_job_that_slurm_refuses_has_failed(cluster: Cluster, checkout: Checkout) -> None:
