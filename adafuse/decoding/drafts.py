@@ -34,7 +34,7 @@ LONGEST_COPY = 8
 MATCHES = (4, 3, 2, 1)
 """How many last tokens must be the same as before, the longest match first."""
 MOST_KEPT = 1 << 17
-"""A lookup keeps what followed this many to twice as many runs of tokens: some 50 MB at most."""
+"""A lookup keeps what followed this many to twice as many runs of tokens: 27 MiB at most."""
 LONG_AGO = 64
 """Of the tries of a lookup, those before the last so many count half and less."""
 PRIOR = (2, 3)
@@ -44,7 +44,7 @@ Following = dict[tuple[int, ...], int]
 """Which id follows a run of ids."""
 
 
-def learn(following: Following, ids: Sequence[int], start: int, then: Sequence[int]) -> None:
+def _note(following: Following, ids: Sequence[int], start: int, then: Sequence[int]) -> None:
     """Note that `then` follows, an id at a time, what is in `ids` before `start` and after."""
     for end, token in enumerate(then, start):
         for size in MATCHES:
@@ -68,7 +68,7 @@ class Lookup:
         if len(self._written) > MOST_KEPT:
             self._written, self._older = {}, self._written
         then = sequence.likeliest[start - sequence.prompt_length :]
-        learn(self._written, sequence.ids, start, then)
+        _note(self._written, sequence.ids, start, then)
 
     def after(self, ids: Sequence[int], read: Following, worth: float) -> list[tuple[int, int]]:
         """Return what to try after `ids`, each id with the length of the match.
@@ -157,7 +157,7 @@ class Guess:
             self.lookup.count(*self._tried)
         if not self._learned:
             self._learned = sequence.prompt_length
-            learn(self._read, sequence.ids, 1, sequence.ids[1 : self._learned])
+            _note(self._read, sequence.ids, 1, sequence.ids[1 : self._learned])
         self.lookup.learn(sequence, self._learned)
         self._tried, self._learned = None, len(sequence.ids)
 
@@ -228,8 +228,9 @@ class Drafter:
                 more += self._extended(self._guess(sequence), own)
             if more:
                 yield more
-        for guess in self._guesses.values():
-            guess.learn()
+        if "copies" in self._kinds:
+            for guess in self._guesses.values():
+                guess.learn()
 
     def _guess(self, sequence: TokenSequence) -> Guess:
         if sequence not in self._guesses:
