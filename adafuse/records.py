@@ -72,7 +72,8 @@ class Answer:
 class Candidate:
     """One span of the pool of a round.
 
-    `nll` holds NLL_k(s) in nats per token (eq. 4), one per model; `fused` is F(s) (eq. 5);
+    `nll` holds NLL_k(s) in nats per token (eq. 4), one per model, nan for one that was not asked;
+    `fused` is F(s) (eq. 5);
     `proposers` are the numbers of the models that wrote the span, from 0.
     """
 
@@ -88,7 +89,7 @@ class Round:
     """One round of Algorithm 1.
 
     `selected` is the index of the committed candidate (None: none had a finite NLL), `words` how
-    many words it has, and `margins[k]` the start-of-word margins p(1) - p(2) that model k read.
+    many words it has, and `margins[k]` the margins p(1) - p(2) that model k read, one a word.
     """
 
     candidates: tuple[Candidate, ...]

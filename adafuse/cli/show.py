@@ -60,7 +60,7 @@ def _print_round(console: Console, number: int, taken: Round) -> None:
     """Print the pool as a table, or where that has no room as lines."""
     words = "1 word" if taken.words == 1 else f"{taken.words} words"
     margins = " | ".join(" ".join(f"{value:.2f}" for value in read) for read in taken.margins)
-    read = f"; start-of-word margins {margins}" if any(taken.margins) else ""
+    read = f"; margins {margins}" if any(taken.margins) else ""
     console.print(Text.assemble((f"\nround {number}", "bold"), f": {words}{read}"))
     table = Table("", "candidate", "by")
     for heading in (*(f"NLL {model}" for model in range(len(taken.margins))), "F"):

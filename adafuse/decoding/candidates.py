@@ -55,6 +55,15 @@ class Candidate:
         nll = [-math.fsum(row) / len(row) if row else math.inf for row in by_model]
         self.nll = tuple(math.nan if k in out else value for k, value in enumerate(nll))
 
+    def doubts(self, start: Node) -> list[tuple[float, Node]]:
+        """Return, for each token after `start`, END included, its margin and the node before it.
+
+        They are of the model that wrote the span.
+        """
+        steps = [node for node in self.node.path() if node.depth > start.depth]
+        before = [start, *steps][: len(steps) + self.ends]
+        return [(node.next.margin, node) for node in before if node.next is not None]
+
     def record(self) -> records.Candidate:
         proposers = tuple(self.proposers)
         return records.Candidate(self.text, self.ends, proposers, self.nll, self.fused)
@@ -72,9 +81,10 @@ class Pool:
     """The candidates of a round: the union of what all models propose, keyed by text and END.
 
     They are in order of the model that proposed them first, then of its branches. `margins[k]` are
-    the start-of-word margins that model k read.
+    the margins that model k read, one a word.
 
-    Models whose numbers are `out` neither propose nor score.
+    Models whose numbers are `out` neither propose nor score, and have no weight; the others are
+    `asked`.
 
     Where the text `begins` after chat templates, " Paris" of one model and "Paris" of another are
     one candidate, and each model reads a foreign one with or without the space, as it writes.
@@ -91,7 +101,7 @@ class Pool:
         self.margins: dict[int, tuple[float, ...]] = {}
         self._sequences = sequences
         self._out = frozenset(out)
-        self._asked = [sequence for k, sequence in enumerate(sequences) if k not in out]
+        self.asked = {k: sequence for k, sequence in enumerate(sequences) if k not in out}
         self._begins = begins
         self._first_texts: dict[TokenSequence, str] = {}
 
@@ -126,7 +136,7 @@ class Pool:
         """Whether every model that has yet to read the candidate has a context for it."""
         return all(
             sequence.root.depth + len(self._ids(sequence, candidate)) < sequence.engine.context
-            for sequence in self._asked
+            for sequence in self.asked.values()
             if sequence not in candidate.nodes
         )
 
@@ -137,18 +147,32 @@ class Pool:
         candidates: if one is committed, the next round's first distribution is there already.
         """
         request: list[Node] = []
-        for sequence in self._asked:
+        for sequence in self.asked.values():
             foreign = [s for s in self.candidates if sequence not in s.nodes]
             if foreign:
                 own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
                 request.extend((sequence.root, *own))
             for candidate in foreign:
-                chain = sequence.root.chain(self._ids(sequence, candidate))
-                candidate.nodes[sequence] = chain[-1] if chain else sequence.root
-                request.extend(chain)
+                request.extend(self._place(candidate, sequence))
         yield from evaluated(dict.fromkeys(request))
         for candidate in self.candidates:
             candidate.score(self._sequences, self._out)
+
+    def weights(self, weights: Sequence[float]) -> list[float]:
+        """Return w_k, 0 for the models that are out."""
+        return [0.0 if k in self._out else weight for k, weight in enumerate(weights)]
+
+    def leave(self, candidate: Candidate, sequences: Iterable[TokenSequence]) -> None:
+        """Leave a candidate to the models that have not read it, until they are asked again."""
+        for sequence in sequences:
+            if sequence not in candidate.nodes:
+                self._place(candidate, sequence)
+
+    def _place(self, candidate: Candidate, sequence: TokenSequence) -> list[Node]:
+        """Put a candidate that another model wrote into the tree of a model; return its nodes."""
+        chain = sequence.root.chain(self._ids(sequence, candidate))
+        candidate.nodes[sequence] = chain[-1] if chain else sequence.root
+        return chain
 
     def _key(self, candidate: Candidate) -> tuple[str, bool]:
         text = _without_space(candidate.text) if self._begins else candidate.text

@@ -76,7 +76,7 @@ def filtered_perplexity(ratio: float) -> FusionRule:
 
 
 def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    total = math.fsum(w * value for w, value in zip(weights, values, strict=True))
+    total = math.fsum(w * value for w, value in zip(weights, values, strict=True) if w > 0)
     return total / math.fsum(weights)
 
 

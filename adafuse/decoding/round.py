@@ -1,7 +1,7 @@
 """Algorithm 1 (arXiv 2601.06022): the state of one example, and the loop that decodes it."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from adafuse.decoding.candidates import Candidate, Pool
@@ -73,9 +73,9 @@ class Example:
 
         Ties go to the earlier candidate. Those that any model gives no finite NLL take no part.
         """
-        asked = self.asked
+        asked = pool.asked
         finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in asked)]
-        scores = fuse(finite, self.weights) if finite else []
+        scores = fuse(finite, pool.weights(self.weights)) if finite else []
         for candidate, fused in zip(finite, scores, strict=True):
             candidate.fused = fused
         best = min(finite, key=lambda candidate: candidate.fused, default=None)
@@ -111,26 +111,65 @@ class Example:
         self.reason = reason if self.text == text else "stop"
 
 
-Proposal = tuple[Iterable[Candidate], tuple[float, ...]]
-"""What one model proposes in a round, and the start-of-word margins that it read for it."""
+Proposal = tuple[Sequence[Candidate], tuple[float, ...]]
+"""What one model proposes in a round, and the margin of each word that it read for it."""
 
 Propose = Callable[[TokenSequence], Program[Proposal]]
 
 
-def fuse_rounds(example: Example, propose: Propose, fuse: PoolFusion) -> Program[None]:
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """When model `leader` decides a round without asking the others.
+
+    It does while it proposes one span, each of whose tokens, END included, has a margin of at least
+    `sure`. The others read later what it wrote, when they are asked again. A model of weight 0
+    decides nothing.
+    """
+
+    leader: int
+    sure: float
+
+    def decides(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether the leader's proposal is committed as it is."""
+        if len(candidates) != 1:
+            return False
+        (span,) = candidates
+        margins = [margin for margin, _ in span.doubts(span.node.sequence.root)]
+        return min(margins, default=0.0) >= self.sure
+
+
+def fuse_rounds(
+    example: Example, propose: Propose, fuse: PoolFusion, alone: Alone | None = None
+) -> Program[None]:
     """Propose, pool, score, select and commit until the example stops."""
+    leader = None if alone is None or not example.weights[alone.leader] else alone.leader
     try:
         while example.reason is None:
-            pool = Pool(example.sequences, begins=example.begins, out=example.out)
-            for number, sequence in example.asked.items():
-                yield from pool.read_by(sequence)
-                candidates, margins = yield from propose(sequence)  # sections 3.2, 3.3
-                for candidate in candidates:
-                    candidate.text = example.stops_after.through(candidate.text)
-                pool.add(number, candidates, margins)
+            asked, pool = example.asked, None
+            if alone is not None and leader in asked:
+                pool = yield from _pooled(example, propose, {leader: asked[leader]})
+                pool = pool if alone.decides(pool.candidates) else None
+            if pool is None:
+                pool = yield from _pooled(example, propose, asked)
             yield from pool.score()  # eq. 4
             best = example.select(pool, fuse)  # eq. 5, 6
+            pool.leave(best, asked.values())
             example.commit(best)  # eq. 7
             example.check_stop(ended=best.ends)
     except ContextFullError:
         example.reason = "length"
+
+
+def _pooled(
+    example: Example, propose: Propose, asked: Mapping[int, TokenSequence]
+) -> Program[Pool]:
+    """Return what the models that are asked propose (sections 3.2, 3.3)."""
+    out = example.out | (set(range(len(example.sequences))) - set(asked))
+    pool = Pool(example.sequences, begins=example.begins, out=out)
+    for number, sequence in asked.items():
+        yield from pool.read_by(sequence)
+        candidates, margins = yield from propose(sequence)
+        for candidate in candidates:
+            candidate.text = example.stops_after.through(candidate.text)
+        pool.add(number, candidates, margins)
+    return pool

@@ -4,6 +4,7 @@ import codecs
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
@@ -52,6 +53,15 @@ class PendingText:
         self._settle()
         if self._keeps_own:  # else the model would not go on from here
             self.sequence.tip, self.sequence.pending = self.node, self.pending
+
+    def splits_before(self, surface: bytes) -> bool:
+        """Whether the model begins a token where `surface` would follow the text."""
+        position = 0
+        for token in encode_bytes(self.sequence.model, self.pending + surface):
+            if position >= len(self.pending):
+                break
+            position += len(self.sequence.model.token_bytes.of[token] or b"")
+        return position == len(self.pending)
 
     def encoded(self, text: bytes) -> Node:
         """Return the last node of the ids of `text` after the committed ids."""
@@ -116,6 +126,28 @@ Choice = tuple[Sequence[Entry], tuple[tuple[float, ...], ...]]
 """The entries of a round, the chosen one first, and each model's margin if it was read."""
 
 Choose = Callable[[Sequence[PendingText]], Program[Choice]]
+
+Positions = Literal["all", "stable"]
+"""At which tokens a model has a say: at all of them, or where it is among the `stable` ones."""
+
+
+def stable(
+    texts: Sequence[PendingText],
+    nexts: Sequence[NextToken],
+    keys: Sequence[TokenKeys],
+    weights: Sequence[float],
+) -> list[int]:
+    """Return the numbers of the models that would begin a token after the text, too.
+
+    Another one was led into a token that it never writes there, such as the "1" of its "15", and
+    what it says of the next one is worth nothing (after SAFE, arXiv 2510.15346). It is out if
+    it joins the likeliest next token of any model to what is there. Where no model of a weight
+    above 0 is left, all are.
+    """
+    found = {keys_k.of[after.greedy] for keys_k, after in zip(keys, nexts, strict=True)}
+    surfaces = [surface for surface in found if surface]
+    left = [k for k, text in enumerate(texts) if all(map(text.splits_before, surfaces))]
+    return left if any(weights[k] for k in left) else list(range(len(texts)))
 
 
 def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> Program[None]:

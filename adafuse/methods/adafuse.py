@@ -3,19 +3,38 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from operator import itemgetter
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
 from adafuse.decoding.method import Method
-from adafuse.decoding.round import Example, Proposal, fuse_rounds
+from adafuse.decoding.round import Alone, Example, Proposal, fuse_rounds
 from adafuse.decoding.words import add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
-from adafuse.options import MethodOptions, Positive
+from adafuse.options import MethodOptions, ModelNumber, Positive
 
 
-class AdaFuseOptions(FusionOptions):
+class AskOptions(FusionOptions):
+    """Whether one model may write without the others."""
+
+    ask: Literal["always", "unsure"] = "always"
+    """when the other models are asked: in every round, or only where model `leader` is not sure of
+    every token that it proposes; the others catch up in one forward; change it when speed matters
+    more than the last point of quality"""
+    sure: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """margin of each token from which model `leader` is sure"""
+    leader: ModelNumber = 0
+    """number of the model that writes while it is sure; one of weight 0 is never sure"""
+
+    @property
+    def alone(self) -> Alone | None:
+        """Who decides rounds without the others, if anybody does."""
+        return Alone(self.leader, self.sure) if self.ask == "unsure" else None
+
+
+class AdaFuseOptions(AskOptions):
     """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
     tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
@@ -24,6 +43,10 @@ class AdaFuseOptions(FusionOptions):
     is ever confident"""
     max_words: Positive = 3
     """M, maximum words of a proposal"""
+    margin: Literal["start", "word"] = "start"
+    """which margins τ is compared with: that of a word's first token, as in the paper, or the
+    smallest of its tokens, at which alternatives then begin; change it when words that begin surely
+    may end wrongly, such as numbers"""
     branching: Positive = 1
     """B, alternatives that a model proposes where it is not confident (diversity-aware scaling); 1
     switches this off"""
@@ -41,30 +64,37 @@ class AdaFuse(Method[AdaFuseOptions]):
         return max(2, self.options.branching)
 
     def decode(self, example: Example) -> Program[None]:
-        return fuse_rounds(example, partial(self._propose, example), self.options.rule)
+        propose = partial(self._propose, example)
+        return fuse_rounds(example, propose, self.options.rule, self.options.alone)
 
     def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
         """Return one span if the model stays confident, else B.
 
-        Each of the B holds the confident words, and a word that begins with one of the B likeliest
-        first tokens.
+        Each of the B holds the confident words, and a word that takes one of the B likeliest tokens
+        where the model was not confident.
         """
         rules, span = example.rules(self.options.max_word_tokens), empty_span(sequence)
         margins: list[float] = []
         while True:
             yield from evaluated([span.node])
             assert span.node.next is not None
-            margins.append(span.node.next.margin)
-            if not margins[-1] >= self.options.tau:  # NaN is not confident
-                first_tokens = span.node.next.top_ids[: self.options.branching]
-                branches = yield from gather(add_word(span, rules, (z,)) for z in first_tokens)
-                return branches, tuple(margins)
+            margin, doubt = span.node.next.margin, span.node
+            if self.options.margin == "word":
+                word = yield from add_word(span, rules)
+                margin, doubt = min(word.doubts(span.node), key=itemgetter(0))
+            margins.append(margin)
+            if not margin >= self.options.tau:  # NaN is not confident
+                assert doubt.next is not None
+                sure = tuple(n.token for n in doubt.path() if n.depth > span.node.depth)
+                likeliest = doubt.next.top_ids[: self.options.branching]
+                branches = gather(add_word(span, rules, (*sure, z)) for z in likeliest)
+                return (yield from branches), tuple(margins)
             span = yield from add_word(span, rules)
             if span.ends or rules.stops.within(span.text) or span.words == self.options.max_words:
                 return [span], tuple(margins)
 
 
-class FixedLengthOptions(FusionOptions):
+class FixedLengthOptions(AskOptions):
     """How long a span is."""
 
     words: Positive = 1
@@ -85,7 +115,7 @@ class FixedLength(Method[FixedLengthOptions]):
             rules = example.rules(self.options.max_word_tokens)
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
-        return fuse_rounds(example, propose, self.options.rule)
+        return fuse_rounds(example, propose, self.options.rule, self.options.alone)
 
 
 class BeamScalingOptions(FusionOptions):

@@ -10,7 +10,16 @@ from pydantic import Field
 
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens, token_keys
+from adafuse.decoding.token_round import (
+    TRACED,
+    Choice,
+    Entry,
+    PendingText,
+    Positions,
+    fuse_tokens,
+    stable,
+    token_keys,
+)
 from adafuse.engine.node import NextToken, Program, gather
 from adafuse.options import MethodOptions, ModelNumber
 from adafuse.tokenization.token_bytes import TokenKeys, written
@@ -80,6 +89,9 @@ class GacOptions(MethodOptions):
     probability; null: at every token"""
     gate: ModelNumber = 0
     """number of the model whose probability is compared with `threshold`"""
+    positions: Positions = "all"
+    """at which tokens a model has a say: at all of them, or where it would begin one, too
+    (`stable`); change it when tokenizers split words or numbers differently"""
 
 
 class Gac(Method[GacOptions]):
@@ -100,8 +112,12 @@ class Gac(Method[GacOptions]):
 
     def _choose(self, example: Example, texts: Sequence[PendingText]) -> Program[Choice]:
         nexts = yield from self._distributions(texts)
+        if self.options.positions == "stable" and len(nexts) == len(texts):
+            keys, found = self._keys(example.begins), list(nexts.values())
+            nexts = {k: nexts[k] for k in stable(texts, found, keys, example.weights)}
         vectors = {number: after.logprobs for number, after in nexts.items()}
-        shares = example.weights if len(nexts) == len(texts) else [1.0] * len(texts)
+        gated = len(nexts) == 1 and not example.weights[next(iter(nexts))]
+        shares = [1.0] * len(texts) if gated else example.weights
         entries = self._joint(example.begins).likeliest(vectors, shares, TRACED)
         if example.begins:
             own = self._keys(True)

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import Choice, Entry, PendingText, fuse_tokens, token_keys
+from adafuse.decoding.token_round import (
+    Choice,
+    Entry,
+    PendingText,
+    Positions,
+    fuse_tokens,
+    stable,
+    token_keys,
+)
 from adafuse.engine.node import Program, gather
 from adafuse.options import MethodOptions, ModelNumber, Positive
 from adafuse.tokenization.text import first_token
@@ -83,6 +91,9 @@ class UniteOptions(MethodOptions):
     logits' offset, and here, where logits are log-probabilities, 0 is above all others)"""
     normalise: Normalise = "union"
     """normalise probabilities over the union (as published) or over the whole vocabulary"""
+    positions: Positions = "all"
+    """at which tokens a model has a say: at all of them, or where it would begin one, too
+    (`stable`); change it when tokenizers split words or numbers differently"""
     commit: Literal["surface", "first_token"] = "surface"
     """commit the chosen string (`surface`) or, as published, the primary's first token of it"""
 
@@ -108,21 +119,25 @@ class Unite(Method[UniteOptions]):
         return fuse_tokens(example, partial(self._choose, example))
 
     def _choose(self, example: Example, texts: Sequence[PendingText]) -> Program[Choice]:
-        nexts = yield from gather(pending.next_token() for pending in texts)
         keys = self._keys(example.begins)
+        nexts = yield from gather(pending.next_token() for pending in texts)
+        asked = list(range(len(texts)))
+        if self.options.positions == "stable":
+            asked = stable(texts, nexts, keys, example.weights)
         top_k = [
-            [keys_k.of[z] for z in after.top_ids[: self.options.top_k]]
-            for keys_k, after in zip(keys, nexts, strict=True)
+            [keys_k.of[z] for z in after.top_ids[: self.options.top_k]] if k in asked else []
+            for k, (keys_k, after) in enumerate(zip(keys, nexts, strict=True))
         ]
         surfaces = union(top_k[number] for number in self._order)
-        rows = []
-        for pending, keys_k, after in zip(texts, keys, nexts, strict=True):
-            spell, vector = partial(first_token, pending.sequence.model), after.logprobs
+        rows = np.full((len(texts), len(surfaces)), math.nan)
+        for k in asked:
+            spell, vector = partial(first_token, texts[k].sequence.model), nexts[k].logprobs
             values = logits(
-                surfaces, keys_k.ids, spell, vector.cpu().numpy(), self.options.duplicates
+                surfaces, keys[k].ids, spell, vector.cpu().numpy(), self.options.duplicates
             )
-            rows.append(probabilities(values, self.options.normalise))
-        fused = np.average(rows, axis=0, weights=example.weights)
+            rows[k] = probabilities(values, self.options.normalise)
+        shares = [example.weights[k] for k in asked]
+        fused = np.average(rows[asked], axis=0, weights=shares)
         entries = [
             Entry.of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
             for key, row, p in zip(surfaces, np.transpose(rows), fused, strict=True)

@@ -1,4 +1,4 @@
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 from adafuse.decoding.token_round import LONGEST_CHAIN, PendingText
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
+from adafuse.tokenization.text import encode_bytes
 from tests.tokenization.test_added import NAMES
 from tests.tokenization.test_byte_spans import bare_model, toy_model
 
@@ -87,6 +88,18 @@ def test_pending_ids_are_those_of_the_pending_text(name, pieces):
     own = model.encode_span(string)
     if b"".join(model.token_bytes.of[token] or b"" for token in own) == strand.pending:
         assert tuple(node.token for node in strand.node.path()) == own
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(NAMES), cut_bytes(), st.binary(min_size=1, max_size=3))
+def test_a_model_splits_before_what_it_does_not_join_to_the_text(name, pieces, surface):
+    model = toy_model(name)
+    strand = new_strand(model)
+    for piece in pieces:
+        strand.extend(piece)
+    whole = encode_bytes(model, strand.pending + surface)
+    borders = accumulate((len(model.token_bytes.of[token]) for token in whole), initial=0)
+    assert strand.splits_before(surface) == (len(strand.pending) in borders)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,8 +1,11 @@
 """AdaFuse against a second implementation of its algorithm, and against laws it must keep."""
 
+import math
+
 import pytest
 
 from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support import oracle
@@ -18,10 +21,20 @@ def oracle_models(ensemble):
 
 
 @pytest.mark.parametrize("ensemble", ["pair", "random_pair"])
-@pytest.mark.parametrize(("tau", "branching"), [(0.7, 1), (0.3, 3), (0.0, 1), (1.0, 2)])
-def test_adafuse_is_algorithm_1(ensemble, tau, branching, request):
+@pytest.mark.parametrize(
+    ("tau", "branching", "margin"),
+    [
+        (0.7, 1, "start"),
+        (0.3, 3, "start"),
+        (0.0, 1, "start"),
+        (1.0, 2, "start"),
+        (0.7, 2, "word"),
+        (0.2, 3, "word"),
+    ],
+)
+def test_adafuse_is_algorithm_1(ensemble, tau, branching, margin, request):
     ensemble = request.getfixturevalue(ensemble)
-    settings = {"tau": tau, "max_words": 3, "branching": branching}
+    settings = {"tau": tau, "max_words": 3, "branching": branching, "margin": margin}
     results = ensemble.generate(PROMPTS, max_new_tokens=20, stop=["\n\n"], **settings)
     for prompt, result in zip(PROMPTS, results, strict=True):
         text, reason, rounds = oracle.adafuse(
@@ -86,3 +99,41 @@ def test_a_pool_of_one_costs_no_scoring_forward():
         forwards <= tokens + 1
         for forwards, tokens in zip(result.forwards, result.tokens, strict=True)
     )
+
+
+@pytest.mark.parametrize("method", ["adafuse", "fixed_length"])
+def test_a_leader_that_is_always_sure_writes_its_greedy_text_and_nobody_else_is_asked(pair, method):
+    greedy = Ensemble(pair.models[1:], (1.0,)).generate(PROMPTS, method="single", max_new_tokens=40)
+    results = decode(pair, method, ask="unsure", sure=0.0, leader=1)
+    for result, single in zip(results, greedy, strict=True):
+        assert single.text.startswith(result.text)
+        assert result.forwards[0] == 0 < result.forwards[1]
+        for taken in result.rounds:
+            (span,) = taken.candidates
+            assert math.isnan(span.nll[0])
+            assert span.fused == span.nll[1]
+            assert taken.margins[0] == ()
+
+
+def test_where_the_leader_is_not_sure_all_models_decide(pair):
+    """Each of its rounds is either the leader's own, or the one that follows with everybody."""
+    rounds = [
+        taken
+        for result in decode(pair, "adafuse", ask="unsure", sure=0.9)
+        for taken in result.rounds
+    ]
+    alone = [taken for taken in rounds if math.isnan(taken.candidates[0].nll[1])]
+    assert 0 < len(alone) < len(rounds)
+    for taken in alone:
+        assert min(taken.margins[0]) >= 0.9
+        assert taken.candidates[0].proposers == (0,)
+
+
+def test_a_leader_without_weight_decides_nothing(pair):
+    light = Ensemble(pair.models, (0.0, 1.0))
+    assert_same(decode(light, "adafuse", ask="unsure", sure=0.0), decode(light, "adafuse"))
+
+
+def test_a_leader_that_does_not_exist_is_refused(pair):
+    with pytest.raises(UserError, match="leader is 2, but the models are numbered from 0 to 1"):
+        decode(pair, "adafuse", ask="unsure", leader=2)

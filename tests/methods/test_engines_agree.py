@@ -41,6 +41,11 @@ METHODS = [
     ("specfuse", {"window": 4, "votes": "mean_nll", "sampling": True}),
     ("rerank", {}),
     ("specfuse", {"window": 4, "exit_temperature": 0.02}),
+    ("adafuse", {"margin": "word", "branching": 2}),
+    ("adafuse", {"ask": "unsure", "sure": 0.2, "leader": 1}),
+    ("fixed_length", {"ask": "unsure", "sure": 0.1, "words": 2}),
+    ("unite", {"positions": "stable", "primary": 1}),
+    ("gac", {"positions": "stable"}),
 ]
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""

@@ -29,7 +29,11 @@ def spellings(candidate):
 
 
 def test_every_step_is_the_default():
-    assert resolve("gac", {}).options.model_dump() == {"threshold": None, "gate": 0}
+    assert resolve("gac", {}).options.model_dump() == {
+        "threshold": None,
+        "gate": 0,
+        "positions": "all",
+    }
 
 
 @pytest.mark.parametrize("ensemble", ["pair", "random_pair"])

@@ -12,6 +12,8 @@ METHODS = [
     ("unite", {}),
     ("unite", {"duplicates": "keep", "normalise": "vocabulary", "commit": "first_token"}),
     ("gac", {}),
+    ("unite", {"positions": "stable"}),
+    ("gac", {"positions": "stable"}),
 ]
 
 
@@ -72,6 +74,8 @@ def test_a_model_with_itself_writes_its_own_greedy_text_behind_its_template(
         ("unite", {"primary": 1, "commit": "first_token"}, {"primary": 0, "commit": "first_token"}),
         ("gac", {}, {}),
         ("gac", {"threshold": 0.5, "gate": 0}, {"threshold": 0.5, "gate": 1}),
+        ("unite", {"positions": "stable"}, {"positions": "stable", "primary": 1}),
+        ("gac", {"positions": "stable"}, {"positions": "stable"}),
     ],
 )
 def test_the_order_of_the_models_changes_nothing_but_ties(

@@ -28,6 +28,10 @@ from adafuse.options import parse
         ("unite", {"duplicates": "drop"}, r"duplicates must be 'exclude', 'keep' or 'zero', not"),
         ("unite", {"commit": "token"}, r"commit must be 'surface' or 'first_token', not 'token'"),
         ("gac", {"threshold": 1.5}, r"threshold must be less than or equal to 1, not 1.5"),
+        ("adafuse", {"sure": 1.5}, r"sure must be less than or equal to 1, not 1.5"),
+        ("adafuse", {"ask": "never"}, r"ask must be 'always' or 'unsure', not 'never'"),
+        ("adafuse", {"margin": "end"}, r"margin must be 'start' or 'word', not 'end'"),
+        ("unite", {"positions": "some"}, r"positions must be 'all' or 'stable', not 'some'"),
         ("gac", {"gate": -1}, r"gate must be greater than or equal to 0, not -1"),
     ],
 )
@@ -41,6 +45,10 @@ def test_defaults_are_those_of_the_paper():
         "tau": 0.7,
         "max_words": 3,
         "branching": 1,
+        "margin": "start",
+        "ask": "always",
+        "sure": 0.9,
+        "leader": 0,
         "fusion": "mean_nll",
         "max_word_tokens": 16,
     }

@@ -12,6 +12,8 @@ from adafuse.models.language_model import LanguageModel
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.next_token import logprobs
+from tests.support.scripted import ScriptedModel
+from tests.support.scripted import decode as scripted
 from tests.support.tiny import random_llama
 
 
@@ -31,6 +33,7 @@ def test_defaults():
         "primary": 0,
         "duplicates": "exclude",
         "normalise": "union",
+        "positions": "all",
         "commit": "surface",
     }
 
@@ -129,3 +132,30 @@ def test_a_tokenizer_without_bytes_is_refused_before_decoding(pair, method):
         UserError, match=r"tokenizer of 'pieces' .* '##ing' for one; use a byte-lev"
     ):
         next(ensemble.stream(PROMPTS, method=method))
+
+
+DIGITS = ScriptedModel(
+    "digits",
+    ["1", "5", " ", "END"],
+    lambda ids: {(): (0.9, 0.05, 0.03, 0.02), (0,): (0.02, 0.9, 0.06, 0.02)}.get(
+        ids, (0.01, 0.01, 0.01, 0.97)
+    ),
+)
+NUMBERS = ScriptedModel(
+    "numbers",
+    ["15", "1", "5", " ", "END"],
+    lambda ids: {(): (0.8, 0.1, 0.04, 0.04, 0.02), (1,): (0.01, 0.01, 0.01, 0.96, 0.01)}.get(
+        ids, (0.01, 0.01, 0.01, 0.01, 0.96)
+    ),
+)
+
+
+@pytest.mark.parametrize("method", ["unite", "gac"])
+@pytest.mark.parametrize("models", [(DIGITS, NUMBERS), (NUMBERS, DIGITS)])
+def test_a_model_has_no_say_inside_a_token_of_its_own_if_positions_are_stable(method, models):
+    """After the "1" of the other model, `numbers`, which writes "15" at once, has no idea."""
+    assert scripted(method, models).text == "1 "
+    example = scripted(method, models, positions="stable")
+    assert example.text == "15"
+    nll = example.rounds[1].candidates[0].nll
+    assert [math.isnan(value) for value in nll] == [model is NUMBERS for model in models]

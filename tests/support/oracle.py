@@ -44,11 +44,16 @@ class OracleModel:
         encode = lambda text: self.tokenizer.encode(text, add_special_tokens=False)  # noqa: E731
         return encode(anchor + span)[len(encode(anchor)) :]
 
-    def word(self, extra, before, stops, cap, first=None):
+    def margin(self, extra):
+        """p(1) - p(2) after the ids and `extra`."""
+        first, second = self.logprobs(extra).exp().topk(2).values.tolist()
+        return first - second
+
+    def word(self, extra, before, stops, cap, first=()):
         """One word after the ids `extra` and the text `before`: (ids, text, is END)."""
         z = []
         while True:
-            nxt = first if first is not None and not z else int(self.logprobs(extra + z).argmax())
+            nxt = first[len(z)] if len(z) < len(first) else int(self.logprobs(extra + z).argmax())
             if nxt in self.specials:
                 return z, self.text(self.ids + extra, z), not z
             text = self.text(self.ids + extra, z)
@@ -64,7 +69,9 @@ class OracleModel:
                 return z, longer, False
 
 
-def adafuse(models, prompt, *, tau, max_words, branching, stops, max_new_tokens, cap=16):
+def adafuse(
+    models, prompt, *, tau, max_words, branching, stops, max_new_tokens, margin="start", cap=16
+):
     """Return (text, stop reason, rounds); a round is (pool of (text, ends), NLLs, selected)."""
     for model in models:
         model.ids = list(model.tokenizer(prompt)["input_ids"])
@@ -73,7 +80,8 @@ def adafuse(models, prompt, *, tau, max_words, branching, stops, max_new_tokens,
     while True:
         pool = {}
         for k, model in enumerate(models):
-            for ids, text, ends in _propose(model, y, tau, max_words, branching, stops, cap):
+            written = _propose(model, y, tau, max_words, branching, stops, margin, cap)
+            for ids, text, ends in written:
                 pool.setdefault((text, ends), {}).setdefault(k, ids)
         nlls = []
         for (text, ends), own in pool.items():
@@ -114,16 +122,20 @@ def _cut(y, text, stops):
     return (y + text)[: stop[1]][len(y) :] if stop else text
 
 
-def _propose(model, y, tau, max_words, branching, stops, cap):
+def _propose(model, y, tau, max_words, branching, stops, margin, cap):
     ids, text = [], ""
     for _ in range(max_words):
-        logprobs = model.logprobs(ids)
-        top = torch.sort(logprobs, descending=True, stable=True)
+        sure = []
+        if margin == "word":
+            more, _, _ = model.word(ids, y + text, stops, cap)
+            margins = [model.margin(ids + more[:count]) for count in range(max(1, len(more)))]
+            sure = more[: margins.index(min(margins))]
+        top = torch.sort(model.logprobs(ids + sure), descending=True, stable=True)
         probabilities = top.values.exp()
         if probabilities[0] - probabilities[1] < tau:
             branches = []
             for first in top.indices[:branching].tolist():
-                more, word, end = model.word(ids, y + text, stops, cap, first)
+                more, word, end = model.word(ids, y + text, stops, cap, [*sure, first])
                 branches.append((ids + more, _cut(y, text + word, stops), end))
             return branches
         more, word, end = model.word(ids, y + text, stops, cap)

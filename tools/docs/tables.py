@@ -42,14 +42,15 @@ COLUMNS = {
     "rounds[].candidates[].text": "the span",
     "rounds[].candidates[].ends": "whether the text ends after the span",
     "rounds[].candidates[].nll[]": "per model: negative log-likelihood of the span, in nats per"
-    " token (equation 4)",
+    " token (equation 4); NaN for a model that was not asked",
     "rounds[].candidates[].fused": "F(s), the fused score (equation 5); the smallest wins",
     "rounds[].candidates[].proposers[]": "numbers of the models that proposed the span, from 0",
     "rounds[].selected": "index of the committed candidate, from 0; null if none has a finite NLL",
     "rounds[].words": "number of committed words, separated by whitespace",
     "rounds[].margins[]": "per model: its margins",
-    "rounds[].margins[][]": "p(1) - p(2) of the next token at the start of each word, up to the"
-    " first below τ; empty for methods without margins",
+    "rounds[].margins[][]": "p(1) - p(2) of the next token at the start of each word, or the"
+    " smallest within it (option `margin`), up to the first below τ; empty for methods without"
+    " margins, and for a model that was not asked",
 }
 """What every column means; lists are marked by []."""
 
