@@ -140,7 +140,7 @@ def comparison_table(
     by_protocol: dict[str, list[Comparison]] = {}
     for test in comparisons:
         by_protocol.setdefault(test.protocol, []).append(test)
-    parts = [*map(_best_members_section, by_protocol.values()), *parts]
+    parts = [*map(best_members_section, by_protocol.values()), *parts]
     parts += [
         f"- {escape(run)} is not compared with {escape(', '.join(models))}: no run of method single"
         " uses it.\n"
@@ -158,7 +158,7 @@ def read_comparisons(text: str) -> list[Comparison]:
     return TypeAdapter(list[Comparison]).validate_python(plain)
 
 
-def _best_members_section(comparisons: Sequence[Comparison]) -> str:
+def best_members_section(comparisons: Sequence[Comparison]) -> str:
     """Return a row per ensemble: what it gains over the best of its models on each benchmark."""
     tests: dict[str, dict[str, Comparison]] = {}
     for test in comparisons:
