@@ -20,7 +20,12 @@ from adafuse.metrics.scorer import STRICT
 from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table, to_markdown
 from adafuse.report.measures import Cost, cost
-from adafuse.report.tables import best_members_section, markdown_table, read_comparisons
+from adafuse.report.tables import (
+    best_members_section,
+    escape,
+    markdown_table,
+    read_comparisons,
+)
 from adafuse.workflow.layout import ResultsLayout
 from tools.docs.pages import ROOT, TEMPLATES
 
@@ -62,18 +67,19 @@ class RealResults:
                 kinds = ((True, True), (True, False), (False, True), (False, False))
                 same = sum(a.text.strip() == b.text.strip() for a, b in pairs)
                 counts = [*map(right.count, kinds), same]
-                rows.append([benchmark, *(f"{100 * count / len(pairs):.1f}" for count in counts)])
-        only = (f"only {name} right" for name in names)
+                shares = (f"{100 * count / len(pairs):.1f}" for count in counts)
+                rows.append([escape(benchmark), *shares])
+        only = (f"only {escape(name)} right" for name in names)
         head = ["benchmark", "both right", *only, "neither right", "the same answer"]
         return markdown_table(head, rows)
 
     def costs(self) -> str:
         """Return what a row cost: seconds, forwards per token, rounds in which models agreed."""
         rows = [
-            [run, *(self._cost(benchmark, run) for benchmark in self.config.main_benchmarks)]
+            [escape(run), *(self._cost(name, run) for name in self.config.main_benchmarks)]
             for run in self.config.main_runs
         ]
-        return markdown_table(["run", *self.config.main_benchmarks], rows)
+        return markdown_table(["run", *map(escape, self.config.main_benchmarks)], rows)
 
     def _cost(self, benchmark: str, run: str) -> str:
         spent: Cost = cost(self.layout.trace(benchmark, run), benchmark, run)
@@ -94,7 +100,7 @@ class RealResults:
             ValueError: shards were decoded with different versions, or in different ways.
         """
         shards = sorted(self._shards(), key=lambda shard: str(shard["finished"]))
-        ways = {repr([s["versions"], s["git"], *map(s["job"].get, _WAY)]) for s in shards}
+        ways = {_way(shard) for shard in shards}
         if len(ways) > 1:
             raise ValueError(f"the rows were not all decoded alike: {sorted(ways)}")
         return {**shards[-1], "first": shards[0]["started"]}
@@ -110,7 +116,11 @@ class RealResults:
         return read_scored(self.layout.score(STRICT, benchmark, run))
 
 
-_WAY = ("dtype", "batch_size", "engine", "devices")
+def _way(shard: dict[str, Any]) -> str:
+    """Return how a shard was decoded, as far as its costs depend on it."""
+    job = shard["job"]
+    parts = (job["dtype"], job["batch_size"], job["engine"], sorted(set(job["devices"])))
+    return repr((shard["versions"], shard["git"], *parts))
 
 
 def page(config: Config) -> str:
