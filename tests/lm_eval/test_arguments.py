@@ -29,9 +29,12 @@ def test_a_single_weight_may_come_as_a_number():
 
 def test_everything_else_is_an_option_of_the_method():
     _, method = read_arguments({"models": "A+B", "tau": 0.5, "max_words": 2, "branching": 3})
-    assert method.options.model_dump() == {
-        "fusion": "mean_nll", "max_word_tokens": 16, "tau": 0.5, "max_words": 2, "branching": 3,
-    }  # fmt: skip
+    assert method.name == "adafuse"
+    assert method.options.model_dump(exclude_defaults=True) == {
+        "tau": 0.5,
+        "max_words": 2,
+        "branching": 3,
+    }
     _, method = read_arguments({"models": "A+B", "method": "fixed_length", "words": 2})
     assert method.name == "fixed_length"
 

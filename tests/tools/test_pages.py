@@ -15,6 +15,7 @@ from adafuse.methods import METHODS
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.workflow.layout import ResultsLayout
+from tools.docs import results
 from tools.docs.pages import PAGES, TEMPLATES, files, template_of
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,8 @@ def test_a_committed_page_is_what_the_code_makes(name: str) -> None:
 
 
 def test_every_template_is_a_page() -> None:
-    assert {template_of(page) for page in PAGES} == {path.name for path in TEMPLATES.iterdir()}
+    pages = {*PAGES, results.PAGE.relative_to(ROOT).as_posix()}
+    assert {template_of(page) for page in pages} == {path.name for path in TEMPLATES.iterdir()}
 
 
 def test_a_page_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
