@@ -84,6 +84,11 @@ class Ensemble:
         checked = check_weights(weights, len(models))
         return cls(tuple(load_models(model_specs(models, **loading))), checked)
 
+    @property
+    def at(self) -> Place:
+        """Where a method's own checkpoints go."""
+        return self.place or Place(self.models[0].device, self.models[0].network.dtype)
+
     def generate(self, prompts: Sequence[Prompt], **settings: Any) -> list[Result]:
         """Continue all prompts and return one result each, in order; see `stream`."""
         results = dict(self.stream(prompts, **settings))
@@ -188,6 +193,5 @@ class Ensemble:
 
     def _run(self, method: str, **settings: Any) -> Run:
         own = {name: settings.pop(name) for name in Settings.model_fields if name in settings}
-        place = self.place or Place(self.models[0].device, self.models[0].network.dtype)
         chosen = resolve(method, settings)
-        return Run(self.models, self.weights, place, chosen, parse(Settings, own, "generate"))
+        return Run(self.models, self.weights, self.at, chosen, parse(Settings, own, "generate"))

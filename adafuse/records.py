@@ -90,12 +90,14 @@ class Round:
 
     `selected` is the index of the committed candidate (None: none had a finite NLL), `words` how
     many words it has, and `margins[k]` the margins p(1) - p(2) that model k read, one a word.
+    `weights` are the w_k of this round where they are not those of the run.
     """
 
     candidates: tuple[Candidate, ...]
     selected: int | None
     words: int
     margins: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

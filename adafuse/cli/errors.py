@@ -22,6 +22,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse generate --model A --model B --prompts in.jsonl --out out.parquet",
         "adafuse generate --model A --method single --prompts - --json < in.jsonl",
     ),
+    "fit": (
+        "adafuse fit --model A --model B --rows dev.jsonl --scorer nq \\\n"
+        '    --template "Q: {question}\\nA:" --stop "\\n" --out gate.json',
+    ),
     "show": (
         "adafuse show out.parquet --list",
         "adafuse show out.parquet --id X --id Y --round 3",

@@ -11,6 +11,7 @@ from adafuse.cli.bench import bench
 from adafuse.cli.doctor import doctor
 from adafuse.cli.errors import epilog, run
 from adafuse.cli.export import export
+from adafuse.cli.fit import fit
 from adafuse.cli.generate import generate
 from adafuse.cli.init import init
 from adafuse.cli.methods import methods
@@ -60,7 +61,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = {
-    "Decode": (generate, show, methods),
+    "Decode": (generate, fit, show, methods),
     "Evaluate": (init, score, audit, report, export, status),
     "This machine": (doctor, bench),
 }

@@ -61,6 +61,8 @@ def _print_round(console: Console, number: int, taken: Round) -> None:
     words = "1 word" if taken.words == 1 else f"{taken.words} words"
     margins = " | ".join(" ".join(f"{value:.2f}" for value in read) for read in taken.margins)
     read = f"; margins {margins}" if any(taken.margins) else ""
+    if taken.weights:
+        read += f"; weights {' '.join(f'{weight:.2f}' for weight in taken.weights)}"
     console.print(Text.assemble((f"\nround {number}", "bold"), f": {words}{read}"))
     table = Table("", "candidate", "by")
     for heading in (*(f"NLL {model}" for model in range(len(taken.margins))), "F"):

@@ -68,6 +68,7 @@ def check_config(path: Path) -> None:
 Input = Annotated[Path, "input"]
 """A file that a step reads, refused if it is not what the workflow wrote there."""
 Inputs = Annotated[list[Path], "input"]
+OptionalInput = Annotated[Path | None, "input"]
 OptionalInputs = Annotated[list[Path] | None, "input"]
 
 Output = Annotated[Path, "output"]
@@ -257,17 +258,21 @@ def decode(
     digest: str,
     out: Output,
     answers: OptionalInputs = None,
+    gate: OptionalInput = None,
 ) -> None:
     """Decode a shard with a run; an interrupted job goes on where it was.
 
     `digest` is what the plan expects of the job, `answers` are the shard's
-    traces of single models.
+    traces of single models, `gate` is what the run has learned.
     """
+    from functools import partial
+
+    from adafuse.workflow.benchmarks import prepare_benchmark
     from adafuse.workflow.decode import decode_shard, ensemble_decoder
     from adafuse.workflow.jobs import decode_job
 
     decode_shard(
-        decode_job(config, benchmark, run),
+        decode_job(config, benchmark, run, partial(prepare_benchmark, config)).with_gate(gate),
         shard,
         rows,
         out,
@@ -276,6 +281,26 @@ def decode(
         answers=answers or [],
         traces=None if config.benchmarks[benchmark].timed else out.parents[2],
         max_error_share=config.decode.max_error_share,
+    )
+
+
+@step
+def fit(*, config: "Config", benchmark: str, run: str, rows: Input, out: Output) -> None:
+    """Fit the gate of a run on development rows."""
+    from adafuse.benchmarks.shards import read_prepared
+    from adafuse.decoding.gate import write_gate
+    from adafuse.workflow.decode import fitted_gate
+    from adafuse.workflow.jobs import fit_job
+
+    scorer = config.benchmarks[benchmark].scorer
+    gate = fitted_gate(fit_job(config, benchmark, run), read_prepared(rows), scorer)
+    write_gate(out, gate)
+    logger.info(
+        "%d rounds of %d rows, penalty %s, gain by penalty %s",
+        gate.fitted.rounds,
+        gate.fitted.rows,
+        gate.fitted.penalty,
+        gate.fitted.gain,
     )
 
 

@@ -12,6 +12,7 @@ from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.experiments import RULES, ExperimentConfig, MainConfig
 from adafuse.config.runs import ClusterConfig, DecodeConfig, ModelConfig, RunConfig
 from adafuse.config.sweep_axis import sweep_positions
+from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
@@ -206,16 +207,19 @@ class Config(Section):
             )
 
     def _check_development_rows(self) -> None:
-        """Check that a choice by development rows has them on every benchmark of its tables."""
+        """Check that a run that needs development rows has them on all benchmarks of its tables."""
         cells = [*product(self.main_runs, self.main_benchmarks)]
         for experiment in self.experiments.values():
             cells += product(experiment.runs, experiment.benchmarks)
         for run, benchmark in cells:
             method = SELECTIONS.get(self.runs[run].method)
             missing = self.benchmarks[benchmark].development is None
-            if method is not None and method.development and missing:
+            chosen = method is not None and method.development
+            fitted = self.runs[run].options.get("gate") == DEVELOPMENT
+            if (chosen or fitted) and missing:
+                verb = "fit on" if fitted else "choose by"
                 raise UserError(
-                    f"runs.{run}: benchmark {benchmark!r} has no development rows to choose by; set"
+                    f"runs.{run}: benchmark {benchmark!r} has no development rows to {verb}; set"
                     " its `development` to a benchmark that holds them"
                 )
 

@@ -13,8 +13,9 @@ from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, 
 class Candidate:
     """A span that may be committed next.
 
-    `nodes` holds its last node in the tree of each model that has read it, `proposers` the numbers
-    of the models that wrote it, `words` how often `add_word` ran (END counts). Once scored,
+    `nodes` holds its last node in the tree of each model that has read it, `margins` by the numbers
+    of the models that wrote it the margins that they read, `words` how often `add_word` ran (END
+    counts). Once scored,
     `nll[k]` is NLL_k(s) in nats per token over `tokens[k]` = T ids, END included (eq. 4), nan for a
     model that has left the example; `fused` is F(s) (eq. 5).
     """
@@ -23,7 +24,7 @@ class Candidate:
     ends: bool = False
     words: int = 0
     nodes: dict[TokenSequence, Node] = field(default_factory=dict)
-    proposers: list[int] = field(default_factory=list)
+    margins: dict[int, tuple[float, ...]] = field(default_factory=dict)
     nll: tuple[float, ...] = ()
     tokens: tuple[int, ...] = ()
     fused: float = math.inf
@@ -32,6 +33,11 @@ class Candidate:
     def node(self) -> Node:
         """The last node in the tree of the model that wrote the span."""
         return next(iter(self.nodes.values()))
+
+    @property
+    def proposers(self) -> tuple[int, ...]:
+        """The numbers of the models that wrote the span, in order of writing."""
+        return tuple(self.margins)
 
     @property
     def length(self) -> int:
@@ -65,8 +71,7 @@ class Candidate:
         return [(node.next.margin, node) for node in before if node.next is not None]
 
     def record(self) -> records.Candidate:
-        proposers = tuple(self.proposers)
-        return records.Candidate(self.text, self.ends, proposers, self.nll, self.fused)
+        return records.Candidate(self.text, self.ends, self.proposers, self.nll, self.fused)
 
     def _logprobs(self, node: Node) -> Iterator[float]:
         for step in node.path():
@@ -80,8 +85,7 @@ class Candidate:
 class Pool:
     """The candidates of a round: the union of what all models propose, keyed by text and END.
 
-    They are in order of the model that proposed them first, then of its branches. `margins[k]` are
-    the margins that model k read, one a word.
+    They are in order of the model that proposed them first, then of its branches.
 
     Models whose numbers are `out` neither propose nor score, and have no weight; the others are
     `asked`.
@@ -98,7 +102,6 @@ class Pool:
         out: Collection[int] = (),
     ) -> None:
         self.candidates: list[Candidate] = []
-        self.margins: dict[int, tuple[float, ...]] = {}
         self._sequences = sequences
         self._out = frozenset(out)
         self.asked = {k: sequence for k, sequence in enumerate(sequences) if k not in out}
@@ -121,14 +124,16 @@ class Pool:
     def add(
         self, number: int, written: Iterable[Candidate], margins: tuple[float, ...] = ()
     ) -> None:
-        """Add what model `number` proposes; equal texts of several models are one candidate."""
-        self.margins[number] = margins
+        """Add what model `number` proposes; equal texts of several models are one candidate.
+
+        `margins` are those that it read, one a word.
+        """
         pooled = {self._key(candidate): candidate for candidate in self.candidates}
         for own in written:
             self._first_texts.setdefault(self._sequences[number], own.text)
             candidate = pooled.setdefault(self._key(own), own)
-            if number not in candidate.proposers:
-                candidate.proposers.append(number)
+            if number not in candidate.margins:
+                candidate.margins[number] = margins
                 candidate.nodes.update(own.nodes)
         self.candidates = list(pooled.values())
 
@@ -186,13 +191,15 @@ class Pool:
             text = bare if _without_space(first) == first else f" {bare}"
         return sequence.model.encode_span(text)
 
-    def record(self, selected: Candidate | None) -> records.Round:
+    def record(self, selected: Candidate | None, weights: Sequence[float] = ()) -> records.Round:
         """Return what the trace keeps of the round, whose winner is `selected`."""
+        read = {k: margins for s in self.candidates for k, margins in s.margins.items()}
         return records.Round(
             tuple(candidate.record() for candidate in self.candidates),
             None if selected is None else self.candidates.index(selected),
             0 if selected is None else len(selected.text.split()),
-            tuple(self.margins.get(number, ()) for number in range(len(self._sequences))),
+            tuple(read.get(number, ()) for number in range(len(self._sequences))),
+            tuple(weights),
         )
 
 

@@ -2,34 +2,38 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.gate import read_gate
 from adafuse.errors import UserError
-from adafuse.options import MethodOptions, WordTokens
+from adafuse.options import Located, MethodOptions, WordTokens
 
 FusionRule = Callable[[Candidate, Sequence[float]], float]
 """Takes a scored candidate and the weights w_k of the models."""
 
-PoolFusion = Callable[[Sequence[Candidate], Sequence[float]], list[float]]
-"""Takes all candidates of a round, with finite NLLs, and the weights; gives F(s) of each."""
+PoolFusion = Callable[[Sequence[Candidate], Sequence[float]], tuple[list[float], Sequence[float]]]
+"""Takes all candidates of a round, with finite NLLs, and the weights w_k of the run; gives F(s) of
+each, and the weights w_k of the round."""
 
 FUSION_RULES: dict[str, FusionRule] = {}
-"""What users name as `fusion`."""
+"""What users name as `fusion`, besides `LEARNED`."""
+
+LEARNED = "learned"
 
 
 def fusion_rule(rule: FusionRule) -> FusionRule:
     """Add a fusion rule under the name of its function, which no other rule may have."""
-    if FUSION_RULES.setdefault(rule.__name__, rule) is not rule:
+    if rule.__name__ == LEARNED or FUSION_RULES.setdefault(rule.__name__, rule) is not rule:
         raise UserError(f"there are two fusion rules {rule.__name__!r}; rename one of them")
     return rule
 
 
 def per_candidate(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
-    return lambda pool, weights: [rule(candidate, weights) for candidate in pool]
+    return lambda pool, weights: ([rule(candidate, weights) for candidate in pool], weights)
 
 
 @fusion_rule
@@ -86,8 +90,8 @@ def _perplexities(candidate: Candidate) -> list[float]:
 
 
 def _registered(name: str) -> str:
-    if name not in FUSION_RULES:
-        *others, last = map(repr, FUSION_RULES)
+    if name not in (names := [*FUSION_RULES, LEARNED]):
+        *others, last = map(repr, names)
         raise ValueError(f"must be {', '.join(others)} or {last}")
     return name
 
@@ -100,14 +104,28 @@ class FusionOptions(MethodOptions):
         AfterValidator(_registered),
         Field(
             description="fusion rule, F(s): the mean of the models' NLLs (the paper's), the NLL of"
-            " their mixture, or the lowest of their NLLs",
-            json_schema_extra=lambda schema: schema.update(enum=list(FUSION_RULES)),
+            " their mixture, the lowest of their NLLs, or what a `gate` has learned",
+            json_schema_extra=lambda schema: schema.update(enum=[*FUSION_RULES, LEARNED]),
         ),
     ] = "mean_nll"
+    gate: Located | None = None
+    """file that `adafuse fit` wrote for these models; in a configuration also `development`: the
+    workflow fits one on the development rows of each benchmark; change it when `fusion` is
+    `learned`"""
     max_word_tokens: WordTokens = 16
 
-    @property
-    def rule(self) -> PoolFusion:
+    @model_validator(mode="after")
+    def _gate_is_for_learned(self) -> Self:
+        if self.fusion == LEARNED and self.gate is None:
+            raise ValueError("fusion learned needs a gate; name the file that `adafuse fit` wrote")
+        if self.fusion != LEARNED and self.gate is not None:
+            raise ValueError(f"gate {self.gate!r} is for fusion learned, not {self.fusion}; say so")
+        return self
+
+    def rule(self, models: Sequence[str]) -> PoolFusion:
+        """Return the rule for models by their paths; refuse a gate for others."""
+        if self.gate is not None:
+            return read_gate(self.gate).rule(models, self.gate)
         return per_candidate(FUSION_RULES[self.fusion])
 
 

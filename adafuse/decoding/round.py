@@ -75,11 +75,12 @@ class Example:
         """
         asked = pool.asked
         finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in asked)]
-        scores = fuse(finite, pool.weights(self.weights)) if finite else []
+        weights = pool.weights(self.weights)
+        scores, own = fuse(finite, weights) if finite else ([], weights)
         for candidate, fused in zip(finite, scores, strict=True):
             candidate.fused = fused
         best = min(finite, key=lambda candidate: candidate.fused, default=None)
-        self.rounds.append(pool.record(best))
+        self.rounds.append(pool.record(best, () if list(own) == weights else own))
         if best is None:
             names = [
                 sequence.model.name

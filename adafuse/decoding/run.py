@@ -125,6 +125,7 @@ class Run:
     place: Place
     method: Method[Any]
     settings: Settings
+    start: Callable[..., Example] = Example
 
     def events(
         self,
@@ -149,7 +150,7 @@ class Run:
         def start(index: int) -> Example:
             own = None if answers is None else tuple(answers[index])
             prompt, question = prompts[index], questions[index]
-            return Example(self.weights, self.settings, prompt, question, own, index)
+            return self.start(self.weights, self.settings, prompt, question, own, index)
 
         def program(example: Example) -> Program[None]:
             own = self.method.decode(example)

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
-from adafuse.decoding.method import Method
+from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Alone, Example, Proposal, fuse_rounds
 from adafuse.decoding.words import add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
@@ -34,6 +34,16 @@ class AskOptions(FusionOptions):
         return Alone(self.leader, self.sure) if self.ask == "unsure" else None
 
 
+FusionOptionsT = TypeVar("FusionOptionsT", bound=FusionOptions)
+
+
+class FusesWords(Method[FusionOptionsT]):
+    """A method whose candidates are chosen by the `fusion` of its options."""
+
+    def prepare(self, models: Models) -> None:
+        self._fuse = self.options.rule([model.name for model in models])
+
+
 class AdaFuseOptions(AskOptions):
     """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
@@ -52,7 +62,7 @@ class AdaFuseOptions(AskOptions):
     switches this off"""
 
 
-class AdaFuse(Method[AdaFuseOptions]):
+class AdaFuse(FusesWords[AdaFuseOptions]):
     """Each model proposes words while it is sure, alternatives where not; all choose (3.2, 3.3)."""
 
     name = "adafuse"
@@ -65,7 +75,7 @@ class AdaFuse(Method[AdaFuseOptions]):
 
     def decode(self, example: Example) -> Program[None]:
         propose = partial(self._propose, example)
-        return fuse_rounds(example, propose, self.options.rule, self.options.alone)
+        return fuse_rounds(example, propose, self._fuse, self.options.alone)
 
     def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
         """Return one span if the model stays confident, else B.
@@ -101,7 +111,7 @@ class FixedLengthOptions(AskOptions):
     """n, the words of every proposal"""
 
 
-class FixedLength(Method[FixedLengthOptions]):
+class FixedLength(FusesWords[FixedLengthOptions]):
     """Every model proposes a span of so many words, all score it, the best is committed.
 
     Margins are not read; only the end of the text makes a span shorter.
@@ -115,7 +125,7 @@ class FixedLength(Method[FixedLengthOptions]):
             rules = example.rules(self.options.max_word_tokens)
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
-        return fuse_rounds(example, propose, self.options.rule, self.options.alone)
+        return fuse_rounds(example, propose, self._fuse, self.options.alone)
 
 
 class BeamScalingOptions(FusionOptions):
@@ -137,7 +147,7 @@ class Beam:
     ended: bool = False
 
 
-class BeamScaling(Method[BeamScalingOptions]):
+class BeamScaling(FusesWords[BeamScalingOptions]):
     """Every model proposes words by beam search, all score them, the best is committed.
 
     Each beam is cut to its first complete word; a beam without one is finished greedily.
@@ -151,7 +161,7 @@ class BeamScaling(Method[BeamScalingOptions]):
         return max(2, self.options.width)
 
     def decode(self, example: Example) -> Program[None]:
-        return fuse_rounds(example, partial(self._propose, example), self.options.rule)
+        return fuse_rounds(example, partial(self._propose, example), self._fuse)
 
     def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
         rules = example.rules(self.options.max_word_tokens)

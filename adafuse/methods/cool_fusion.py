@@ -101,7 +101,7 @@ def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
     rivals = {}
     for answer, reason in own:
         if answer.text == fused.text:
-            fused.proposers.extend(answer.proposers)
+            fused.margins.update(answer.margins)
         else:
             rivals[answer] = reason
     pool = Pool(example.sequences)

@@ -94,7 +94,9 @@ class Ballot:
     weights: Floats
     quality: Floats
 
-    def __call__(self, pool: Sequence[Candidate], weights: Sequence[float]) -> list[float]:
+    def __call__(
+        self, pool: Sequence[Candidate], weights: Sequence[float]
+    ) -> tuple[list[float], Sequence[float]]:
         asked = list(self.example.asked)
         nll = np.array([[candidate.nll[k] for candidate in pool] for k in asked])
         softmaxed = softmax(-nll)
@@ -111,7 +113,8 @@ class Ballot:
             stay = [asked[place] for place in places]
             if self.weights[stay].sum() > 0:  # else nobody who stays would have a vote
                 self.example.out.update({*asked} - {*stay})
-        return [-float(total) for total in own @ votes]
+        used = [float(self.weights[k]) if k in asked else 0.0 for k in range(len(self.weights))]
+        return [-float(total) for total in own @ votes], used
 
     @staticmethod
     def _of_drafts(

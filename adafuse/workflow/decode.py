@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,6 +23,9 @@ from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows
 from adafuse.workflow.provenance import source_commit, this_machine, versions
 from adafuse.workflow.stamps import is_unchanged
 from adafuse.workflow.traces import RESULT_FIELDS, result_columns
+
+if TYPE_CHECKING:
+    from adafuse.decoding.gate import Gate
 
 logger = logging.getLogger(__name__)
 
@@ -246,6 +249,26 @@ def ensemble_decoder(
         **job.settings.model_dump(),
         **job.options,
     )
+
+
+def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Gate":
+    """Load the models of a job, and fit a gate on the rows that are no few-shot examples."""
+    with fast_imports():
+        from adafuse.ensemble import Ensemble
+        from adafuse.fitting import Development, fit
+
+    own = [row for row in rows if not row.shot]
+    development = Development(
+        job.benchmark,
+        [row.prompt for row in own],
+        [row.answers for row in own],
+        scorer,
+        job.settings.model_dump(),
+    )
+    weights = job.weights or (1.0,) * len(job.models)
+    ensemble = Ensemble.from_pretrained(job.models, weights=weights)
+    options = {k: v for k, v in job.options.items() if k not in ("fusion", "gate")}
+    return fit(ensemble, [development], method=job.method, **options)
 
 
 def merge_shards(

@@ -6,13 +6,15 @@ A step depends on what these functions read of the configuration, and on nothing
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.models.files import content_digest, model_key
-from adafuse.version import ENGINE_VERSION
-from adafuse.workflow.jobs import DecodeJob
+from adafuse.version import ENGINE_VERSION, SCORING_VERSION
+
+if TYPE_CHECKING:
+    from adafuse.workflow.jobs import DecodeJob
 
 
 def _digest(text: str) -> str:
@@ -39,13 +41,18 @@ def prepared_digest(prepared: Prepared) -> str:
     )
 
 
-def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
+def fit_digest(job: "DecodeJob", rows: str, scorer: str) -> str:
+    """Return the digest of a gate by the job that tries choices, its rows and their scorer."""
+    return step_key("fit", _settings(job), rows, scorer, SCORING_VERSION)
+
+
+def decode_digest(job: "DecodeJob", rows: str, answers: Sequence[str] = ()) -> str:
     """Return the digest of a job by those of its rows and of the shard traces it starts from."""
     return _lines_digest([job.benchmark, job.run, _settings(job), rows, *answers])
 
 
 def row_digests(
-    job: DecodeJob, rows: Iterable[PreparedRow], answers: Sequence[Mapping[str, str]] = ()
+    job: "DecodeJob", rows: Iterable[PreparedRow], answers: Sequence[Mapping[str, str]] = ()
 ) -> dict[str, str]:
     """Return by id what makes two decoded rows the same, whatever their run, shard or id.
 
@@ -61,7 +68,7 @@ def row_digests(
     }
 
 
-def _settings(job: DecodeJob) -> str:
+def _settings(job: "DecodeJob") -> str:
     """Return the digest of what all rows of a job have in common, but for the job's names.
 
     Devices are left out: a job that moves to another GPU gives the same result. So is
@@ -76,8 +83,8 @@ def _settings(job: DecodeJob) -> str:
     return _digest(json.dumps(parts, sort_keys=True))
 
 
-def _deciding_options(job: DecodeJob) -> dict[str, Any]:
-    """Return a method's options: checkpoints by their content, without those that are not used."""
+def _deciding_options(job: "DecodeJob") -> dict[str, Any]:
+    """Return a method's options: files by their content, without checkpoints that are not used."""
     named = {name for name in job.options if f"{name}_revision" in job.options}
     unused = named - job.checkpoints.keys()
     used = {
@@ -85,6 +92,8 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
         for option, value in job.options.items()
         if option.removesuffix("_revision") not in unused and not option.endswith("_allow_pickle")
     }
+    if (gate := used.get("gate")) is not None:
+        used["gate"] = job.gate or content_digest(gate)
     return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
 
 

@@ -1,16 +1,20 @@
 """A decode job: what is decoded with what, and what it asks a cluster for."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
+from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
+from adafuse.workflow import digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,8 @@ class DecodeJob:
     """Everything that decoding a shard needs to know besides its rows.
 
     `options` has the defaults filled in; `checkpoints` are the models that options name, by option,
-    as far as the method uses them.
+    as far as the method uses them. Where `options` ask for a gate that the workflow fits, `gate` is
+    its digest, and `fitted_on` the benchmark whose rows it is fitted on.
     """
 
     benchmark: str
@@ -30,6 +35,12 @@ class DecodeJob:
     checkpoints: dict[str, ModelSpec]
     settings: Settings
     timed: bool = False
+    gate: str | None = None
+    fitted_on: str | None = None
+
+    def with_gate(self, gate: Path | None) -> "DecodeJob":
+        """Return the job with the gate that was fitted for it."""
+        return self if gate is None else replace(self, options=self.options | {"gate": str(gate)})
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
@@ -50,6 +61,7 @@ class DecodeJob:
             "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},
             "dtype": self.models[0].dtype,
             **({"timed": True} if self.timed else {}),
+            **({"fitted_on": self.fitted_on} if self.fitted_on else {}),
         }
 
 
@@ -58,10 +70,38 @@ def _identity(model: ModelSpec) -> dict[str, str | None]:
     return {"path": model.path, "revision": model.revision, "content": content}
 
 
-def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
+RowsOf = Callable[[str], Prepared]
+"""Returns the prepared rows of a benchmark."""
+
+
+def gate_rows(config: Config, benchmark: str, run: str) -> str | None:
+    """Return the benchmark whose rows the gate of a run is fitted on, if the workflow fits one."""
+    learned = config.runs[run].options.get("gate") == DEVELOPMENT
+    return config.benchmarks[benchmark].development if learned else None
+
+
+def fit_job(config: Config, benchmark: str, run: str) -> DecodeJob:
+    """Return the job that tries choices on development rows: a run's, without its gate."""
+    spec = config.runs[run]
+    options = {k: value for k, value in spec.options.items() if k not in ("fusion", "gate")}
+    plain = {**config.runs, run: spec.model_copy(update={"options": options})}
+    return decode_job(config.model_copy(update={"runs": plain}), benchmark, run)
+
+
+def fit_digest(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> str:
+    """Return the digest of the gate that a run learns from the rows of a benchmark."""
+    rows, scorer = digest.prepared_digest(rows_of(benchmark)), config.benchmarks[benchmark].scorer
+    return digest.fit_digest(fit_job(config, benchmark, run), rows, scorer)
+
+
+def decode_job(
+    config: Config, benchmark: str, run: str, rows_of: RowsOf | None = None
+) -> DecodeJob:
+    """Return the job of a run on a benchmark; `rows_of` is read where the workflow fits a gate."""
     task, spec = config.benchmarks[benchmark], config.runs[run]
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
+    fitted_on = None if rows_of is None else gate_rows(config, benchmark, run)
     named = {option: method.checkpoint(option) for option in method.checkpoints}
     return DecodeJob(
         benchmark=benchmark,
@@ -87,6 +127,8 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
             batch_size=config.batch_size(benchmark),
         ),
         timed=task.timed,
+        gate=fit_digest(config, fitted_on, run, rows_of) if rows_of and fitted_on else None,
+        fitted_on=fitted_on,
     )
 
 

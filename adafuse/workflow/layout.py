@@ -59,6 +59,10 @@ class ResultsLayout:
     def shard_trace(self, benchmark: str, run: str, shard: int | str) -> Path:
         return self._path("traces", benchmark, run, f"{shard}.parquet")
 
+    def gate(self, benchmark: str, run: str) -> Path:
+        """What a run has learned from the rows of a benchmark."""
+        return self._path("gates", benchmark, f"{run}.json")
+
     def score(self, protocol: str, benchmark: str, run: str) -> Path:
         return self._path("scores", protocol, benchmark, f"{run}.json")
 

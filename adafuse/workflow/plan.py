@@ -26,7 +26,14 @@ from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
 from adafuse.workflow.choose import ballot
-from adafuse.workflow.jobs import Resources, decode_job, estimate
+from adafuse.workflow.jobs import (
+    Resources,
+    decode_job,
+    estimate,
+    fit_digest,
+    fit_job,
+    gate_rows,
+)
 from adafuse.workflow.journal import journal_path, only_writer
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
@@ -34,6 +41,7 @@ from adafuse.workflow.stamps import is_fresh, renew
 
 logger = logging.getLogger(__name__)
 TRACE_KINDS = ("runtime", "words_per_round")  # experiments that read traces, not scores
+TRIED = 8  # times that a row is decoded to fit a gate; MOST_CHOICES is the most
 PLANNED_BY = "ADAFUSE_PLANNED_BY"
 Cell = tuple[str, str]
 """A benchmark and a run."""
@@ -61,7 +69,7 @@ class Plan:
         self._started = False
         self._held = ExitStack()
         self._prepared = cache(partial(prepare_benchmark, config))
-        self._job = cache(partial(decode_job, config))
+        self._job = cache(partial(decode_job, config, rows_of=self.prepared))
         self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
         self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
         self._key = cache(self._make_key)
@@ -83,7 +91,20 @@ class Plan:
                 require_model(plan.config.spm_sha256)
             except AbsentModelError as error:
                 plan.missing["spBLEU"] = str(error)
+        plan._check_apart()
         return plan
+
+    def _check_apart(self) -> None:
+        """Refuse development rows that are among the rows that a gate is tested on."""
+        for benchmark, run in product(self.config.benchmarks, self.config.runs):
+            if (other := gate_rows(self.config, benchmark, run)) is None:
+                continue
+            known = {row.question: row.id for row in self.prepared(other).rows}
+            if shared := [row for row in self.prepared(benchmark).rows if row.question in known]:
+                raise UserError(
+                    f"runs.{run}: row {known[shared[0].question]!r} of {other!r}, on which its gate"
+                    f" is fitted, is row {shared[0].id!r} of {benchmark!r}; fit on other rows"
+                )
 
     def made(self) -> set[Path]:
         """Return all files that the configuration's steps write, whatever the targets."""
@@ -94,6 +115,7 @@ class Plan:
             files |= {layout.shard_rows(name, shard) for shard in self.shards(name)}
             for run in config.runs:
                 files.add(layout.trace(name, run))
+                files |= {layout.gate(on, run) for on in [gate_rows(config, name, run)] if on}
                 shards = [layout.shard_trace(name, run, shard) for shard in self.shards(name)]
                 files |= {*shards, *map(journal_path, shards)}
                 for path in (layout.score, layout.outcomes):
@@ -108,7 +130,7 @@ class Plan:
     def orphans(self) -> list[Path]:
         """Return what lies among the results that no step of this configuration writes."""
         made = self.made()
-        folders = ("tables", "experiments", "scores", "traces", "benchmarks")
+        folders = ("tables", "experiments", "scores", "traces", "benchmarks", "gates")
         found = [path for name in folders for path in Path(self.config.results, name).rglob("*")]
         hidden = [path for path in found if any(part.startswith(".") for part in path.parts[-2:])]
         return sorted(path for path in {*found} - {*hidden} - made if path.is_file())
@@ -223,6 +245,9 @@ class Plan:
     def _shard(self, benchmark: str, shard: str) -> list[Any]:
         return [self.shard_digest(benchmark, int(shard))]
 
+    def _fit(self, benchmark: str, run: str) -> list[Any]:
+        return [fit_digest(self.config, benchmark, run, self.prepared)]
+
     def _merge(self, benchmark: str, run: str) -> list[Any]:
         return self.digests(benchmark, run)
 
@@ -313,6 +338,11 @@ class Plan:
             return []
         return self.config.single_model_runs(spec)
 
+    def gates(self, benchmark: str, run: str) -> list[Path]:
+        """Return the gate that a run on a benchmark needs, if it needs one of the workflow."""
+        on = gate_rows(self.config, benchmark, run)
+        return [] if on is None else [self.layout.gate(on, run)]
+
     def all_cells(self) -> list[Cell]:
         return list(product(self.config.benchmarks, self.decoded_runs))
 
@@ -367,6 +397,12 @@ class Plan:
         """Return what an attempt of a decode job asks a cluster for, counted from 1."""
         uniform = self.config.cluster.uniform
         first = self._largest if uniform else self._estimate(benchmark, run, shard=shard)
+        return first.for_attempt(attempt, self.config.cluster)
+
+    def fit_resources(self, benchmark: str, run: str, attempt: int) -> Resources:
+        """Return what fitting a gate asks for: it decodes a row once for each choice."""
+        rows = TRIED * len(self.prepared(benchmark).rows)
+        first = estimate(fit_job(self.config, benchmark, run), rows, self.config)
         return first.for_attempt(attempt, self.config.cluster)
 
     @cached_property

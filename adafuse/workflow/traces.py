@@ -24,6 +24,7 @@ _ROUND = pa.struct(
         "selected": pa.int32(),
         "words": pa.int32(),
         "margins": pa.list_(_FLOATS),
+        "weights": _FLOATS,
     }
 )
 RESULT_FIELDS = [

@@ -8,6 +8,7 @@ rule decode:
         answers=lambda wc: [
             layout.shard_trace(wc.benchmark, run, wc.shard) for run in plan.answer_runs(wc.run)
         ],
+        gate=lambda wc: plan.gates(wc.benchmark, wc.run),
     output:
         layout.shard_trace("{benchmark}", "{run}", "{shard}"),
     log:
@@ -30,12 +31,13 @@ rule decode:
         config=layout.config,
         digest=key_of("decode"),
         answers=lambda wc, input: [f"--answers={file}" for file in input.get("answers", [])],
+        gate=lambda wc, input: [f"--gate={file}" for file in input.get("gate", [])],
     # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
     shell:
         ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
         " OMP_NUM_THREADS=1 adafuse step decode --config {params.config:q} --benchmark {wildcards.benchmark}"
         " --run {wildcards.run} --shard {wildcards.shard} --rows {input.rows:q}"
-        " --digest {params.digest} {params.answers:q} --out {output:q} 2>> {log:q}"
+        " --digest {params.digest} {params.answers:q} {params.gate:q} --out {output:q} 2>> {log:q}"
         " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
 
 

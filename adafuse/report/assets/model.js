@@ -39,8 +39,8 @@
     };
   };
 
-  function round([candidates, selected, words, margins]) {
-    return { candidates: candidates.map(candidate), selected, words, margins };
+  function round([candidates, selected, words, margins, weights = []]) {
+    return { candidates: candidates.map(candidate), selected, words, margins, weights };
   }
 
   function candidate([text, ends, proposers, nll, fused]) {

@@ -12,6 +12,7 @@
       adafuse.make("h4", {}, `Round ${number + 1} of ${example.rounds.length}`),
       adafuse.make("p", {}, verdict(example, round)),
       adafuse.make("div", { class: "scroll" }, table(example, round)),
+      ...weights(example, round),
       ...margins(example, round));
   };
 
@@ -64,6 +65,16 @@
     cell.style.setProperty("--size", `${Number.isFinite(value) ? (100 * value) / most : 100}%`);
     cell.style.setProperty("--tint", adafuse.colour(name));
     return cell;
+  }
+
+  function weights(example, round) {
+    if (!round.weights.length) return [];
+    const parts = round.weights.map((value, model) =>
+      adafuse.make("li", {}, adafuse.chip(example.models[model]), ` ${value.toFixed(2)}`));
+    return [
+      adafuse.make("p", { class: "quiet" }, "Weights of the models in this round:"),
+      adafuse.make("ul", { class: "margins" }, ...parts),
+    ];
   }
 
   function margins(example, round) {

@@ -1,0 +1,112 @@
+"""`adafuse fit`: learn from development rows how the models' scores are fused."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adafuse.cli.generate import MethodOption, Stop, check_decoding, load
+from adafuse.cli.options import (
+    BatchSize,
+    MaxNewTokens,
+    MethodName,
+    option,
+    scorer_names,
+    with_models,
+    with_options,
+)
+from adafuse.cli.output import counted
+from adafuse.errors import UserError
+from adafuse.models.spec import ModelSpec
+
+ROWS = "Development rows"
+SLOT = "{question}"
+_OBJECTIVES = ("reward", "likelihood")
+
+Rows = Annotated[
+    Path, option('JSON lines {"question", "answer"}; not your test rows.', "FILE", ROWS)
+]
+ScorerName = Annotated[
+    str,
+    option("What an answer is worth: nq, gsm8k, ...", "NAME", ROWS, autocompletion=scorer_names),
+]
+Template = Annotated[
+    str, option(f"The prompt, with {SLOT} in it (\\n is a line break).", "TEXT", ROWS)
+]
+Objective = Annotated[
+    str,
+    option(
+        "reward (tries other choices), or likelihood (follows the answers).",
+        "NAME",
+        ROWS,
+        values=_OBJECTIVES,
+    ),
+]
+
+
+@with_models
+def fit(
+    rows: Rows,
+    scorer: ScorerName,
+    out: Annotated[Path, option("The gate to write (JSON).", "FILE", ROWS)],
+    template: Template = SLOT,
+    objective: Objective = "reward",
+    method: MethodName = "adafuse",
+    option: MethodOption = None,
+    max_new_tokens: MaxNewTokens = 256,
+    stop: Stop = None,
+    batch_size: BatchSize = "8",
+    *,
+    models: list[ModelSpec],
+) -> None:
+    """Learn from development rows how to weigh the models, round by round.
+
+    What it writes is the `gate` of `fusion: learned`: give generate, or a run
+    of the workflow, --option fusion=learned --option gate=FILE.
+    """
+    from adafuse.benchmarks.rows import read_rows
+    from adafuse.files import check_writable
+    from adafuse.metrics.registry import scorer_named
+
+    if SLOT not in template:
+        raise UserError(f"--template {template!r} has no {SLOT}; say where the question goes")
+    scorer_named(scorer, "--scorer")
+    options = with_options({}, option or [])
+    check_decoding(len(models), method, options, {})
+    found = read_rows(rows)
+    check_writable(out)
+    ensemble = load(models)
+
+    from adafuse.decoding.gate import write_gate
+    from adafuse.fitting import Development
+    from adafuse.fitting import fit as fitted
+
+    texts = template.replace("\\n", "\n")
+    development = Development(
+        rows.stem,
+        [texts.replace(SLOT, row.question) for row in found],
+        [row.answers for row in found],
+        scorer,
+        {
+            "max_new_tokens": max_new_tokens,
+            "stop": [string.replace("\\n", "\n") for string in stop or []],
+            "batch_size": batch_size,
+        },
+    )
+    gate = fitted(
+        ensemble,
+        [development],
+        method=method,
+        objective=objective,  # type: ignore[arg-type]  # checked there
+        **options,
+    )
+    write_gate(out, gate)
+    about = f"{counted(gate.fitted.rounds, 'round')} of {counted(gate.fitted.rows, 'row')}"
+    if gate.fitted.penalty is None:
+        typer.echo(
+            f"{about}: nothing that is learned here helps rows that were held out; {out} is the"
+            " rule mean_nll"
+        )
+        return
+    gain = gate.fitted.gain[str(gate.fitted.penalty)]
+    typer.echo(f"{about}: {gain:+.2f} points on rows that were held out; written to {out}")

@@ -1,0 +1,175 @@
+"""Fitting a gate: what choices are worth, what is learned of that, and what is refused."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import sacrebleu
+import torch
+
+from adafuse import fitting
+from adafuse.decoding.fusion import FusionOptions, mean_nll
+from adafuse.decoding.gate import write_gate
+from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
+from adafuse.fitting import Case, Development, Fitter, Problem, Scale, fit
+from tests.conftest import toy_path
+
+SENTENCES = [
+    ("The old queen loves the new garden today.", "Die alte Königin liebt den neuen Garten heute."),
+    ("The cat draws a letter.", "Die Katze zeichnet einen Brief."),
+    (
+        "A teacher sells a black child every day.",
+        "Ein Lehrer verkauft ein schwarzes Kind jeden Tag.",
+    ),
+    ("The friend reads the white book.", "Der Freund liest das weiße Buch."),
+    ("The king buys the small house.", "Der König kauft das kleine Haus."),
+    ("A dog sees the tree.", "Ein Hund sieht den Baum."),
+]
+
+
+def development(pairs=SENTENCES, **changes):
+    given = {
+        "name": "toy",
+        "prompts": [f"Translate English to German.\nQuestion: {q}\nAnswer:" for q, _ in pairs],
+        "answers": [(answer,) for _, answer in pairs],
+        "scorer": "translation_13a",
+        "settings": {"max_new_tokens": 48, "stop": ("\n",)},
+    }
+    return Development(**given | changes)
+
+
+def made_up(count, right):
+    """Rounds of two models that propose a span each; `right` says of their margins who is right."""
+    random = np.random.default_rng(0)
+    cases = []
+    for row in range(count):
+        margins = random.random(2)
+        models = np.array([[m, m, 0.5, 0.5] for m in margins])
+        nll = np.array([[0.4, 1.0], [1.0, 0.4]]) + random.random((2, 2)) / 10
+        worth = np.array([1.0, 0.0]) if right(*margins) else np.array([0.0, 1.0])
+        spans = np.zeros((2, 5))
+        cases.append(Case(row, int(nll.mean(axis=1).argmin()), models, spans, nll, worth))
+    return cases
+
+
+def test_a_gate_learns_that_the_surer_model_is_right():
+    cases = made_up(200, right=lambda first, second: first > second)
+    scale = Scale.of(cases)
+    gains = fitting.cross_validated(cases, (1.0, 1.0), scale, "reward")
+    assert gains[0.03] > 80  # of some 100 rounds in which the mean is wrong
+    _, theta, _ = fitting.optimised(Problem.of(cases, (1.0, 1.0), scale), "reward", 0.03)
+    assert theta[0] + theta[1] > 0.5
+
+
+def test_a_gate_learns_that_one_model_is_always_right():
+    cases = made_up(100, right=lambda first, second: False)
+    problem = Problem.of(cases, (1.0, 1.0), Scale.of(cases))
+    for objective in ("reward", "likelihood"):
+        bias, _, _ = fitting.optimised(problem, objective, 0.03)
+        assert bias[1] - bias[0] > 0.5
+
+
+def test_a_large_penalty_leaves_the_mean():
+    cases = made_up(50, right=lambda first, second: first > second)
+    parameters = fitting.optimised(Problem.of(cases, (1.0, 1.0), Scale.of(cases)), "reward", 1e9)
+    assert max(float(p.abs().max()) for p in parameters) < 1e-6
+
+
+@pytest.mark.parametrize("objective", ["reward", "likelihood"])
+def test_the_loss_is_that_of_a_gate_that_draws_its_choices(objective):
+    (case,) = made_up(1, right=lambda first, second: True)
+    scale = Scale(np.ones(4), np.ones(5))
+    bias, theta = torch.tensor([0.3, -0.2]).double(), torch.tensor([0.5, 0.0, -1.0, 0.2]).double()
+    loss = Problem.of([case], (1.0, 3.0), scale).loss(
+        objective, bias, theta, torch.zeros(5).double()
+    )
+    logits = case.models @ theta.numpy() + bias.numpy() + np.log([1.0, 3.0])
+    weights = np.exp(logits) / np.exp(logits).sum()
+    chances = np.exp(-4 * case.nll @ weights)
+    chance = chances[0] / chances.sum()
+    assert float(loss) == pytest.approx(-chance if objective == "reward" else -math.log(chance))
+
+
+def test_what_a_choice_is_worth_is_the_score_of_the_text_that_follows_it(pair, monkeypatch):
+    """The same choice is forced here by a fusion rule that counts rounds."""
+    rows = development(SENTENCES[:1])
+    (prompt,), (answer,) = rows.prompts, rows.answers[0]
+
+    def decode(number, text):
+        rounds = itertools.count()
+
+        def fuse(pool, weights):
+            forced = next(rounds) == number
+            scores = [mean_nll(s, weights) - 99 * (forced and s.text == text) for s in pool]
+            return scores, weights
+
+        monkeypatch.setattr(FusionOptions, "rule", lambda options, models: fuse)
+        (result,) = pair.generate([prompt], max_new_tokens=48, stop=["\n"])
+        return result
+
+    def bleu(text):
+        return sacrebleu.sentence_bleu(text.strip(), [answer], use_effective_order=True).score
+
+    plain = decode(None, None)
+    tried = {
+        (number, other.text): bleu(decode(number, other.text).text)
+        for number, taken in enumerate(plain.rounds)
+        for other in taken.candidates
+    }
+    monkeypatch.undo()
+    cases = Fitter(pair, "adafuse", {}).cases(rows, "reward")
+    disagreed = [n for n, taken in enumerate(plain.rounds) if len(taken.candidates) > 1]
+    assert len(cases) == len(disagreed) > 1
+    for number, case in zip(disagreed, cases, strict=True):
+        taken = plain.rounds[number]
+        values = [tried[number, each.text] for each in taken.candidates]
+        assert case.worth * max(tried.values()) == pytest.approx(values)
+        assert case.taken == taken.selected
+        assert case.nll == pytest.approx(np.array([each.nll for each in taken.candidates]))
+
+
+def test_likelihood_follows_the_reference_as_long_as_a_candidate_does(pair):
+    cases = Fitter(pair, "adafuse", {}).cases(development(), "likelihood")
+    assert cases
+    assert all(case.worth.sum() == 1 for case in cases)
+
+
+def test_a_fitted_gate_is_the_same_each_time_and_decodes(pair, tmp_path):
+    first, second = (fit(pair, [development()]) for _ in range(2))
+    assert first == second
+    assert (first.fitted.rows, first.fitted.benchmarks) == (len(SENTENCES), ("toy",))
+    write_gate(tmp_path / "gate.json", first)
+    gate = str(tmp_path / "gate.json")
+    results = pair.generate(development().prompts, fusion="learned", gate=gate, stop=["\n"])
+    assert all(result.text.strip() for result in results)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "says"),
+    [
+        (development(answers=[("",)] * 6), {}, "toy: row 0 has no answer"),
+        (development(), {"method": "unite"}, "method unite cannot be fitted"),
+        (development(), {"fusion": "mixture"}, "fusion='mixture' cannot be fitted"),
+        (development(), {"objective": "rewards"}, "unknown objective 'rewards'"),
+        (development(scorer="bleu"), {}, "unknown scorer 'bleu'"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_in_a_sentence(pair, rows, options, says):
+    with pytest.raises(UserError, match=says) as refused:
+        fit(pair, [rows], **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_models_that_never_differ_have_nothing_to_learn_from():
+    path = toy_path("mistral")
+    twice = Ensemble.from_pretrained([path, path], device="cpu")
+    with pytest.raises(UserError, match="toy: nothing to learn from"):
+        fit(twice, [development(SENTENCES[:2])])
+
+
+def test_one_model_has_nothing_to_weigh():
+    alone = Ensemble.from_pretrained([toy_path("mistral")], device="cpu")
+    with pytest.raises(UserError, match="there is one; give two"):
+        fit(alone, [development()])

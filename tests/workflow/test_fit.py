@@ -1,0 +1,133 @@
+"""Gates that the workflow fits: on development rows, and again where these or the models change."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adafuse.errors import UserError
+from adafuse.parquet import read_metadata, read_rows
+from adafuse.workflow.plan import Plan
+from tests.conftest import TOY_MODELS
+from tests.workflow.conftest import unfinished
+
+Change = Callable[[dict[str, Any]], object]
+LEARNED = {"fusion": "learned", "gate": "development", "tau": 0.7}
+
+
+@pytest.fixture
+def learning(values: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """A configuration with a run that learns, and one that does not."""
+    rows = [{"id": f"d{n}", "question": f"dev {n}?", "answer": f"a{n}"} for n in range(5)]
+    (tmp_path / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    qa = values["benchmarks"]["qa"]
+    source = {"file": str(tmp_path / "dev.jsonl")}
+    values["benchmarks"] = {
+        "qa": {**qa, "development": "dev"},
+        "dev": {**qa, "source": source, "shards": 1},
+    }
+    values["runs"]["learned"] = {**values["runs"]["both"], "options": dict(LEARNED)}
+    return {**values, "main": {"benchmarks": ["qa"]}}
+
+
+def keys(values: dict[str, Any]) -> tuple[str, list[str], list[str]]:
+    """The key of the gate, and the digests of the run that learns and of the other."""
+    plan = Plan.of(values)
+    gate = plan.key("fit", benchmark="dev", run="learned")
+    return gate, plan.digests("qa", "learned"), plan.digests("qa", "both")
+
+
+def edit(values: dict[str, Any], benchmark: str, **fields: str) -> None:
+    path = Path(values["benchmarks"][benchmark]["source"]["file"])
+    first, *rest = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps(json.loads(first) | fields), *rest]) + "\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda v: edit(v, "dev", answer="another"),
+        lambda v: edit(v, "dev", question="another?"),
+        lambda v: v["benchmarks"]["dev"].update(scorer="triviaqa"),
+        lambda v: v["benchmarks"]["dev"].update(max_new_tokens=9),
+        lambda v: v["runs"]["learned"]["options"].update(tau=0.5),
+        lambda v: v["runs"]["learned"].update(weights=[1, 2]),
+        lambda v: v["models"]["left"].update(chat=True),
+    ],
+)
+def test_what_a_gate_is_fitted_on_decides_the_gate_and_what_is_decoded_with_it(
+    learning: dict[str, Any], change: Change
+) -> None:
+    gate, learned, both = keys(learning)
+    change(learning)
+    new_gate, new_learned, new_both = keys(learning)
+    assert new_gate != gate
+    assert all(new != old for new, old in zip(new_learned, learned, strict=True))
+    assert (new_both == both) == ("chat" not in learning["models"]["left"])
+
+
+def test_other_rows_and_runs_leave_the_gate(learning: dict[str, Any]) -> None:
+    gate, learned, _ = keys(learning)
+    edit(learning, "qa", question="another?")
+    learning["runs"]["both"]["options"].update(tau=0.1)
+    new_gate, new_learned, _ = keys(learning)
+    assert new_gate == gate
+    assert new_learned != learned
+
+
+def test_rows_that_are_tested_are_not_fitted_on(learning: dict[str, Any]) -> None:
+    edit(learning, "dev", question="q3?")
+    with pytest.raises(UserError, match=r"row 'd0' of 'dev', .*is row 'r3' of 'qa'; fit on other"):
+        Plan.of(learning)
+
+
+def test_a_benchmark_without_development_rows_is_refused(learning: dict[str, Any]) -> None:
+    del learning["benchmarks"]["qa"]["development"]
+    with pytest.raises(UserError, match="'qa' has no development rows to fit on; set its"):
+        Plan.of(learning)
+
+
+def test_a_file_as_gate_counts_by_its_content(learning: dict[str, Any], tmp_path: Path) -> None:
+    gate = tmp_path / "gate.json"
+    digests = []
+    for text in ("one", "two"):
+        gate.write_text(text)
+        other = gate.rename(tmp_path / f"{text}.json")
+        learning["runs"]["learned"]["options"]["gate"] = str(other)
+        digests.append(Plan.of(learning).digests("qa", "learned"))
+        other.rename(gate)
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.xdist_group("fit")
+def test_the_workflow_fits_a_gate_once_and_again_when_its_rows_change(tmp_path: Path) -> None:
+    """From two files of rows to a trace that says what it was fitted on."""
+    place = unfinished(tmp_path)
+
+    def learn(config: dict[str, Any]) -> None:
+        mt = config["benchmarks"]["mt"] | {"max_new_tokens": 24}
+        dev = {**mt, "source": {"file": "dev.jsonl"}}
+        config["benchmarks"] = {"mt": {**mt, "development": "dev"}, "dev": dev}
+        models = ["mistral", "llama"]
+        config["runs"] = {
+            "plain": {"method": "adafuse", "models": models},
+            "learned": {"method": "adafuse", "models": models, "options": LEARNED},
+        }
+        config |= {"main": {"benchmarks": ["mt"]}}
+
+    dev = TOY_MODELS.parent / "benchmarks/development/toy_en_de.jsonl"
+    (tmp_path / "dev.jsonl").write_text("\n".join(dev.read_text().split("\n")[:12]) + "\n")
+    place.configure(learn)
+    place.run()
+    gate = json.loads((tmp_path / "results/gates/dev/learned.json").read_text())
+    assert (gate["fitted"]["benchmarks"], gate["fitted"]["rows"]) == (["dev"], 12)
+    trace = tmp_path / "results/traces/mt/learned.parquet"
+    (shard,) = read_metadata(trace)["shards"]
+    assert shard["job"]["fitted_on"] == "dev"
+    assert len(read_rows(trace)) == 9
+    assert not place.plan().all
+    place.write_rows("dev", [row | {"answer": "Nein."} for row in place.rows("dev")[:1]])
+    assert {("fit", ("dev", "learned")), ("decode", ("mt", "learned", "0"))} <= place.plan().all
+    assert {run for _, run, _ in place.plan().decodes} == {"learned"}
