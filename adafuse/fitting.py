@@ -41,8 +41,7 @@ from adafuse.metrics.registry import scorer_named
 from adafuse.models.files import model_key
 from adafuse.options import parse
 from adafuse.records import Prompt, Result, Round, question_of
-from adafuse.version import __version__
-from adafuse.workflow.provenance import versions
+from adafuse.version import versions
 
 Objective = Literal["reward", "likelihood"]
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -438,6 +437,6 @@ def fit(
             rounds=len(cases),
             penalty=penalty,
             gain={str(each): 100 * gain / total for each, gain in gains.items()},
-            versions={**versions(), "adafuse": __version__},
+            versions=versions(),
         ),
     )

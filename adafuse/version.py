@@ -1,5 +1,6 @@
 """Versions that identify a result."""
 
+import platform
 from importlib.metadata import PackageNotFoundError, version
 
 __version__ = "0.1.0"
@@ -19,9 +20,22 @@ CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{SCORING_VERSION}.{REPORT_VERSIO
 """What a step's code must be to make what was planned."""
 
 
+_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "bitsandbytes", "pyarrow")
+
+
 def installed_version(package: str) -> str | None:
     """Return the version of an installed package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def versions() -> dict[str, str | int | None]:
+    """Return the versions that a result may depend on, without importing the packages."""
+    return {
+        "adafuse": __version__,
+        "engine": ENGINE_VERSION,
+        "python": platform.python_version(),
+        **{package: installed_version(package) for package in _PACKAGES},
+    }

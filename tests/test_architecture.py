@@ -29,6 +29,7 @@ LAYERS = [
     {"ensemble"},
     {"benchmarks"},
     {"metrics"},
+    {"fitting"},
     {"config"},
     {"workflow"},
     {"report"},

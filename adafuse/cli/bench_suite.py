@@ -28,7 +28,8 @@ from adafuse.models.language_model import LanguageModel, load_tokenizer
 from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
 from adafuse.records import Result
-from adafuse.workflow.provenance import source_commit, versions
+from adafuse.version import versions
+from adafuse.workflow.provenance import source_commit
 
 ROWS = Path(adafuse.toy.__file__).parent / "benchmarks"
 
@@ -425,8 +426,7 @@ def median_margin(models: tuple[LanguageModel, ...]) -> float:
 
     Models with random weights are never confident by the threshold of trained ones.
     """
-    results = decode(models, chains(8), 8, tau=2.0)
-    rounds = [taken for result in results for taken in result.rounds]
+    rounds = [taken for result in decode(models, chains(8), 8, tau=2.0) for taken in result.rounds]
     return median(margin for taken in rounds for row in taken.margins for margin in row)
 
 

@@ -1,7 +1,7 @@
 """`adafuse fit`: learn from development rows how the models' scores are fused."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -64,16 +64,16 @@ def fit(
     What it writes is the `gate` of `fusion: learned`: give generate, or a run
     of the workflow, --option fusion=learned --option gate=FILE.
     """
-    from adafuse.benchmarks.rows import read_rows
     from adafuse.files import check_writable
-    from adafuse.metrics.registry import scorer_named
 
-    if SLOT not in template:
-        raise UserError(f"--template {template!r} has no {SLOT}; say where the question goes")
-    scorer_named(scorer, "--scorer")
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
-    found = read_rows(rows)
+    settings = {
+        "max_new_tokens": max_new_tokens,
+        "stop": [string.replace("\\n", "\n") for string in stop or []],
+        "batch_size": batch_size,
+    }
+    found = _prompts(rows, template, scorer)
     check_writable(out)
     ensemble = load(models)
 
@@ -81,25 +81,9 @@ def fit(
     from adafuse.fitting import Development
     from adafuse.fitting import fit as fitted
 
-    texts = template.replace("\\n", "\n")
-    development = Development(
-        rows.stem,
-        [texts.replace(SLOT, row.question) for row in found],
-        [row.answers for row in found],
-        scorer,
-        {
-            "max_new_tokens": max_new_tokens,
-            "stop": [string.replace("\\n", "\n") for string in stop or []],
-            "batch_size": batch_size,
-        },
-    )
-    gate = fitted(
-        ensemble,
-        [development],
-        method=method,
-        objective=objective,  # type: ignore[arg-type]  # checked there
-        **options,
-    )
+    development = Development(rows.stem, *found, scorer, settings)
+    kind: Any = objective  # checked there
+    gate = fitted(ensemble, [development], method=method, objective=kind, **options)
     write_gate(out, gate)
     about = f"{counted(gate.fitted.rounds, 'round')} of {counted(gate.fitted.rows, 'row')}"
     if gate.fitted.penalty is None:
@@ -110,3 +94,15 @@ def fit(
         return
     gain = gate.fitted.gain[str(gate.fitted.penalty)]
     typer.echo(f"{about}: {gain:+.2f} points on rows that were held out; written to {out}")
+
+
+def _prompts(rows: Path, template: str, scorer: str) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Read the prompts and the answers of the rows."""
+    from adafuse.benchmarks.rows import read_rows
+    from adafuse.metrics.registry import scorer_named
+
+    if SLOT not in template:
+        raise UserError(f"--template {template!r} has no {SLOT}; say where the question goes")
+    scorer_named(scorer, "--scorer")
+    found, text = read_rows(rows), template.replace("\\n", "\n")
+    return [text.replace(SLOT, row.question) for row in found], [row.answers for row in found]

@@ -269,7 +269,7 @@ def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[s
     import pyarrow as pa
 
     from adafuse.parquet import write_table
-    from adafuse.workflow.provenance import versions
+    from adafuse.version import versions
     from adafuse.workflow.traces import RESULT_FIELDS
 
     fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]

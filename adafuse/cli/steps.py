@@ -269,10 +269,10 @@ def decode(
 
     from adafuse.workflow.benchmarks import prepare_benchmark
     from adafuse.workflow.decode import decode_shard, ensemble_decoder
-    from adafuse.workflow.jobs import decode_job
+    from adafuse.workflow.digest import planned_job
 
     decode_shard(
-        decode_job(config, benchmark, run, partial(prepare_benchmark, config)).with_gate(gate),
+        planned_job(config, benchmark, run, partial(prepare_benchmark, config)).with_gate(gate),
         shard,
         rows,
         out,

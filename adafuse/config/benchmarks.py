@@ -110,8 +110,8 @@ class BenchmarkConfig(Section):
     """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes; each
     loads the models"""
     development: Text | None = None
-    """benchmark whose scores choose the models for this one; change it when a run of method
-    `development_pair` uses this benchmark"""
+    """benchmark of other rows: its scores choose the models for this one, and gates are fitted on
+    it; change it when a run has method `development_pair` or option `gate: development`"""
     batch_size: BatchSize | None = None
     """instead of `decode.batch_size`; change it when a benchmark has longer prompts, or runs are
     timed"""

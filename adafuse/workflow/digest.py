@@ -5,16 +5,15 @@ A step depends on what these functions read of the configuration, and on nothing
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.models.files import content_digest, model_key
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
-
-if TYPE_CHECKING:
-    from adafuse.workflow.jobs import DecodeJob
+from adafuse.workflow.jobs import DecodeJob, decode_job, fit_job, gate_rows
 
 
 def _digest(text: str) -> str:
@@ -41,18 +40,32 @@ def prepared_digest(prepared: Prepared) -> str:
     )
 
 
-def fit_digest(job: "DecodeJob", rows: str, scorer: str) -> str:
-    """Return the digest of a gate by the job that tries choices, its rows and their scorer."""
-    return step_key("fit", _settings(job), rows, scorer, SCORING_VERSION)
+RowsOf = Callable[[str], Prepared]
+"""Returns the prepared rows of a benchmark."""
 
 
-def decode_digest(job: "DecodeJob", rows: str, answers: Sequence[str] = ()) -> str:
+def fit_digest(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> str:
+    """Return the digest of the gate that a run learns from the rows of a benchmark."""
+    rows, scorer = prepared_digest(rows_of(benchmark)), config.benchmarks[benchmark].scorer
+    settings = _settings(fit_job(config, benchmark, run))
+    return step_key("fit", settings, rows, scorer, SCORING_VERSION)
+
+
+def planned_job(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> DecodeJob:
+    """Return the job of a run on a benchmark; `rows_of` is read where the workflow fits a gate."""
+    job, on = decode_job(config, benchmark, run), gate_rows(config, benchmark, run)
+    if on is None:
+        return job
+    return replace(job, gate=fit_digest(config, on, run, rows_of), fitted_on=on)
+
+
+def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
     """Return the digest of a job by those of its rows and of the shard traces it starts from."""
     return _lines_digest([job.benchmark, job.run, _settings(job), rows, *answers])
 
 
 def row_digests(
-    job: "DecodeJob", rows: Iterable[PreparedRow], answers: Sequence[Mapping[str, str]] = ()
+    job: DecodeJob, rows: Iterable[PreparedRow], answers: Sequence[Mapping[str, str]] = ()
 ) -> dict[str, str]:
     """Return by id what makes two decoded rows the same, whatever their run, shard or id.
 
@@ -68,7 +81,7 @@ def row_digests(
     }
 
 
-def _settings(job: "DecodeJob") -> str:
+def _settings(job: DecodeJob) -> str:
     """Return the digest of what all rows of a job have in common, but for the job's names.
 
     Devices are left out: a job that moves to another GPU gives the same result. So is
@@ -83,7 +96,7 @@ def _settings(job: "DecodeJob") -> str:
     return _digest(json.dumps(parts, sort_keys=True))
 
 
-def _deciding_options(job: "DecodeJob") -> dict[str, Any]:
+def _deciding_options(job: DecodeJob) -> dict[str, Any]:
     """Return a method's options: files by their content, without checkpoints that are not used."""
     named = {name for name in job.options if f"{name}_revision" in job.options}
     unused = named - job.checkpoints.keys()

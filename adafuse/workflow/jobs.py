@@ -1,12 +1,11 @@
 """A decode job: what is decoded with what, and what it asks a cluster for."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
 from adafuse.decoding.gate import DEVELOPMENT
@@ -14,7 +13,6 @@ from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
-from adafuse.workflow import digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +68,6 @@ def _identity(model: ModelSpec) -> dict[str, str | None]:
     return {"path": model.path, "revision": model.revision, "content": content}
 
 
-RowsOf = Callable[[str], Prepared]
-"""Returns the prepared rows of a benchmark."""
-
-
 def gate_rows(config: Config, benchmark: str, run: str) -> str | None:
     """Return the benchmark whose rows the gate of a run is fitted on, if the workflow fits one."""
     learned = config.runs[run].options.get("gate") == DEVELOPMENT
@@ -88,20 +82,10 @@ def fit_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     return decode_job(config.model_copy(update={"runs": plain}), benchmark, run)
 
 
-def fit_digest(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> str:
-    """Return the digest of the gate that a run learns from the rows of a benchmark."""
-    rows, scorer = digest.prepared_digest(rows_of(benchmark)), config.benchmarks[benchmark].scorer
-    return digest.fit_digest(fit_job(config, benchmark, run), rows, scorer)
-
-
-def decode_job(
-    config: Config, benchmark: str, run: str, rows_of: RowsOf | None = None
-) -> DecodeJob:
-    """Return the job of a run on a benchmark; `rows_of` is read where the workflow fits a gate."""
+def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     task, spec = config.benchmarks[benchmark], config.runs[run]
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
-    fitted_on = None if rows_of is None else gate_rows(config, benchmark, run)
     named = {option: method.checkpoint(option) for option in method.checkpoints}
     return DecodeJob(
         benchmark=benchmark,
@@ -127,8 +111,6 @@ def decode_job(
             batch_size=config.batch_size(benchmark),
         ),
         timed=task.timed,
-        gate=fit_digest(config, fitted_on, run, rows_of) if rows_of and fitted_on else None,
-        fitted_on=fitted_on,
     )
 
 

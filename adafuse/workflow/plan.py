@@ -28,9 +28,7 @@ from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmar
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import (
     Resources,
-    decode_job,
     estimate,
-    fit_digest,
     fit_job,
     gate_rows,
 )
@@ -69,7 +67,7 @@ class Plan:
         self._started = False
         self._held = ExitStack()
         self._prepared = cache(partial(prepare_benchmark, config))
-        self._job = cache(partial(decode_job, config, rows_of=self.prepared))
+        self._job = cache(partial(digest.planned_job, config, rows_of=self.prepared))
         self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
         self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
         self._key = cache(self._make_key)
@@ -246,7 +244,7 @@ class Plan:
         return [self.shard_digest(benchmark, int(shard))]
 
     def _fit(self, benchmark: str, run: str) -> list[Any]:
-        return [fit_digest(self.config, benchmark, run, self.prepared)]
+        return [digest.fit_digest(self.config, benchmark, run, self.prepared)]
 
     def _merge(self, benchmark: str, run: str) -> list[Any]:
         return self.digests(benchmark, run)

@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, the state of the source code, and the machine."""
+"""Where a result comes from: the state of the source code, and the machine."""
 
 import os
 import platform
@@ -7,10 +7,6 @@ import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from adafuse.version import ENGINE_VERSION, __version__, installed_version
-
-_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "bitsandbytes", "pyarrow")
 
 
 def this_machine() -> dict[str, Any]:
@@ -22,16 +18,6 @@ def this_machine() -> dict[str, Any]:
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "slurm_job": os.environ.get("SLURM_JOB_ID"),
         "gpus": [torch.cuda.get_device_name(card) for card in cards],
-    }
-
-
-def versions() -> dict[str, str | int | None]:
-    """Return the versions that a result may depend on, without importing the packages."""
-    return {
-        "adafuse": __version__,
-        "engine": ENGINE_VERSION,
-        "python": platform.python_version(),
-        **{package: installed_version(package) for package in _PACKAGES},
     }
 
 

@@ -58,6 +58,16 @@ def test_a_click_shows_the_candidates_the_bars_and_which_is_selected(explorer: O
     assert page.locator(".won").count() == 1
 
 
+def test_weights_of_a_round_are_shown_where_they_are_not_those_of_the_run(
+    explorer: Opened,
+) -> None:
+    shown = explorer(id="q-06").page.inner_text(".round")
+    assert "Weights of the models in this round" in shown
+    assert "0.25" in shown
+    assert "0.75" in shown
+    assert "Weights of" not in explorer(id="q-00").page.inner_text(".round")
+
+
 def test_pointing_shows_a_round_until_the_pointer_leaves(explorer: Opened) -> None:
     page = explorer(id="q-00").page
     page.locator(".fused .span").nth(1).hover()

@@ -1,6 +1,7 @@
 """Results that nobody decoded, each with something that pages must show rightly."""
 
 import math
+from dataclasses import replace
 
 from adafuse.records import Candidate, Result, Round
 
@@ -50,7 +51,7 @@ def _fused(number: int) -> Result:
         last = Round((infinite,), None, 0, ((), ()))
         return _result(" the", [_round([" the"]), last], "error", "no candidate has a finite NLL")
     if number == 6:
-        return _result(ODD, [_round([ODD])])
+        return _result(ODD, [replace(_round([ODD, " other"]), weights=(0.25, 0.75))])
     if number == 7:  # an answer that a last round took in place of the fused text
         return _result(" whole answer", [_round([" the"]), _round([" the", " whole answer"], 1)])
     return _result(

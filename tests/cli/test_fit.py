@@ -1,0 +1,60 @@
+"""`adafuse fit` as a user runs it, and what it makes of bad input."""
+
+import json
+
+import pytest
+
+from tests.cli.terminal import adafuse
+from tests.conftest import TOY_MODELS, toy_path
+
+PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama")]
+TEMPLATE = r"Translate English to German.\nQuestion: {question}\nAnswer:"
+
+
+def fit(folder, *options, rows="dev.jsonl", scorer="translation_13a", models=PAIR):
+    given = ["--rows", rows, "--scorer", scorer, "--out", "gate.json", "--template", TEMPLATE]
+    return adafuse("fit", *models, *given, "--stop", r"\n", *options, cwd=folder)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a few development rows."""
+    rows = (TOY_MODELS.parent / "benchmarks/development/toy_en_de.jsonl").read_text().split("\n")
+    (tmp_path / "dev.jsonl").write_text("\n".join(rows[:8]))
+    return tmp_path
+
+
+def test_a_gate_is_written_decoded_with_and_shown(folder):
+    done = fit(folder, "--max-new-tokens", "32")
+    assert done.returncode == 0, done.stderr
+    assert "rounds of 8 rows: " in done.stdout
+    gate = json.loads((folder / "gate.json").read_text())
+    gate["bias"] = [0.5, -0.5]  # so that there is something to see
+    (folder / "gate.json").write_text(json.dumps(gate))
+    learned = ["--option", "fusion=learned", "--option", "gate=gate.json", "--max-new-tokens", "16"]
+    prompt = ["--prompts", "in.jsonl", "--out", "out.parquet"]
+    (folder / "in.jsonl").write_text('{"id": "one", "prompt": "Question: Who?"}\n')
+    done = adafuse("generate", *PAIR, *learned, *prompt, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "; weights 0." in adafuse("show", "out.parquet", cwd=folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "says"),
+    [
+        (["--template", "Q:"], {}, "--template 'Q:' has no {question}"),
+        ([], {"scorer": "bleu"}, "unknown scorer 'bleu'"),
+        ([], {"rows": "none.jsonl"}, "'none.jsonl' cannot be read"),
+        (["--option", "taus=1"], {}, "unknown option 'taus'"),
+        (["--method", "unite"], {}, "method unite cannot be fitted"),
+        (["--objective", "x"], {}, "unknown objective 'x'"),
+        ([], {"models": PAIR[:2]}, "there is one; give two"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, options, more, says):
+    done = fit(folder, *options, **more)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert not (folder / "gate.json").exists()
