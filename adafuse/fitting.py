@@ -369,6 +369,8 @@ def fit(
 ) -> Gate:
     """Fit a gate for `fusion: learned` on development rows with answers.
 
+    It is the paper's rule where nothing can be learned that helps rows that were held out.
+
     Args:
         ensemble: the models that the gate is for; their weights are where it starts from.
         development: rows, perhaps of several benchmarks, each of which counts the same.
@@ -376,9 +378,48 @@ def fit(
         objective: "reward" tries what other choices come to, "likelihood" follows the references.
 
     Raises:
-        UserError: fewer than two models, a method without fusion rules, rows without answers, or
-            rows in which the models never differ.
+        UserError: fewer than two models, a method without fusion rules, or a row without an answer.
     """
+    _check(ensemble, development, method, objective, options)
+    rows, fitter = sum(len(each.prompts) for each in development), Fitter(ensemble, method, options)
+    cases: list[Case] = []
+    before = 0
+    for each in development:
+        weight = rows / len(development) / len(each.prompts)
+        cases += [
+            replace(case, row=before + case.row, weight=weight)
+            for case in fitter.cases(each, objective)
+            if case.worth.max() > case.worth.min()
+        ]
+        before += len(each.prompts)
+    penalty, gains, (bias, theta, span) = _chosen(cases, ensemble.weights, objective)
+    names = [model.name for model in ensemble.models]
+    return Gate(
+        models=tuple(FittedModel(name=n, key=tuple(model_key(n, None))) for n in names),
+        bias=tuple(bias),
+        weights=dict(zip(MODEL_FEATURES, theta, strict=True)),
+        span=dict(zip(SPAN_FEATURES, span, strict=True)),
+        fitted=Fitted(
+            objective=objective,
+            method=method,
+            options=dict(options),
+            benchmarks=tuple(each.name for each in development),
+            rows=rows,
+            rounds=len(cases),
+            penalty=penalty,
+            gain={str(each): 100 * gain / rows for each, gain in gains.items()},
+            versions=versions(),
+        ),
+    )
+
+
+def _check(
+    ensemble: Ensemble,
+    development: Sequence[Development],
+    method: str,
+    objective: str,
+    options: Mapping[str, Any],
+) -> None:
     if objective not in ("reward", "likelihood"):
         raise UserError(f"unknown objective {objective!r}; use reward or likelihood")
     if len(ensemble.models) < 2:
@@ -390,53 +431,25 @@ def fit(
             f"{odd} cannot be fitted: a gate takes the place of the fusion rule; use adafuse,"
             " fixed_length or beam_scaling, without `fusion`"
         )
-    fitter = Fitter(ensemble, method, options)
-    cases: list[Case] = []
     for rows in development:
+        scorer_named(rows.scorer, f"benchmark {rows.name!r}")
         for index, answers in enumerate(rows.answers):
             if not any(answer.strip() for answer in answers):
                 raise UserError(f"{rows.name}: row {index} has no answer; give rows with answers")
-        scorer_named(rows.scorer, f"benchmark {rows.name!r}")
-        share = 1 / len(rows.prompts)
-        start = sum(len(earlier.prompts) for earlier in development[: development.index(rows)])
-        found = fitter.cases(rows, objective)
-        differ = [case for case in found if case.worth.max() > case.worth.min()]
-        cases += [replace(case, row=start + case.row, weight=share) for case in differ]
-    names = tuple(rows.name for rows in development)
+
+
+def _chosen(
+    cases: Sequence[Case], prior: Sequence[float], objective: Objective
+) -> tuple[float | None, dict[float, float], tuple[list[float], list[float], list[float]]]:
+    """Return the penalty that gains most on rows held out, all gains, and the coefficients."""
+    nothing = [0.0] * len(prior), [0.0] * len(MODEL_FEATURES), [0.0] * len(SPAN_FEATURES)
     if not cases:
-        raise UserError(
-            f"{' and '.join(names)}: nothing to learn from, because no round of these rows has two"
-            " candidates of which one is better; give more rows, or other models"
-        )
-    total = sum(len(rows.prompts) for rows in development)
-    cases = [replace(case, weight=case.weight * total / len(development)) for case in cases]
+        return None, {}, nothing
     scale = Scale.of(cases)
-    gains = cross_validated(cases, ensemble.weights, scale, objective)
-    best = max(reversed(PENALTIES), key=gains.__getitem__)
-    penalty = best if gains[best] > 0 else None
-    bias, theta, span = (
-        [torch.zeros(n) for n in (len(ensemble.models), len(MODEL_FEATURES), len(SPAN_FEATURES))]
-        if penalty is None
-        else optimised(Problem.of(cases, ensemble.weights, scale), objective, penalty)
-    )
-    models = tuple(
-        FittedModel(name=model.name, key=tuple(model_key(model.name, None)))
-        for model in ensemble.models
-    )
-    return Gate(
-        models=models,
-        bias=tuple(bias.tolist()),
-        weights=dict(zip(MODEL_FEATURES, (theta.numpy() / scale.models).tolist(), strict=True)),
-        span=dict(zip(SPAN_FEATURES, (span.numpy() / scale.spans).tolist(), strict=True)),
-        fitted=Fitted(
-            objective=objective,
-            method=method,
-            options=dict(options),
-            benchmarks=names,
-            rows=total,
-            rounds=len(cases),
-            penalty=penalty,
-            gain={str(each): 100 * gain / total for each, gain in gains.items()},
-            versions=versions(),
-        ),
-    )
+    gains = cross_validated(cases, prior, scale, objective)
+    penalty = max(reversed(PENALTIES), key=gains.__getitem__)
+    if gains[penalty] <= 0:
+        return None, gains, nothing
+    bias, theta, span = optimised(Problem.of(cases, prior, scale), objective, penalty)
+    own = (theta.numpy() / scale.models).tolist(), (span.numpy() / scale.spans).tolist()
+    return penalty, gains, (bias.tolist(), *own)
