@@ -11,6 +11,7 @@ from typing import Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
+from adafuse.decoding.fusion import LEARNED
 from adafuse.models.files import content_digest, model_key
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
 from adafuse.workflow.jobs import DecodeJob, decode_job, fit_job, gate_rows
@@ -105,8 +106,8 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
         for option, value in job.options.items()
         if option.removesuffix("_revision") not in unused and not option.endswith("_allow_pickle")
     }
-    if (gate := used.get("gate")) is not None:
-        used["gate"] = job.gate or content_digest(gate)
+    if used.get("fusion") == LEARNED:
+        used["gate"] = job.gate or content_digest(used["gate"])
     return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
 
 

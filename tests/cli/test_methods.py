@@ -29,7 +29,7 @@ def test_every_method_and_option_is_there_as_json():
 def test_one_method_is_explained_with_what_its_options_may_be():
     text = doc("adafuse")
     assert text.startswith("adafuse: ")
-    assert 'fusion (default "mean_nll"; one of mean_nll, mixture, most_confident)' in text
+    assert 'fusion (default "mean_nll"; one of mean_nll, mixture, most_confident, learned)' in text
     assert "unite: " not in text
 
 

@@ -15,7 +15,11 @@ from adafuse.options import parse
         ("adafuse", {"tau": -0.1}, r"tau must be greater than or equal to 0, not -0.1"),
         ("adafuse", {"max_words": 0}, r"max_words must be greater than or equal to 1, not 0"),
         ("adafuse", {"branching": 0}, r"branching must be greater than or equal to 1, not 0"),
-        ("adafuse", {"fusion": "sum"}, r"fusion must be 'mean_nll', 'mixture' or .*, not 'sum'"),
+        (
+            "adafuse",
+            {"fusion": "sum"},
+            r"fusion must be 'mean_nll', 'mixture', .* or 'learned', not 'sum'",
+        ),
         ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
         ("fixed_length", {"tau": 0.5}, r"method fixed_length: unknown option 'tau'"),
         ("sweetspan", {"filter_ratio": 0.5}, r"filter_ratio must be greater than or equal to 1"),
@@ -50,6 +54,7 @@ def test_defaults_are_those_of_the_paper():
         "sure": 0.9,
         "leader": 0,
         "fusion": "mean_nll",
+        "gate": None,
         "max_word_tokens": 16,
     }
 

@@ -27,7 +27,7 @@ def ballot(models, **options):
 
 def vote(rule, pool):
     """Let a ballot vote on a round, and count the round."""
-    fused = rule(pool, rule.example.weights)
+    fused, _ = rule(pool, rule.example.weights)
     rule.example.rounds.append(None)
     return [-value for value in fused]
 

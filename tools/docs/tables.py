@@ -47,11 +47,11 @@ COLUMNS = {
     "rounds[].candidates[].proposers[]": "numbers of the models that proposed the span, from 0",
     "rounds[].selected": "index of the committed candidate, from 0; null if none has a finite NLL",
     "rounds[].words": "number of committed words, separated by whitespace",
-    "rounds[].weights[]": "per model: its weight in this round; empty where that is the run's",
     "rounds[].margins[]": "per model: its margins",
     "rounds[].margins[][]": "p(1) - p(2) of the next token at the start of each word, or the"
     " smallest within it (option `margin`), up to the first below τ; empty for methods without"
     " margins, and for a model that was not asked",
+    "rounds[].weights[]": "per model: its weight in this round; empty where that is the run's",
 }
 """What every column means; lists are marked by []."""
 
