@@ -105,7 +105,7 @@ def _compact(row: dict[str, Any]) -> list[Any]:
 def _round(row: dict[str, Any]) -> list[Any]:
     candidates = [_candidate(candidate) for candidate in row["candidates"]]
     margins = [[number(value, 6) for value in values] for values in row["margins"]]
-    weights = [number(value) for value in row["weights"]]
+    weights = [number(value) for value in row.get("weights") or ()]  # older traces have none
     return [candidates, row["selected"], row["words"], margins, *([weights] if weights else [])]
 
 

@@ -54,4 +54,10 @@ def _round(rng: random.Random) -> dict[str, object]:
     ]
     selected = min(range(len(candidates)), key=lambda at: candidates[at]["fused"])
     margins = [[rng.random(), rng.random()], [rng.random()]]
-    return {"candidates": candidates, "selected": selected, "words": 2, "margins": margins}
+    return {
+        "candidates": candidates,
+        "selected": selected,
+        "words": 2,
+        "margins": margins,
+        "weights": [],
+    }
