@@ -93,8 +93,8 @@ class Guided(Example):
     guide: Callable[[Example, Pool], Candidate | None] = field(default=lambda *_: None)
 
     def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
-        guided, best = self.guide(self, pool), super().select(pool, fuse)
-        if guided is None or not math.isfinite(guided.fused):
+        best, guided = super().select(pool, fuse), self.guide(self, pool)
+        if guided is None:
             return best
         words = len(guided.text.split())
         place = pool.candidates.index(guided)
@@ -139,13 +139,14 @@ class Fitter:
         for row, result in enumerate(self._decode(rows, rows.prompts, guides)):
             text = ""
             for taken in result.rounds:
-                right = _following(text, taken.candidates, rows.answers[row])
+                scored = _scored(taken.candidates)
+                right = _following(text, scored, rows.answers[row])
                 if right is None:
                     break
                 text += right.text
-                values = {(s.text, s.ends): float(s is right) for s in _finite(taken.candidates)}
+                values = {(s.text, s.ends): float(s is right) for s in scored}
                 if len(values) > 1:
-                    best = min(_finite(taken.candidates), key=lambda s: s.fused)
+                    best = min(scored, key=lambda s: s.fused)
                     yield self._case(row, taken, values, (best.text, best.ends))
 
     def _decode(
@@ -176,7 +177,7 @@ class Fitter:
         asked = [k for k, weight in enumerate(self.ensemble.weights) if weight > 0]
         pool = [
             Candidate(s.text, s.ends, margins={k: taken.margins[k] for k in s.proposers}, nll=s.nll)
-            for s in _finite(taken.candidates)
+            for s in _scored(taken.candidates)
         ]
         known = [s for s in pool if (s.text, s.ends) in worth]
         return Case(
@@ -200,9 +201,9 @@ def _course(result: Result, number: int) -> list[Choice]:
 
 
 def _on_course(course: Sequence[Choice], example: Example, pool: Pool) -> Candidate | None:
-    number = len(example.rounds)
+    number = len(example.rounds) - 1
     wanted = course[number] if number < len(course) else None
-    return next((s for s in pool.candidates if (s.text, s.ends) == wanted), None)
+    return next((s for s in _scored(pool.candidates) if (s.text, s.ends) == wanted), None)
 
 
 def _following(text: str, candidates: Sequence[Any], answers: Sequence[str]) -> Any:
@@ -219,12 +220,13 @@ def _following(text: str, candidates: Sequence[Any], answers: Sequence[str]) -> 
 
 
 def _after_reference(answers: Sequence[str], example: Example, pool: Pool) -> Candidate | None:
-    found: Candidate | None = _following(example.text, pool.candidates, answers)
+    found: Candidate | None = _following(example.text, _scored(pool.candidates), answers)
     return found
 
 
-def _finite(candidates: Sequence[Any]) -> list[Any]:
-    return [s for s in candidates if all(map(math.isfinite, s.nll))]
+def _scored(candidates: Sequence[Any]) -> list[Any]:
+    """Return those that took part in the choice: all models that were asked give a finite NLL."""
+    return [s for s in candidates if math.isfinite(s.fused)]
 
 
 def _least_lost(result: Result) -> list[tuple[int, Any]]:
@@ -234,18 +236,25 @@ def _least_lost(result: Result) -> list[tuple[int, Any]]:
         for number, taken in enumerate(result.rounds)
         if taken.selected is not None
         for place, other in enumerate(taken.candidates)
-        if place != taken.selected and all(map(math.isfinite, other.nll))
+        if place != taken.selected and math.isfinite(other.fused)
     ]
     kept = sorted(lost, key=lambda each: each[:3])[:MOST_CHOICES]
     return [(number, other) for _, number, _, other in sorted(kept, key=lambda each: each[1:3])]
 
 
 def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) -> list[float]:
-    """Return the value of each text under the benchmark's scorer, as a share of the largest."""
+    """Return the value of each text under the benchmark's scorer, as a share of the largest.
+
+    What ended with an error is an empty text, as it is where runs are scored.
+    """
     chosen = scorer_named(rows.scorer, f"benchmark {rows.name!r}")
     texts = zip(owners, results, strict=True)
     examples = [
-        scoring.Example(str(number), result.text, tuple(rows.answers[row]))
+        scoring.Example(
+            str(number),
+            "" if result.stop_reason == "error" else result.text,
+            tuple(rows.answers[row]),
+        )
         for number, (row, result) in enumerate(texts)
     ]
     values = [outcome.value for outcome in chosen.score(scoring.STRICT, examples).outcomes]
@@ -431,6 +440,8 @@ def _check(
             f"{odd} cannot be fitted: a gate takes the place of the fusion rule; use adafuse,"
             " fixed_length or beam_scaling, without `fusion`"
         )
+    if not development or not all(rows.prompts for rows in development):
+        raise UserError("there are no development rows to fit on; give some of each benchmark")
     for rows in development:
         scorer_named(rows.scorer, f"benchmark {rows.name!r}")
         for index, answers in enumerate(rows.answers):

@@ -150,6 +150,7 @@ def test_a_fitted_gate_is_the_same_each_time_and_decodes(pair, tmp_path):
     ("rows", "options", "says"),
     [
         (development(answers=[("",)] * 6), {}, "toy: row 0 has no answer"),
+        (development([]), {}, "there are no development rows"),
         (development(), {"method": "unite"}, "method unite cannot be fitted"),
         (development(), {"fusion": "mixture"}, "fusion='mixture' cannot be fitted"),
         (development(), {"objective": "rewards"}, "unknown objective 'rewards'"),

@@ -76,9 +76,10 @@ MethodOption = Annotated[
 Tau = Annotated[float | None, option("Margin threshold; margins are 0 to 1.", "X", DECODING)]
 MaxWords = Annotated[int | None, option("M, maximum words per proposal.", "N", DECODING)]
 Branching = Annotated[int | None, option("B, alternatives where not confident.", "N", DECODING)]
-_RULES = ("mean_nll", "mixture", "most_confident")
+_RULES = ("mean_nll", "mixture", "most_confident", "learned")
 Fusion = Annotated[
-    str | None, option("mean_nll, mixture or most_confident.", "NAME", DECODING, values=_RULES)
+    str | None,
+    option("mean_nll, mixture, most_confident or learned.", "NAME", DECODING, values=_RULES),
 ]
 MaxRounds = Annotated[int | None, option("Maximum rounds; no limit by default.", "N", DECODING)]
 Stop = Annotated[

@@ -13,9 +13,8 @@ from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, 
 class Candidate:
     """A span that may be committed next.
 
-    `nodes` holds its last node in the tree of each model that has read it, `margins` by the numbers
-    of the models that wrote it the margins that they read, `words` how often `add_word` ran (END
-    counts). Once scored,
+    `nodes` holds its last node in the tree of each model that has read it, `margins[k]` the margin
+    of each model k that wrote it, `words` how often `add_word` ran (END counts). Once scored,
     `nll[k]` is NLL_k(s) in nats per token over `tokens[k]` = T ids, END included (eq. 4), nan for a
     model that has left the example; `fused` is F(s) (eq. 5).
     """

@@ -15,6 +15,8 @@ from typing import Any
 from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, to_json
+from adafuse.decoding.fusion import LEARNED
+from adafuse.decoding.gate import DEVELOPMENT, read_gate
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.methods import METHODS
@@ -89,11 +91,15 @@ class Plan:
                 require_model(plan.config.spm_sha256)
             except AbsentModelError as error:
                 plan.missing["spBLEU"] = str(error)
-        plan._check_apart()
+        plan._check_gates()
         return plan
 
-    def _check_apart(self) -> None:
-        """Refuse development rows that are among the rows that a gate is tested on."""
+    def _check_gates(self) -> None:
+        """Refuse a gate that cannot be used, or that would be tested on what it is fitted on."""
+        for chosen in self.config.runs.values():
+            gate = str(chosen.options.get("gate"))
+            if chosen.options.get("fusion") == LEARNED and gate != DEVELOPMENT:
+                read_gate(gate).rule([self.config.models[m].path for m in chosen.models], gate)
         for benchmark, run in product(self.config.benchmarks, self.config.runs):
             if (other := gate_rows(self.config, benchmark, run)) is None:
                 continue

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from adafuse.decoding.gate import FittedModel, Gate, write_gate
 from adafuse.errors import UserError
+from adafuse.models.files import model_key
 from adafuse.parquet import read_metadata, read_rows
 from adafuse.workflow.plan import Plan
 from tests.conftest import TOY_MODELS
+from tests.decoding.test_gate import FITTED
 from tests.workflow.conftest import unfinished
 
 Change = Callable[[dict[str, Any]], object]
@@ -89,16 +92,25 @@ def test_a_benchmark_without_development_rows_is_refused(learning: dict[str, Any
         Plan.of(learning)
 
 
-def test_a_file_as_gate_counts_by_its_content(learning: dict[str, Any], tmp_path: Path) -> None:
-    gate = tmp_path / "gate.json"
+def test_a_file_as_gate_is_checked_and_counts_by_its_content(
+    learning: dict[str, Any], tmp_path: Path
+) -> None:
+    folders = [learning["models"][name]["path"] for name in ("left", "right")]
+    models = tuple(FittedModel(name=f, key=tuple(model_key(f, None))) for f in folders)
     digests = []
-    for text in ("one", "two"):
-        gate.write_text(text)
-        other = gate.rename(tmp_path / f"{text}.json")
-        learning["runs"]["learned"]["options"]["gate"] = str(other)
+    for first in (0.0, 1.0):
+        written = Gate(models=models, bias=(first, 0.0), weights={}, span={}, fitted=FITTED)
+        path = tmp_path / f"gate-{first}.json"
+        write_gate(path, written)
+        learning["runs"]["learned"]["options"]["gate"] = str(path)
         digests.append(Plan.of(learning).digests("qa", "learned"))
-        other.rename(gate)
     assert digests[0] != digests[1]
+    learning["runs"]["learned"]["models"] = ["left", "hub"]
+    with pytest.raises(UserError, match=r"was fitted on .*left and .*right, not on"):
+        Plan.of(learning)
+    learning["runs"]["learned"]["options"]["gate"] = "none.json"
+    with pytest.raises(UserError, match=r"gate 'none\.json' cannot be read"):
+        Plan.of(learning)
 
 
 @pytest.mark.xdist_group("fit")
