@@ -54,14 +54,19 @@ Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=st
 """The id of a row; whole numbers become text."""
 
 
-def _batch_size(value: object) -> object:
-    if value == "auto" or (isinstance(value, int) and value is not True and value > 0):
-        return value
-    raise ValueError('must be a whole number above 0, or "auto"')
+def _positive_or(word: str) -> BeforeValidator:
+    def checked(value: object) -> object:
+        if value == word or (isinstance(value, int) and value is not True and value > 0):
+            return value
+        raise ValueError(f'must be a whole number above 0, or "{word}"')
+
+    return BeforeValidator(checked)
 
 
-BatchSize = Annotated[Positive | Literal["auto"], BeforeValidator(_batch_size)]
+BatchSize = Annotated[Positive | Literal["auto"], _positive_or("auto")]
 """Examples at a time: a number, or as many as fit into memory."""
+MaxWords = Annotated[Positive | Literal["adaptive"], _positive_or("adaptive")]
+"""Words of a proposal: at most a number, or up to the end of the sentence."""
 
 
 class Section(BaseModel):

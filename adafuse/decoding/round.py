@@ -18,7 +18,8 @@ class Example:
 
     `weights` are w_k, `question` is the prompt without few-shot examples, `answers` are what each
     model wrote on its own, if given, `committed` the spans of Y, `out` the numbers of the models
-    that have left. `reason` is None while it goes on.
+    that have left, `weighed` whether `weights` are not those of the run. `reason` is None while it
+    goes on.
     """
 
     weights: Sequence[float]
@@ -32,6 +33,7 @@ class Example:
     rounds: list[Round] = field(default_factory=list)
     committed: list[Candidate] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
+    weighed: bool = False
     reason: StopReason | None = None
 
     @property
@@ -80,7 +82,7 @@ class Example:
         for candidate, fused in zip(finite, scores, strict=True):
             candidate.fused = fused
         best = min(finite, key=lambda candidate: candidate.fused, default=None)
-        self.rounds.append(pool.record(best, () if list(own) == weights else own))
+        self.rounds.append(pool.record(best, own if self.weighed or list(own) != weights else ()))
         if best is None:
             names = [
                 sequence.model.name

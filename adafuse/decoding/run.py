@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from adafuse.decoding.drafts import Drafter, Lookup
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
+from adafuse.decoding.weights import weigh_by_prompt
 from adafuse.decoding.words import Settings
 from adafuse.engine.node import Engine, Program
 from adafuse.engine.reference import engine_for
@@ -153,9 +154,11 @@ class Run:
             return self.start(self.weights, self.settings, prompt, question, own, index)
 
         def program(example: Example) -> Program[None]:
-            own = self.method.decode(example)
             kinds = self.settings.drafts
-            return Drafter(example, kinds, lookups).run(own) if kinds else own
+            if getattr(self.method.options, "weights", None) == "prompt":
+                yield from weigh_by_prompt(example)
+            own = self.method.decode(example)
+            yield from Drafter(example, kinds, lookups).run(own) if kinds else own
 
         top = self.method.top
         return Runner(self.models, self.settings, top, prompts, start, program).events()

@@ -4,12 +4,13 @@ import codecs
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
+from adafuse.options import MethodOptions
 from adafuse.records import Candidate, Round
 from adafuse.tokenization.text import encode_bytes
 from adafuse.tokenization.token_bytes import TokenKeys
@@ -122,13 +123,32 @@ def _negative_log(p: float) -> float:
     return math.inf if p == 0 else -math.log(p)
 
 
-Choice = tuple[Sequence[Entry], tuple[tuple[float, ...], ...]]
-"""The entries of a round, the chosen one first, and each model's margin if it was read."""
+class Choice(NamedTuple):
+    """The entries of a round, the chosen one first, and each model's margin if it was read.
+
+    `weights` are the w_k of this round where they are not those of the example.
+    """
+
+    entries: Sequence[Entry]
+    margins: tuple[tuple[float, ...], ...]
+    weights: tuple[float, ...] = ()
+
 
 Choose = Callable[[Sequence[PendingText]], Program[Choice]]
 
-Positions = Literal["all", "stable"]
-"""At which tokens a model has a say: at all of them, or where it is among the `stable` ones."""
+
+Mean = Literal["arithmetic", "geometric"]
+
+
+class TokenFusionOptions(MethodOptions):
+    """What methods share that average probabilities of tokens."""
+
+    mean: Mean = "arithmetic"
+    """mean of the models' probabilities of a token; the geometric one is low where any of them is;
+    change it when a token should be likely for all models"""
+    positions: Literal["all", "stable"] = "all"
+    """at which tokens a model has a say: at all of them, or where it would begin one, too
+    (`stable`); change it when tokenizers split words or numbers differently"""
 
 
 def stable(
@@ -159,7 +179,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while example.reason is None:
-            entries, margins = yield from choose(texts)
+            entries, margins, weights = yield from choose(texts)
             if not entries or not math.isfinite(entries[0].fused):
                 raise ExampleError(_no_finite(texts))
             surface = entries[0].surface
@@ -170,7 +190,8 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             last = example.text[-1:]
             words = len((last + text).split()) - len(last.split())  # those that begin in `text`
             candidates = tuple(entry.record() for entry in entries[:TRACED])
-            example.rounds.append(Round(candidates, 0, words, margins))
+            weights = weights or (tuple(example.weights) if example.weighed else ())
+            example.rounds.append(Round(candidates, 0, words, margins, weights))
             example.text += text
             longest = max(pending.generated for pending in texts)
             example.check_stop(ended=not surface, tokens=longest)

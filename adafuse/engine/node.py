@@ -155,6 +155,17 @@ class TokenSequence:
         """How many ids were committed after the prompt."""
         return len(self.ids) - self.prompt_length
 
+    def rewind(self, length: int) -> list[int]:
+        """End the prompt after its first `length` ids, before a node is evaluated; return the rest.
+
+        They are still ids of the prompt when they are committed.
+        """
+        rest = self.ids[length:]
+        del self.ids[length:]
+        self.root = self.tip = Node(self, None, self.ids[-1])
+        self.cached, self.used = min(self.cached, length), length
+        return rest
+
     def release(self, keep: Node | None = None) -> None:
         """Release all nodes but `keep` and those below it.
 

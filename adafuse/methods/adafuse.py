@@ -1,5 +1,6 @@
 """The methods of arXiv 2601.06022: `adafuse`, `fixed_length`, `beam_scaling` and `single`."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -8,12 +9,16 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
+from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Alone, Example, Proposal, fuse_rounds
 from adafuse.decoding.words import add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
-from adafuse.options import MethodOptions, ModelNumber, Positive
+from adafuse.options import MaxWords, MethodOptions, ModelNumber, Positive
+
+SENTENCE_END = re.compile(r"[.!?\u2026][^\s\w]*\s*$|[\u3002\uff01\uff1f]|\S\s*\n")
+"""A full stop or the like at the end of a span, an East Asian one in it, or the end of a line."""
 
 
 class AskOptions(FusionOptions):
@@ -51,8 +56,9 @@ class AdaFuseOptions(AskOptions):
     """τ, the margin threshold: a model adds another word to its proposal while p(1) - p(2) of its
     next token is at least τ; higher means shorter spans and more joint decisions; above 1 no model
     is ever confident"""
-    max_words: Positive = 3
-    """M, maximum words of a proposal"""
+    max_words: MaxWords = 3
+    """M, maximum words of a proposal; `adaptive`: up to the end of the sentence; change it when
+    texts are long and the models mostly agree"""
     margin: Literal["start", "word"] = "start"
     """which margins τ is compared with: that of a word's first token, as in the paper, or the
     smallest of its tokens, at which alternatives then begin; change it when words that begin surely
@@ -100,8 +106,15 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
                 branches = gather(add_word(span, rules, (*sure, z)) for z in likeliest)
                 return (yield from branches), tuple(margins)
             span = yield from add_word(span, rules)
-            if span.ends or rules.stops.within(span.text) or span.words == self.options.max_words:
+            if span.ends or rules.stops.within(span.text) or self._full(example, span):
                 return [span], tuple(margins)
+
+    def _full(self, example: Example, span: Candidate) -> bool:
+        if self.options.max_words != "adaptive":
+            return span.words == self.options.max_words
+        sequence = span.node.sequence
+        tokens = sequence.generated + span.node.depth - sequence.root.depth
+        return tokens >= example.limits.max_new_tokens or bool(SENTENCE_END.search(span.text))
 
 
 class FixedLengthOptions(AskOptions):

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from adafuse.decoding.fusion import WeightOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import Node, Program, evaluated, gather
-from adafuse.options import MethodOptions
 from adafuse.tokenization.token_bytes import TokenBytes
 
 Probabilities = NDArray[np.float64]
@@ -146,7 +146,7 @@ class CoverEncodings:
         return masses
 
 
-class BytewiseOptions(MethodOptions):
+class BytewiseOptions(WeightOptions):
     """Which tokenizations count."""
 
     prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
@@ -180,7 +180,7 @@ class Bytewise(Method[BytewiseOptions]):
             mean = np.average(p, axis=0, weights=example.weights)
             best = np.argsort(-mean, kind="stable")[:TRACED].tolist()
             entries = [_entry(symbol, mean, p) for symbol in best if mean[symbol] > 0]
-            return entries, ((),) * len(texts)
+            return Choice(entries, ((),) * len(texts))
 
         return fuse_tokens(example, choose, keeps_own=False)
 

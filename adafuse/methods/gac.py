@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from adafuse.decoding.fusion import WeightOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
     Choice,
     Entry,
+    Mean,
     PendingText,
-    Positions,
+    TokenFusionOptions,
     fuse_tokens,
     stable,
     token_keys,
 )
 from adafuse.engine.node import NextToken, Program, gather
-from adafuse.options import MethodOptions, ModelNumber
+from adafuse.options import ModelNumber
 from adafuse.tokenization.token_bytes import TokenKeys, written
 
 if TYPE_CHECKING:
@@ -58,7 +60,11 @@ class JointVocabulary:
         return added / added.sum()
 
     def likeliest(
-        self, logprobs: Mapping[int, "torch.Tensor"], weights: Sequence[float], count: int
+        self,
+        logprobs: Mapping[int, "torch.Tensor"],
+        weights: Sequence[float],
+        count: int,
+        mean: Mean = "arithmetic",
     ) -> list[Entry]:
         """Return the entries of largest weighted mean probability; `logprobs` by model number."""
         import torch
@@ -68,7 +74,9 @@ class JointVocabulary:
         by_model = [self.probabilities(number, vector) for number, vector in logprobs.items()]
         rows = torch.stack([row.to(by_model[0].device) for row in by_model])
         shares = rows.new_tensor([weights[number] for number in logprobs])
-        fused = (shares[:, None] / shares.sum() * rows).sum(dim=0)
+        terms = rows.log() if mean == "geometric" else rows
+        fused = (shares[:, None] / shares.sum() * terms)[shares > 0].sum(dim=0)
+        fused = fused.exp() if mean == "geometric" else fused
         columns = largest(fused[None], min(count, len(fused)))[0][0]
         table = torch.cat([fused[None], rows])[:, columns].T.tolist()
         favourites = rows.argmax(dim=1).tolist()
@@ -81,7 +89,7 @@ class JointVocabulary:
         return entries
 
 
-class GacOptions(MethodOptions):
+class GacOptions(WeightOptions, TokenFusionOptions):
     """At which tokens the models are asked together."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -89,9 +97,6 @@ class GacOptions(MethodOptions):
     probability; null: at every token"""
     gate: ModelNumber = 0
     """number of the model whose probability is compared with `threshold`"""
-    positions: Positions = "all"
-    """at which tokens a model has a say: at all of them, or where it would begin one, too
-    (`stable`); change it when tokenizers split words or numbers differently"""
 
 
 class Gac(Method[GacOptions]):
@@ -118,14 +123,14 @@ class Gac(Method[GacOptions]):
         vectors = {number: after.logprobs for number, after in nexts.items()}
         gated = len(nexts) == 1 and not example.weights[next(iter(nexts))]
         shares = [1.0] * len(texts) if gated else example.weights
-        entries = self._joint(example.begins).likeliest(vectors, shares, TRACED)
+        entries = self._joint(example.begins).likeliest(vectors, shares, TRACED, self.options.mean)
         if example.begins:
             own = self._keys(True)
             keys = [own[number] for number in nexts]
             surface = written(entries[0].surface, keys, list(vectors.values()))
             entries[0] = replace(entries[0], surface=surface)
         margins = ((nexts[k].margin,) if k in nexts else () for k in range(len(texts)))
-        return entries, tuple(margins)
+        return Choice(entries, tuple(margins))
 
     def _distributions(self, texts: Sequence[PendingText]) -> Program[dict[int, NextToken]]:
         """Return the distribution of the gate if it is sure enough, else those of all models."""

@@ -15,14 +15,15 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     Choice,
     Entry,
+    Mean,
     PendingText,
-    Positions,
+    TokenFusionOptions,
     fuse_tokens,
     stable,
     token_keys,
 )
 from adafuse.engine.node import Program, gather
-from adafuse.options import MethodOptions, ModelNumber, Positive
+from adafuse.options import ModelNumber, Positive
 from adafuse.tokenization.text import first_token
 from adafuse.tokenization.token_bytes import END, written
 
@@ -77,9 +78,36 @@ def probabilities(values: Values, normalise: Normalise) -> Values:
     return np.exp(values - np.logaddexp.reduce(values) if normalise == "union" else values)
 
 
-class UniteOptions(MethodOptions):
+def consistent(rows: Values, weights: Values) -> tuple[Values, Values]:
+    """Return probabilities without what one model alone says, and w_k(x) (CoRE, 2510.13855).
+
+    Each probability is multiplied by how close it is to the mean of the models, (exp(-2 |p_k -
+    mean p|) - exp(-2)) / (1 - exp(-2)), over the mean of that. w_k is multiplied by the sum of the
+    same over the entropy of p_k, so that models count that are sure and agree with others. In the
+    published code, a main model is spared the first, and has at least half of the weights.
+
+    Args:
+        rows: p_k of each entry, shape [models, entries].
+        weights: w_k, shape [models].
+    """
+    mean = np.average(rows, axis=0, weights=weights)
+    close = np.exp(-2 * np.abs(rows - mean)) - math.exp(-2)
+    close = np.where(rows > 0, close / (1 - math.exp(-2)), 0.0)
+    logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
+    entropy = np.maximum(-(rows * logs).sum(axis=1), 1e-12)
+    sums = close.sum(axis=1)
+    of_models = weights * sums / entropy
+    per_entry = close * ((rows > 0).sum(axis=1) / np.maximum(sums, 1e-12))[:, None]
+    return rows * per_entry, of_models / of_models.sum()
+
+
+class UniteOptions(TokenFusionOptions):
     """What the paper leaves open, and where the published code differs."""
 
+    weights: Literal["given", "prompt", "consistency"] = "given"
+    """w_k: those of the run (`given`), or these multiplied by how likely each model finds the
+    question (`prompt`) or by its agreement with the others on the next token (`consistency`);
+    change it when each model knows things that the others do not"""
     top_k: Positive = 10
     """k of each model's top-k tokens in the union"""
     primary: ModelNumber = 0
@@ -91,11 +119,17 @@ class UniteOptions(MethodOptions):
     logits' offset, and here, where logits are log-probabilities, 0 is above all others)"""
     normalise: Normalise = "union"
     """normalise probabilities over the union (as published) or over the whole vocabulary"""
-    positions: Positions = "all"
-    """at which tokens a model has a say: at all of them, or where it would begin one, too
-    (`stable`); change it when tokenizers split words or numbers differently"""
     commit: Literal["surface", "first_token"] = "surface"
     """commit the chosen string (`surface`) or, as published, the primary's first token of it"""
+
+
+def average(rows: Values, weights: Values, mean: Mean) -> Values:
+    """Return the mean of probabilities of shape [models, entries], shape [entries]."""
+    rows, weights = rows[weights > 0], weights[weights > 0]
+    if mean == "arithmetic":
+        return np.asarray(np.average(rows, axis=0, weights=weights))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.exp(np.average(np.log(rows), axis=0, weights=weights)))
 
 
 class Unite(Method[UniteOptions]):
@@ -136,8 +170,13 @@ class Unite(Method[UniteOptions]):
                 surfaces, keys[k].ids, spell, vector.cpu().numpy(), self.options.duplicates
             )
             rows[k] = probabilities(values, self.options.normalise)
-        shares = [example.weights[k] for k in asked]
-        fused = np.average(rows[asked], axis=0, weights=shares)
+        p, shares = rows[asked], np.array([example.weights[k] for k in asked])
+        of_models: tuple[float, ...] = ()
+        if self.options.weights == "consistency":
+            p, shares = consistent(p, shares)
+            by_model = dict(zip(asked, shares.tolist(), strict=True))
+            of_models = tuple(by_model.get(k, 0.0) for k in range(len(texts)))
+        fused = average(p, shares, self.options.mean)
         entries = [
             Entry.of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
             for key, row, p in zip(surfaces, np.transpose(rows), fused, strict=True)
@@ -151,4 +190,4 @@ class Unite(Method[UniteOptions]):
             token = first_token(model, entries[0].surface)
             own = None if token is None else model.token_bytes.of[token]
             entries[0] = replace(entries[0], surface=own or entries[0].surface)
-        return entries, tuple((after.margin,) for after in nexts)
+        return Choice(entries, tuple((after.margin,) for after in nexts), of_models)

@@ -1,6 +1,8 @@
 """AdaFuse against a second implementation of its algorithm, and against laws it must keep."""
 
 import math
+import re
+from operator import or_
 
 import pytest
 
@@ -87,6 +89,29 @@ def test_a_model_of_overwhelming_weight_decides(random_pair):
 def test_confident_models_commit_several_words_in_a_round(pair):
     rounds = [taken for result in decode(pair, "adafuse") for taken in result.rounds]
     assert {taken.words for taken in rounds} & {2, 3}
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.7])
+def test_an_adaptive_maximum_is_the_end_of_a_sentence(pair, tau):
+    """Otherwise it is a maximum like any other: as large a one where no sentence ends before."""
+    adaptive = decode(pair, "adafuse", tau=tau, max_words="adaptive")
+    spans = [r.candidates[r.selected].text for result in adaptive for r in result.rounds]
+    inner = [re.search(r"[.!?]\s|\S\n", text.rstrip()) for text in spans]
+    assert not any(inner), "a span ends where its sentence does"
+    assert max(len(text.split()) for text in spans) > 3
+    if tau == 0.0:  # then nothing else ends one
+        ends = [r.candidates[r.selected].ends for result in adaptive for r in result.rounds]
+        last = {len(result.rounds) for result in adaptive if result.stop_reason == "length"}
+        assert last
+        whole = [text.rstrip()[-1:] in ".?!" or "\n" in text for text in spans]
+        assert sum(map(or_, whole, ends)) >= len(spans) - len(adaptive)
+
+
+def test_an_adaptive_span_without_an_end_stops_at_the_limit(random_pair):
+    for result in decode(random_pair, "adafuse", tau=0.0, max_words="adaptive"):
+        assert result.stop_reason != "error"
+        for taken in result.rounds:
+            assert taken.words <= 24, "a word has a token, and no span is longer than the rest"
 
 
 def test_a_pool_of_one_costs_no_scoring_forward():

@@ -32,7 +32,9 @@ def test_every_step_is_the_default():
     assert resolve("gac", {}).options.model_dump() == {
         "threshold": None,
         "gate": 0,
+        "mean": "arithmetic",
         "positions": "all",
+        "weights": "given",
     }
 
 

@@ -13,7 +13,11 @@ from adafuse.options import parse
         ("adafuse", {"tauu": 0.5}, r"method adafuse: unknown option 'tauu'; known are: .*tau"),
         ("adafuse", {"tau": float("inf")}, r"tau must be a finite number, not inf"),
         ("adafuse", {"tau": -0.1}, r"tau must be greater than or equal to 0, not -0.1"),
-        ("adafuse", {"max_words": 0}, r"max_words must be greater than or equal to 1, not 0"),
+        (
+            "adafuse",
+            {"max_words": 0},
+            r'max_words must be a whole number above 0, or "adaptive", not 0',
+        ),
         ("adafuse", {"branching": 0}, r"branching must be greater than or equal to 1, not 0"),
         (
             "adafuse",
@@ -36,6 +40,10 @@ from adafuse.options import parse
         ("adafuse", {"ask": "never"}, r"ask must be 'always' or 'unsure', not 'never'"),
         ("adafuse", {"margin": "end"}, r"margin must be 'start' or 'word', not 'end'"),
         ("unite", {"positions": "some"}, r"positions must be 'all' or 'stable', not 'some'"),
+        ("adafuse", {"max_words": "all"}, r'max_words must be a whole number above 0, or "adap'),
+        ("adafuse", {"weights": "best"}, r"weights must be 'given' or 'prompt', not 'best'"),
+        ("gac", {"weights": "consistency"}, r"weights must be 'given' or 'prompt', not 'consist"),
+        ("unite", {"mean": "median"}, r"mean must be 'arithmetic' or 'geometric', not 'median'"),
         ("gac", {"gate": -1}, r"gate must be greater than or equal to 0, not -1"),
     ],
 )
@@ -50,6 +58,7 @@ def test_defaults_are_those_of_the_paper():
         "max_words": 3,
         "branching": 1,
         "margin": "start",
+        "weights": "given",
         "ask": "always",
         "sure": 0.9,
         "leader": 0,

@@ -34,6 +34,8 @@ def test_defaults():
         "duplicates": "exclude",
         "normalise": "union",
         "positions": "all",
+        "mean": "arithmetic",
+        "weights": "given",
         "commit": "surface",
     }
 

@@ -19,7 +19,7 @@ from tests.support.traces import assert_same, decoded
 pytestmark = pytest.mark.timeout(1200)
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-FEW, MANY = 4, 20
+FEW, MANY = 2, 12
 """Moments at which the quick suite kills, and the soak suite."""
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from adafuse.decoding.fusion import WeightOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import NextToken, Program, gather
-from adafuse.options import MethodOptions, ModelNumber, Positive
+from adafuse.options import ModelNumber, Positive
 from adafuse.tokenization.text import ModelTokenizer, first_token
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def target(
     return q
 
 
-class DeepenOptions(MethodOptions):
+class DeepenOptions(WeightOptions):
     """As in the published code, whose default learning rate, 0, leaves the main model unchanged."""
 
     main: ModelNumber = 0
@@ -109,7 +110,7 @@ class Deepen(Method[DeepenOptions]):
         best = x.sort(descending=True, stable=True).indices[:TRACED].tolist()
         fused = (-x.log_softmax(dim=-1)).tolist()
         entries = [self._entry(int(ids[i]), fused[i], nexts) for i in best]
-        return entries, ((),) * len(texts)
+        return Choice(entries, ((),) * len(texts))
 
     def _entry(self, token: int, fused: float, nexts: Sequence[NextToken]) -> Entry:
         """Return the entry of a token of the main model.

@@ -118,7 +118,7 @@ def test_no_logit_moves_further_than_its_reach(seed, rate, steps):
     logits, q = 2 * torch.randn(7), torch.randn(5).softmax(-1)
     search = InverseSearch(rate, steps, weight_decay=0.0)
     x, _ = search(logits, rows, q)
-    assert float((x - logits).abs().max()) <= 1.01 * search.reach
+    assert float((x - logits).abs().max()) <= 1.05 * search.reach  # of ten steps; 1.01 of five
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])

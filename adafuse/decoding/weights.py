@@ -1,0 +1,89 @@
+"""Weights of an example from how likely each model finds its question (PackLLM, 2404.11531)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from adafuse.decoding.round import Example
+from adafuse.engine.node import Program, TokenSequence, gather
+from adafuse.records import Chat, Prompt
+from adafuse.tokenization.text import ModelTokenizer
+
+PIECE = 32
+"""So many ids of a prompt are read at a time: each needs a row of all log-probabilities."""
+
+OTHER = "§"
+"""A question that begins and ends with no token of another one."""
+
+
+def weigh_by_prompt(example: Example) -> Program[None]:
+    """Read the prompt, and weigh the models by how likely they find the question in it.
+
+    w_k becomes w_k exp(-NLL_k / T): NLL_k is that of the question in nats, all of its tokens
+    together, and T the mean number of tokens that the models need for it. With one tokenizer this
+    is w_k over the perplexity (PackLLM-sim with temperature 1); with several, the same text counts.
+    """
+    asked = [k for k, weight in enumerate(example.weights) if weight > 0]
+    sequences = [example.sequences[k] for k in asked]
+    spans = [question_span(s.model, example.prompt, example.question) for s in sequences]
+    nlls = yield from gather(_read(*pair) for pair in zip(sequences, spans, strict=True))
+    tokens = math.fsum(last - first for first, last in spans) / len(spans)
+    logs = {
+        k: math.log(example.weights[k]) - (nll / tokens if tokens else 0.0)
+        for k, nll in zip(asked, nlls, strict=True)
+        if math.isfinite(nll)
+    }
+    shares = {k: math.exp(log - max(logs.values())) for k, log in logs.items()}
+    if shares:
+        total = math.fsum(shares.values())
+        example.weights = [shares.get(k, 0.0) / total for k in range(len(example.weights))]
+        example.weighed = True
+
+
+def question_span(model: ModelTokenizer, prompt: Prompt, question: str) -> tuple[int, int]:
+    """Return the first id of the question in those of the prompt, and the one after its last.
+
+    They are the ids that change when another question stands there; of a prompt without the
+    question, all ids after the first.
+    """
+    ids, other = model.prompt_ids(prompt), model.prompt_ids(_replaced(prompt, question))
+    first = max(1, _common(ids, other))
+    last = len(ids) - _common(ids[: first - 1 : -1], other[: first - 1 : -1])
+    return (first, last) if last > first else (1, len(ids))
+
+
+def _common(left: Sequence[int], right: Sequence[int]) -> int:
+    pairs = zip(left, right, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _replaced(prompt: Prompt, question: str) -> Prompt:
+    texts = [turn.content for turn in prompt.turns] if isinstance(prompt, Chat) else [prompt]
+    asked = max((n for n, text in enumerate(texts) if question and question in text), default=None)
+    if asked is None:
+        return OTHER
+    text = OTHER.join(texts[asked].rsplit(question, 1))
+    if isinstance(prompt, str):
+        return text
+    turns = list(prompt.turns)
+    turns[asked] = replace(turns[asked], content=text)
+    return replace(prompt, turns=tuple(turns))
+
+
+def _read(sequence: TokenSequence, span: tuple[int, int]) -> Program[float]:
+    """Read the prompt, and return the NLL in nats of its ids from span[0] up to span[1]."""
+    first, last = span
+    rest, terms = sequence.rewind(first), [0.0]
+    for start in range(0, len(rest), PIECE):
+        chain = sequence.root.chain(rest[start : start + PIECE])
+        yield [node for node in (sequence.root, *chain) if node.next is None]
+        terms += [-_logprob(node.logprob) for node in chain if node.depth < last]
+        sequence.engine.commit(chain[-1])
+    sequence.likeliest.clear()
+    return math.fsum(terms)
+
+
+def _logprob(value: float | None) -> float:
+    assert value is not None, "a node is evaluated after its parent"
+    return value
