@@ -42,9 +42,10 @@ class ExperimentConfig(Section):
 
     title: Text
     """title of the figure"""
-    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired"]
+    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired", "frontier"]
     """`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);
-    `words_per_round`; `paired` (scores, and tests of all runs against each other)"""
+    `words_per_round`; `paired` (scores, and tests of all runs against each other); `frontier`
+    (scores against forward passes)"""
     benchmarks: SomeNames
     """names of `benchmarks`; for `runtime`, all of one `batch_size`"""
     runs: SomeNames

@@ -179,6 +179,43 @@ def paired(experiment: Experiment) -> pl.DataFrame:
     return pl.concat([table, tests], how="diagonal")
 
 
+def frontier(experiment: Experiment) -> pl.DataFrame:
+    """Return every score with what decoding cost.
+
+    `forwards_per_token` has the forward passes of all models together, over the tokens that one
+    model needs for the text, on average; `seconds_mean` is per example. What a run would cost that
+    chose between others is not known. `best`: no other run scores as high at a lower cost, or
+    higher at the same one; of those that chose by the answers of the very rows, none is.
+    """
+    costs = {cell: _cost(experiment, *cell) for cell in experiment.decoded}
+    rows = [_score(experiment, *cell) | costs[cell[1:]] for cell in experiment.cells]
+    costs_are = {"forwards_per_token": pl.Float64, "seconds_mean": pl.Float64}
+    table = pl.DataFrame(rows, schema_overrides=costs_are, infer_schema_length=None)
+    _refuse_different_rows(table)
+    panels = table.partition_by("protocol", "benchmark", maintain_order=True)
+    return pl.concat([panel.with_columns(best=_undominated(panel)) for panel in panels])
+
+
+def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
+    spec = experiment.config.runs[run]
+    if spec.method not in SELECTIONS:
+        found = cost(experiment.trace(benchmark, run), benchmark, run)
+        if found.seconds is not None and found.forwards is not None and found.tokens:
+            passes = found.forwards / (found.tokens / len(spec.models))
+            return {"forwards_per_token": passes, "seconds_mean": found.seconds.value}
+    return {"forwards_per_token": None, "seconds_mean": None}
+
+
+def _undominated(panel: pl.DataFrame) -> pl.Series:
+    points = list(panel.select("forwards_per_token", "value").iter_rows())
+    known = [point for point in points if point[0] is not None]
+    return pl.Series(
+        cost is not None
+        and not any(x <= cost and y >= value and (x, y) != (cost, value) for x, y in known)
+        for cost, value in points
+    )
+
+
 def words(experiment: Experiment) -> pl.DataFrame:
     """Return the shares of each run's rounds by the number of words they committed, in percent.
 

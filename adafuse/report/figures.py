@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import altair as alt
@@ -15,6 +16,7 @@ from adafuse.report.charts import (
     BLUE,
     COLOURS,
     CROSS,
+    GREY,
     LONGEST_LABEL,
     PAGE_PANEL,
     VERMILLION,
@@ -62,6 +64,11 @@ _PAIRED = (
     " without 0. Hollow: no significant difference."
 )
 _SWEEP = "Bands and bars: 95 % intervals (Wilson; bootstrap for BLEU)."
+_FRONTIER = (
+    "Forward passes of all models together, over the tokens of the text. Line: runs that no other"
+    " one beats at their cost or less. Dashed: oracles and choices between runs, at no known cost."
+    " Bars: 95 % intervals (Wilson; bootstrap for BLEU)."
+)
 _WORDS = (
     "Shares of the n rounds that committed at least one word. The 95 % intervals (Wilson) are in"
     " the CSV file."
@@ -280,11 +287,7 @@ def _sweep_panel(
     legend = (
         alt.Legend(symbolOpacity=1, labelExpr=split, symbolDash=[1, 0]) if len(series) > 1 else None
     )
-
-    def look(values: Sequence[Any]) -> dict[str, Any]:
-        chosen = [values[number % len(values)] for number in range(len(series))]
-        return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}
-
+    look = partial(_look, series, legend)
     base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
         x=alt.X("x:Q", axis=_value_axis(points), scale=alt.Scale(zero=False, padding=8)),
         color=alt.Color("series:N", **look(COLOURS)),
@@ -313,6 +316,56 @@ def _sweep_panel(
     below = f"{first['protocol']} scoring, {counted(first['n'])}"
     title = alt.TitleParams([*head, below], anchor="start", frame="group")
     return alt.layer(*layers, title=title, width=width, height=_SWEEP_HEIGHT)
+
+
+def draw_frontier(title: str, table: pl.DataFrame) -> alt.VConcatChart:
+    """Draw every score over its cost; a line joins those that no other run beats."""
+    table = table.with_columns(series=_LABEL)
+    series = table["series"].unique(maintain_order=True).to_list()
+    panels = table.partition_by("protocol", "benchmark", maintain_order=True)
+    columns = balanced(len(panels), 2)
+    width = fitted(columns, 0)[1] - 50
+    drawn = [_frontier_panel(panel, series, width) for panel in panels]
+    return figure(beside(drawn, columns), title, _FRONTIER, series)
+
+
+def _frontier_panel(
+    panel: pl.DataFrame, series: Sequence[str], width: int
+) -> alt.LayerChart | alt.FacetChart:
+    facts = panel.select("series", "value", "low", "high", "forwards_per_token", "seconds_mean")
+    values = facts.with_columns(best=panel["best"])
+    look = partial(_look, series, alt.Legend(symbolOpacity=1))
+    x = alt.X("forwards_per_token:Q", title="forward passes per token", scale=_tight())
+    y = alt.Y("value:Q", title="score in percent", scale=_tight())
+    base = alt.Chart(alt.InlineData(values.to_dicts())).encode(tooltip=tooltips(facts))
+    known = base.transform_filter("isValid(datum.forwards_per_token)")
+    colour = alt.Color("series:N", **look(COLOURS))
+    layers = (
+        known.transform_filter("datum.best").mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y),
+        base.transform_filter("!isValid(datum.forwards_per_token)")
+        .mark_rule(strokeDash=[5, 3], strokeWidth=1.4)
+        .encode(y=y, color=colour),
+        known.mark_rule(strokeWidth=1, opacity=0.5).encode(
+            x=x, y="low:Q", y2="high:Q", color=colour
+        ),
+        known.mark_point(filled=True, opacity=1, size=60).encode(
+            x=x, y=y, color=colour, shape=alt.Shape("series:N", **look(_SHAPES))
+        ),
+    )
+    title = alt.TitleParams(_title(panel), anchor="start", frame="group")
+    return alt.layer(*layers, title=title, width=width, height=_SWEEP_HEIGHT + 60)
+
+
+def _tight() -> alt.Scale:
+    return alt.Scale(zero=False, padding=10)
+
+
+def _look(
+    series: Sequence[str], legend: alt.Legend | None, values: Sequence[Any]
+) -> dict[str, Any]:
+    """Return how series are told apart by these values, which take turns."""
+    chosen = [values[number % len(values)] for number in range(len(series))]
+    return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}
 
 
 def _value_axis(points: pl.DataFrame) -> alt.Axis:
@@ -415,5 +468,6 @@ _KINDS = {
     "runtime": (experiments.runtime, draw_runtime),
     "words_per_round": (experiments.words, draw_words),
     "paired": (experiments.paired, draw_paired),
+    "frontier": (experiments.frontier, draw_frontier),
 }
 """How each kind of experiment is measured and drawn."""

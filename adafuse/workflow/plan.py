@@ -40,7 +40,8 @@ from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
 
 logger = logging.getLogger(__name__)
-TRACE_KINDS = ("runtime", "words_per_round")  # experiments that read traces, not scores
+TRACE_KINDS = ("runtime", "words_per_round", "frontier")  # experiments that read traces
+SCORE_KINDS = ("scores", "sweep", "paired", "frontier")  # and those that read scores
 TRIED = 8  # times that a row is decoded to fit a gate; MOST_CHOICES is the most
 PLANNED_BY = "ADAFUSE_PLANNED_BY"
 Cell = tuple[str, str]
@@ -290,13 +291,9 @@ class Plan:
         return [REPORT_VERSION, papers, rows, duplicates]
 
     def _experiment(self, experiment: str) -> list[Any]:
-        section = self.config.experiments[experiment]
-        cells = product(section.benchmarks, section.runs)
-        if section.kind in TRACE_KINDS:
-            inputs = [self._trace_key(*cell) for cell in cells]
-        else:
-            scored = product(self.config.protocols, section.benchmarks, section.runs)
-            inputs = [self._score_key(*cell) for cell in scored]
+        traces, scored = self._read_by(experiment)
+        inputs = [self._trace_key(*cell) for cell in traces]
+        inputs += [self._score_key(*cell) for cell in scored]
         return [REPORT_VERSION, digest.experiment_settings(self.config, experiment), inputs]
 
     def _examples(self, benchmark: str) -> list[Any]:
@@ -328,12 +325,21 @@ class Plan:
         return [self._score_key(*cell) for cell in cells]
 
     def experiment_inputs(self, name: str) -> list[Path]:
-        experiment, layout = self.config.experiments[name], self.layout
-        cells = list(product(experiment.benchmarks, experiment.runs))
-        if experiment.kind in TRACE_KINDS:
-            return [layout.trace(*cell) for cell in cells]
-        scored = [(protocol, *cell) for protocol in self.config.protocols for cell in cells]
-        return [path(*score) for path in (layout.score, layout.outcomes) for score in scored]
+        traces, scored = self._read_by(name)
+        paths = [self.layout.trace(*cell) for cell in traces]
+        for path in (self.layout.score, self.layout.outcomes):
+            paths += [path(*score) for score in scored]
+        return paths
+
+    def _read_by(self, experiment: str) -> tuple[list[Cell], list[tuple[str, str, str]]]:
+        """Return the cells whose traces an experiment reads, and whose scores, with protocols."""
+        section, runs = self.config.experiments[experiment], self.config.runs
+        cells = list(product(section.benchmarks, section.runs))
+        traces = [cell for cell in cells if runs[cell[1]].method in METHODS]
+        protocols: tuple[str, ...] = self.config.protocols
+        scored = [(protocol, *cell) for protocol in protocols for cell in cells]
+        kind = section.kind
+        return traces * (kind in TRACE_KINDS), scored * (kind in SCORE_KINDS)
 
     def answer_runs(self, run: str) -> list[str]:
         """Return the runs whose texts a run starts from, one per model; mostly none."""

@@ -116,11 +116,14 @@ class World:
         seconds: Sequence[float] = (1.0,),
         words: Sequence[int] = (1,),
         failed: int = 0,
+        forwards: tuple[int, ...] = (1,),
         shards: Sequence[dict[str, Any]] = ({},),
     ) -> Path:
         """Store a merged trace; `shards` say how each was decoded otherwise than `JOB` says."""
         rounds = tuple(Round((), 0, count, ()) for count in words)
-        rows = [self._row(benchmark, run, i, each, rounds) for i, each in enumerate(seconds)]
+        rows = [
+            self._row(benchmark, run, i, each, rounds, forwards) for i, each in enumerate(seconds)
+        ]
         rows += [
             self._row(benchmark, run, len(rows) + i, 99.0, ()) | {"stop_reason": "error"}
             for i in range(failed)
@@ -134,9 +137,16 @@ class World:
         return path
 
     def _row(
-        self, benchmark: str, run: str, number: int, seconds: float, rounds: tuple[Round, ...]
+        self,
+        benchmark: str,
+        run: str,
+        number: int,
+        seconds: float,
+        rounds: tuple[Round, ...],
+        forwards: tuple[int, ...] = (1,),
     ) -> dict[str, Any]:
-        result = Result("x", "eos", rounds, (1,), (1,), (1,), seconds)
+        tokens = (1,) * len(forwards)
+        result = Result("x", "eos", rounds, tokens, tokens, forwards, seconds)
         names = {"id": f"r{number}", "benchmark": benchmark, "run": run, "shard": 0}
         return names | {"prompt_sha256": "0"} | result_columns(result)
 

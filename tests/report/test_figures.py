@@ -87,6 +87,12 @@ def difference(against: str, significant: bool, benchmark: str = "nq") -> Point:
     return names("m") | compared | ends | {"against": against, "significant": significant}
 
 
+COSTS = [
+    score(run, "nq", "strict", value=40.0 + place, best=place > 1)
+    | {"forwards_per_token": None if run == "oracle" else 1.0 + place / 4, "seconds_mean": 1.0}
+    for place, run in enumerate(RUNS)
+]
+
 WORDY = [
     f"mistral_7b+llama_8b, weights (1.0, {k}.0), max_words 3, branching {k}, fusion most_confident,"
     " max_word_tokens 16"
@@ -98,6 +104,7 @@ ALL = {
     "sweep with long labels": lambda: draw_sweep("Figure 6", [sweep(1, name) for name in WORDY]),
     "runtime": lambda: draw_runtime("Figure 5", [runtime(run, 1.5) for run in RUNS]),
     "words": lambda: draw_words("Words", [p for run in RUNS for p in words(run, (20, 30, 50))]),
+    "frontier": lambda: drawn(figures.draw_frontier)("Quality and cost", COSTS),
     "paired": lambda: draw_paired("Fusion", [difference(LONG, True), difference("l", False)]),
 }
 

@@ -16,6 +16,7 @@ KINDS = {
     "runtime": {},
     "words_per_round": {},
     "paired": {},
+    "frontier": {},
 }
 
 
@@ -50,6 +51,8 @@ def test_every_kind_becomes_numbers_and_pictures(world, tmp_path: Path, kind: st
         ("paired", "scores/strict/squad/both.outcomes.parquet"),
         ("runtime", "traces/squad/both.parquet"),
         ("words_per_round", "traces/squad/both.parquet"),
+        ("frontier", "traces/squad/both.parquet"),
+        ("frontier", "scores/strict/squad/both.json"),
     ],
 )
 def test_a_missing_input_is_named_with_what_to_do(world, tmp_path, kind, missing) -> None:

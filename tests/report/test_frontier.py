@@ -1,0 +1,55 @@
+"""Scores against what decoding costs."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adafuse.report.experiments import _undominated
+from adafuse.report.figures import draw_frontier
+
+RUNS = {"m": "1100", "l": "1000", "both": "1110", "both_b3": "1110", "oracle": "1111"}
+FORWARDS = {"m": (2,), "l": (2,), "both": (1, 2), "both_b3": (2, 2)}
+
+
+@pytest.fixture
+def points(world):
+    for name, right in RUNS.items():
+        world.score("squad", name, right)
+    for name, forwards in FORWARDS.items():
+        world.trace("squad", name, [2.0, 4.0], words=(), forwards=forwards)
+    return {point.run: point for point in world.points("frontier", ["squad"], list(RUNS))}
+
+
+def test_a_cost_is_the_passes_of_all_models_per_token_of_the_text(points) -> None:
+    found = {name: point.forwards_per_token for name, point in points.items()}
+    assert found == {"m": 2.0, "l": 2.0, "both": 3.0, "both_b3": 4.0, "oracle": None}
+    assert {points[name].seconds_mean for name in FORWARDS} == {3.0}
+
+
+def test_the_best_are_those_that_nobody_beats_at_their_cost(points) -> None:
+    assert {name for name, point in points.items() if point.best} == {"m", "both"}
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=8))
+def test_each_run_is_best_or_beaten_by_one_of_the_best(costs) -> None:
+    panel = pl.DataFrame(costs, schema=["forwards_per_token", "value"], orient="row")
+    best = _undominated(panel).to_list()
+    chosen = [point for point, good in zip(costs, best, strict=True) if good]
+    assert chosen
+    for x, y in costs:
+        beaten = any(a <= x and b >= y and (a, b) != (x, y) for a, b in chosen)
+        assert beaten != ((x, y) in chosen)
+
+
+def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None:
+    table = pl.DataFrame([vars(point) for point in points.values()])
+    spec = draw_frontier("Quality and cost", table).to_dict()
+    (panel,) = spec["vconcat"][0]["vconcat"][0]["concat"]
+    joined, dashed, bars, dots = panel["layer"]
+    assert dashed["mark"]["strokeDash"]
+    assert dashed["transform"] == [{"filter": "!isValid(datum.forwards_per_token)"}]
+    assert {"filter": "datum.best"} in joined["transform"]
+    names = dots["encoding"]["color"]["scale"]["domain"]
+    assert names == ["m", "l", "both", "both_b3", "oracle (oracle)"]
+    assert bars["encoding"]["y2"] == {"field": "high"}
