@@ -19,7 +19,6 @@ def test_every_run_of_the_toy_configuration_decodes_as_recorded() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 def test_the_real_benchmarks_give_what_is_recorded() -> None:
     if not SHARED.is_dir():
         pytest.skip(f"the real benchmarks are not at {SHARED}")

@@ -12,7 +12,7 @@ from tools.docs.results import page
 
 from .conftest import Workplace
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
+pytestmark = pytest.mark.soak
 
 SINGLE = ("mistral", "llama", "qwen3", "internlm3")
 

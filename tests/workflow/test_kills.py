@@ -16,8 +16,6 @@ from tests.support.decode_jobs import DONE, DecodeJobs
 from tests.support.small_workflow import SmallWorkflow, decode_command, flushed
 from tests.support.traces import assert_same, decoded
 
-pytestmark = pytest.mark.timeout(1200)
-
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FEW, MANY = 2, 12
 """Moments at which the quick suite kills, and the soak suite."""

@@ -13,7 +13,7 @@ from tests.support.browser import DESKTOP, PHONE, Tab
 
 from .conftest import Workplace
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]  # with the toy run, on a busy machine
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture(scope="module")
