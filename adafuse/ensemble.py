@@ -123,9 +123,9 @@ class Ensemble:
                 a text (docs/performance.md).
             answers: what each model wrote on its own, per prompt, for a method that starts from
                 that; decoded by default.
-            questions: the prompts without few-shot examples, for `weights: prompt` and for a method
-                that reads finished answers; by default the prompts, of a conversation what the
-                user said last.
+            questions: the prompts without few-shot examples, for `weighting: prompt` and for a
+                method that reads finished answers; by default the prompts, of a conversation what
+                the user said last.
 
         Raises:
             UserError: an unknown or impossible setting. What goes wrong in one example ends that

@@ -96,15 +96,15 @@ def _registered(name: str) -> str:
     return name
 
 
-class WeightOptions(MethodOptions):
+class WeightingOptions(MethodOptions):
     """Whether an example has weights of its own."""
 
-    weights: Literal["given", "prompt"] = "given"
+    weighting: Literal["given", "prompt"] = "given"
     """w_k: those of the run (`given`), or these multiplied by how likely each model finds the
     question (`prompt`); change it when each model knows things that the others do not"""
 
 
-class FusionOptions(WeightOptions):
+class FusionOptions(WeightingOptions):
     """What every method that fuses words shares."""
 
     fusion: Annotated[
@@ -128,8 +128,10 @@ class FusionOptions(WeightOptions):
             raise ValueError("fusion learned needs a gate; name the file that `adafuse fit` wrote")
         if self.fusion != LEARNED and self.gate is not None:
             raise ValueError(f"gate {self.gate!r} is for fusion learned, not {self.fusion}; say so")
-        if self.fusion == LEARNED and self.weights != "given":
-            raise ValueError(f"fusion learned has its own weights; remove weights {self.weights!r}")
+        if self.fusion == LEARNED and self.weighting != "given":
+            raise ValueError(
+                f"fusion learned has its own weights; remove weighting {self.weighting!r}"
+            )
         return self
 
     def rule(self, models: Sequence[str]) -> PoolFusion:

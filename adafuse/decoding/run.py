@@ -155,7 +155,7 @@ class Run:
 
         def program(example: Example) -> Program[None]:
             kinds = self.settings.drafts
-            if getattr(self.method.options, "weights", None) == "prompt":
+            if getattr(self.method.options, "weighting", None) == "prompt":
                 yield from weigh_by_prompt(example)
             own = self.method.decode(example)
             yield from Drafter(example, kinds, lookups).run(own) if kinds else own

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from adafuse.decoding.fusion import WeightOptions
+from adafuse.decoding.fusion import WeightingOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
@@ -146,7 +146,7 @@ class CoverEncodings:
         return masses
 
 
-class BytewiseOptions(WeightOptions):
+class BytewiseOptions(WeightingOptions):
     """Which tokenizations count."""
 
     prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6

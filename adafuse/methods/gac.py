@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from adafuse.decoding.fusion import WeightOptions
+from adafuse.decoding.fusion import WeightingOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
@@ -89,7 +89,7 @@ class JointVocabulary:
         return entries
 
 
-class GacOptions(WeightOptions, TokenFusionOptions):
+class GacOptions(WeightingOptions, TokenFusionOptions):
     """At which tokens the models are asked together."""
 
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None

@@ -104,7 +104,7 @@ def consistent(rows: Values, weights: Values) -> tuple[Values, Values]:
 class UniteOptions(TokenFusionOptions):
     """What the paper leaves open, and where the published code differs."""
 
-    weights: Literal["given", "prompt", "consistency"] = "given"
+    weighting: Literal["given", "prompt", "consistency"] = "given"
     """w_k: those of the run (`given`), or these multiplied by how likely each model finds the
     question (`prompt`) or by its agreement with the others on the next token (`consistency`);
     change it when each model knows things that the others do not"""
@@ -172,7 +172,7 @@ class Unite(Method[UniteOptions]):
             rows[k] = probabilities(values, self.options.normalise)
         p, shares = rows[asked], np.array([example.weights[k] for k in asked])
         of_models: tuple[float, ...] = ()
-        if self.options.weights == "consistency":
+        if self.options.weighting == "consistency":
             p, shares = consistent(p, shares)
             by_model = dict(zip(asked, shares.tolist(), strict=True))
             of_models = tuple(by_model.get(k, 0.0) for k in range(len(texts)))

@@ -54,7 +54,7 @@ def expected(models, question, given_weights):
 @pytest.mark.parametrize("method", ["adafuse", "gac"])
 def test_weights_are_those_of_the_question_and_the_prompt_is_read_as_ever(pair, engine, method):
     options = {"method": method, "questions": QUESTIONS, "stop": ["\n"], "engine": engine}
-    found = pair.generate(PROMPTS, weights="prompt", **options)
+    found = pair.generate(PROMPTS, weighting="prompt", **options)
     plain = pair.generate(PROMPTS, **options)
     for question, own, other in zip(QUESTIONS, found, plain, strict=True):
         wanted = expected(pair.models, question, pair.weights)
@@ -70,7 +70,7 @@ def test_equal_models_decode_as_without(pair):
     twins = type(pair)(pair.models[:1] * 2, (1.0, 1.0))
     options = {"questions": QUESTIONS, "stop": ["\n"]}
     for own, other in zip(
-        twins.generate(PROMPTS, weights="prompt", **options),
+        twins.generate(PROMPTS, weighting="prompt", **options),
         twins.generate(PROMPTS, **options),
         strict=True,
     ):
@@ -82,7 +82,7 @@ def test_equal_models_decode_as_without(pair):
 def test_long_prompts_without_a_question_are_read_whole_in_any_batch(pair):
     prompts = [PROMPTS[0] * 3, PROMPTS[1], "a", "Who?"]
     assert all(len(pair.models[0].prompt_ids(prompts[0])) > n * PIECE for n in (1, 2))
-    options = {"weights": "prompt", "max_new_tokens": 12}
+    options = {"weighting": "prompt", "max_new_tokens": 12}
     one = pair.generate(prompts, batch_size=1, **options)
     assert_same(one, pair.generate(prompts, batch_size=4, **options))
     assert_same(one, pair.generate(prompts, engine="reference", **options))
@@ -90,7 +90,7 @@ def test_long_prompts_without_a_question_are_read_whole_in_any_batch(pair):
 
 
 def test_a_given_weight_counts_and_0_stays_0(pair):
-    options = {"questions": QUESTIONS, "weights": "prompt", "stop": ["\n"]}
+    options = {"questions": QUESTIONS, "weighting": "prompt", "stop": ["\n"]}
     uneven = type(pair)(pair.models, (3.0, 1.0)).generate(PROMPTS, **options)
     for question, own in zip(QUESTIONS, uneven, strict=True):
         wanted = expected(pair.models, question, (3.0, 1.0))
@@ -140,8 +140,8 @@ class ChatTokenizer:
 
 
 def test_a_gate_has_weights_of_its_own():
-    with pytest.raises(UserError, match="has its own weights; remove weights 'prompt'"):
-        resolve("adafuse", {"fusion": "learned", "gate": "gate.json", "weights": "prompt"})
+    with pytest.raises(UserError, match="has its own weights; remove weighting 'prompt'"):
+        resolve("adafuse", {"fusion": "learned", "gate": "gate.json", "weighting": "prompt"})
 
 
 ROWS = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]])
@@ -178,9 +178,9 @@ def test_the_geometric_mean_is_low_where_any_model_is():
     assert average(ROWS, np.array([1.0, 1.0]), "arithmetic") == pytest.approx([3 / 8, 3 / 8, 1 / 4])
 
 
-@pytest.mark.parametrize("weights", ["prompt", "consistency"])
-def test_unite_keeps_the_weights_of_each_round(pair, weights):
-    found = pair.generate(PROMPTS, method="unite", weights=weights, stop=["\n"])
+@pytest.mark.parametrize("weighting", ["prompt", "consistency"])
+def test_unite_keeps_the_weights_of_each_round(pair, weighting):
+    found = pair.generate(PROMPTS, method="unite", weighting=weighting, stop=["\n"])
     for result in found:
         assert all(sum(taken.weights) == pytest.approx(1) for taken in result.rounds)
-        assert len({taken.weights for taken in result.rounds}) > (weights == "consistency")
+        assert len({taken.weights for taken in result.rounds}) > (weighting == "consistency")

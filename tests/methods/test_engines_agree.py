@@ -46,11 +46,11 @@ METHODS = [
     ("fixed_length", {"ask": "unsure", "sure": 0.1, "words": 2}),
     ("unite", {"positions": "stable", "primary": 1}),
     ("gac", {"positions": "stable"}),
-    ("adafuse", {"weights": "prompt", "branching": 2}),
-    ("unite", {"weights": "consistency"}),
-    ("gac", {"weights": "prompt", "mean": "geometric"}),
-    ("bytewise", {"weights": "prompt"}),
-    ("deepen", {"weights": "prompt"}),
+    ("adafuse", {"weighting": "prompt", "branching": 2}),
+    ("unite", {"weighting": "consistency"}),
+    ("gac", {"weighting": "prompt", "mean": "geometric"}),
+    ("bytewise", {"weighting": "prompt"}),
+    ("deepen", {"weighting": "prompt"}),
 ]
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""

@@ -34,7 +34,7 @@ def test_every_step_is_the_default():
         "gate": 0,
         "mean": "arithmetic",
         "positions": "all",
-        "weights": "given",
+        "weighting": "given",
     }
 
 

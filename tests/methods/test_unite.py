@@ -35,7 +35,7 @@ def test_defaults():
         "normalise": "union",
         "positions": "all",
         "mean": "arithmetic",
-        "weights": "given",
+        "weighting": "given",
         "commit": "surface",
     }
 

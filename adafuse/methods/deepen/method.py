@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from adafuse.decoding.fusion import WeightOptions
+from adafuse.decoding.fusion import WeightingOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
@@ -42,7 +42,7 @@ def target(
     return q
 
 
-class DeepenOptions(WeightOptions):
+class DeepenOptions(WeightingOptions):
     """As in the published code, whose default learning rate, 0, leaves the main model unchanged."""
 
     main: ModelNumber = 0
