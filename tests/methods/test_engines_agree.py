@@ -49,8 +49,6 @@ METHODS = [
     ("adafuse", {"weighting": "prompt", "branching": 2}),
     ("unite", {"weighting": "consistency"}),
     ("gac", {"weighting": "prompt", "mean": "geometric"}),
-    ("bytewise", {"weighting": "prompt"}),
-    ("deepen", {"weighting": "prompt"}),
 ]
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""
