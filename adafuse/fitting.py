@@ -12,11 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from adafuse.decoding.candidates import Candidate, Pool
 from adafuse.decoding.fusion import FusionOptions, PoolFusion
@@ -35,6 +33,7 @@ from adafuse.decoding.words import Settings
 from adafuse.engine.scheduler import Finished
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.learning import Case, Objective, learned
 from adafuse.methods import resolve
 from adafuse.metrics import scorer as scoring
 from adafuse.metrics.registry import scorer_named
@@ -43,16 +42,8 @@ from adafuse.options import parse
 from adafuse.records import Prompt, Result, Round, question_of
 from adafuse.version import versions
 
-Objective = Literal["reward", "likelihood"]
-PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Of the squared coefficients, in units of their features' standard deviations."""
-FOLDS = 5
-SHARPNESS = 4.0
-"""A gate that is being fitted draws s with a probability in proportion to exp(-4 F(s))."""
 MOST_CHOICES = 32
 """At most this many candidates of a row are tried, those that lost by least."""
-
-Floats = NDArray[np.float64]
 Choice = tuple[str, bool]
 """A candidate by its text, and whether END is in it."""
 
@@ -66,24 +57,6 @@ class Development:
     answers: Sequence[Sequence[str]]
     scorer: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """A round and what each of its candidates was worth.
-
-    `models` has shape [K, features of a model], `spans` [C, features of a span], `nll` [C, K] in
-    nats per token, `worth` [C] from 0 to 1; `taken` is what the paper's rule takes, `row` the
-    number of the row among all, `weight` what it counts.
-    """
-
-    row: int
-    taken: int
-    models: Floats
-    spans: Floats
-    nll: Floats
-    worth: Floats
-    weight: float = 1.0
 
 
 @dataclass(eq=False)
@@ -263,111 +236,6 @@ def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) 
     return [sign * value / unit for value in values]
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Cases as tensors, padded to the largest pool; features in standard deviations."""
-
-    models: torch.Tensor
-    spans: torch.Tensor
-    nll: torch.Tensor
-    there: torch.Tensor
-    worth: torch.Tensor
-    weight: torch.Tensor
-    taken: torch.Tensor
-    prior: torch.Tensor
-
-    @classmethod
-    def of(cls, cases: Sequence[Case], prior: Sequence[float], scale: "Scale") -> "Problem":
-        size = max(len(case.worth) for case in cases)
-
-        def padded(rows: Iterator[Floats]) -> torch.Tensor:
-            full = [np.pad(r, [(0, size - len(r)), *[(0, 0)] * (r.ndim - 1)]) for r in rows]
-            return torch.tensor(np.stack(full))
-
-        return cls(
-            torch.tensor(np.stack([case.models / scale.models for case in cases])),
-            padded(case.spans / scale.spans for case in cases),
-            padded(case.nll for case in cases),
-            padded(np.ones(len(case.worth)) for case in cases) > 0,
-            padded(case.worth for case in cases),
-            torch.tensor([case.weight for case in cases]),
-            torch.tensor([case.taken for case in cases]),
-            torch.tensor(prior, dtype=torch.float64).log(),
-        )
-
-    def fused(self, bias: torch.Tensor, theta: torch.Tensor, span: torch.Tensor) -> torch.Tensor:
-        """Return F(s), shape [cases, C]."""
-        weights = torch.softmax(self.prior + bias + self.models @ theta, dim=1)
-        scores = (self.nll * weights[:, None]).sum(dim=2) + self.spans @ span
-        return scores.masked_fill(~self.there, torch.inf)
-
-    def loss(self, objective: Objective, *parameters: torch.Tensor) -> torch.Tensor:
-        """Return minus the expected worth, or minus the log-likelihood of what is right."""
-        drawn = torch.log_softmax(-SHARPNESS * self.fused(*parameters), dim=1)
-        if objective == "likelihood":
-            per_case = -(drawn.masked_fill(~self.there, 0.0) * self.worth).sum(dim=1)
-        else:
-            per_case = -(drawn.exp() * self.worth).sum(dim=1)
-        return (per_case * self.weight).sum()
-
-    def gains(self, *parameters: torch.Tensor) -> torch.Tensor:
-        """Return per case what taking the smallest F(s) adds to the worth of what was taken."""
-        places = torch.stack([self.fused(*parameters).argmin(dim=1), self.taken], dim=1)
-        new, old = self.worth.gather(1, places).unbind(dim=1)
-        return (new - old) * self.weight
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Standard deviations of the features over all cases."""
-
-    models: Floats
-    spans: Floats
-
-    @classmethod
-    def of(cls, cases: Sequence[Case]) -> "Scale":
-        models = np.concatenate([case.models for case in cases]).std(axis=0)
-        spans = np.concatenate([case.spans for case in cases]).std(axis=0)
-        return cls(*(np.where(found > 1e-9, found, 1.0) for found in (models, spans)))
-
-
-Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-def optimised(problem: Problem, objective: Objective, penalty: float) -> Parameters:
-    """Return bias, theta and c of the smallest loss; the penalty draws them to `mean_nll`."""
-    sizes = problem.prior.numel(), problem.models.shape[2], problem.spans.shape[2]
-    parameters = [torch.zeros(size, dtype=torch.float64, requires_grad=True) for size in sizes]
-    optimiser = torch.optim.LBFGS(parameters, max_iter=100, line_search_fn="strong_wolfe")
-
-    def closure() -> torch.Tensor:
-        optimiser.zero_grad()
-        squares = sum((parameter**2).sum() for parameter in parameters)
-        loss = problem.loss(objective, *parameters) + penalty * squares
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
-    bias, theta, span = (parameter.detach() for parameter in parameters)
-    return bias, theta, span
-
-
-def cross_validated(
-    cases: Sequence[Case], prior: Sequence[float], scale: Scale, objective: Objective
-) -> dict[float, float]:
-    """Return by penalty what a gate adds to the worth of rows that it was not fitted on."""
-    gains = dict.fromkeys(PENALTIES, 0.0)
-    for fold in range(FOLDS):
-        held = [case for case in cases if case.row % FOLDS == fold]
-        rest = [case for case in cases if case.row % FOLDS != fold]
-        if held and rest:
-            fitted, tested = (Problem.of(part, prior, scale) for part in (rest, held))
-            for penalty in PENALTIES:
-                gate = optimised(fitted, objective, penalty)
-                gains[penalty] += float(tested.gains(*gate).sum())
-    return gains
-
-
 def fit(
     ensemble: Ensemble,
     development: Sequence[Development],
@@ -401,13 +269,14 @@ def fit(
             if case.worth.max() > case.worth.min()
         ]
         before += len(each.prompts)
-    penalty, gains, (bias, theta, span) = _chosen(cases, ensemble.weights, objective)
+    found = learned(cases, ensemble.weights, objective)
     names = [model.name for model in ensemble.models]
+    points = 100 / rows
     return Gate(
         models=tuple(FittedModel(name=n, key=tuple(model_key(n, None))) for n in names),
-        bias=tuple(bias),
-        weights=dict(zip(MODEL_FEATURES, theta, strict=True)),
-        span=dict(zip(SPAN_FEATURES, span, strict=True)),
+        bias=tuple(found.bias),
+        weights=dict(zip(MODEL_FEATURES, found.theta, strict=True)),
+        span=dict(zip(SPAN_FEATURES, found.span, strict=True)),
         fitted=Fitted(
             objective=objective,
             method=method,
@@ -415,8 +284,10 @@ def fit(
             benchmarks=tuple(each.name for each in development),
             rows=rows,
             rounds=len(cases),
-            penalty=penalty,
-            gain={str(each): 100 * gain / rows for each, gain in gains.items()},
+            penalty=found.penalty,
+            gain={str(each): points * gain for each, gain in found.gain.items()},
+            importance={name: points * lost for name, lost in found.importance.items()},
+            calibration=found.calibration,
             versions=versions(),
         ),
     )
@@ -447,20 +318,3 @@ def _check(
         for index, answers in enumerate(rows.answers):
             if not any(answer.strip() for answer in answers):
                 raise UserError(f"{rows.name}: row {index} has no answer; give rows with answers")
-
-
-def _chosen(
-    cases: Sequence[Case], prior: Sequence[float], objective: Objective
-) -> tuple[float | None, dict[float, float], tuple[list[float], list[float], list[float]]]:
-    """Return the penalty that gains most on rows held out, all gains, and the coefficients."""
-    nothing = [0.0] * len(prior), [0.0] * len(MODEL_FEATURES), [0.0] * len(SPAN_FEATURES)
-    if not cases:
-        return None, {}, nothing
-    scale = Scale.of(cases)
-    gains = cross_validated(cases, prior, scale, objective)
-    penalty = max(reversed(PENALTIES), key=gains.__getitem__)
-    if gains[penalty] <= 0:
-        return None, gains, nothing
-    bias, theta, span = optimised(Problem.of(cases, prior, scale), objective, penalty)
-    own = (theta.numpy() / scale.models).tolist(), (span.numpy() / scale.spans).tolist()
-    return penalty, gains, (bias.tolist(), *own)

@@ -29,6 +29,7 @@ LAYERS = [
     {"ensemble"},
     {"benchmarks"},
     {"metrics"},
+    {"learning"},
     {"fitting"},
     {"config"},
     {"workflow"},

@@ -1,19 +1,16 @@
-"""Fitting a gate: what choices are worth, what is learned of that, and what is refused."""
+"""Fitting a gate: what choices are worth, and what is refused."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 import sacrebleu
-import torch
 
-from adafuse import fitting
 from adafuse.decoding.fusion import FusionOptions, mean_nll
 from adafuse.decoding.gate import write_gate
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.fitting import Case, Development, Fitter, Problem, Scale, fit
+from adafuse.fitting import Development, Fitter, fit
 from tests.conftest import toy_path
 
 SENTENCES = [
@@ -38,58 +35,6 @@ def development(pairs=SENTENCES, **changes):
         "settings": {"max_new_tokens": 48, "stop": ("\n",)},
     }
     return Development(**given | changes)
-
-
-def made_up(count, right):
-    """Rounds of two models that propose a span each; `right` says of their margins who is right."""
-    random = np.random.default_rng(0)
-    cases = []
-    for row in range(count):
-        margins = random.random(2)
-        models = np.array([[m, m, 0.5, 0.5] for m in margins])
-        nll = np.array([[0.4, 1.0], [1.0, 0.4]]) + random.random((2, 2)) / 10
-        worth = np.array([1.0, 0.0]) if right(*margins) else np.array([0.0, 1.0])
-        spans = np.zeros((2, 5))
-        cases.append(Case(row, int(nll.mean(axis=1).argmin()), models, spans, nll, worth))
-    return cases
-
-
-def test_a_gate_learns_that_the_surer_model_is_right():
-    cases = made_up(200, right=lambda first, second: first > second)
-    scale = Scale.of(cases)
-    gains = fitting.cross_validated(cases, (1.0, 1.0), scale, "reward")
-    assert gains[0.03] > 80  # of some 100 rounds in which the mean is wrong
-    _, theta, _ = fitting.optimised(Problem.of(cases, (1.0, 1.0), scale), "reward", 0.03)
-    assert theta[0] + theta[1] > 0.5
-
-
-def test_a_gate_learns_that_one_model_is_always_right():
-    cases = made_up(100, right=lambda first, second: False)
-    problem = Problem.of(cases, (1.0, 1.0), Scale.of(cases))
-    for objective in ("reward", "likelihood"):
-        bias, _, _ = fitting.optimised(problem, objective, 0.03)
-        assert bias[1] - bias[0] > 0.5
-
-
-def test_a_large_penalty_leaves_the_mean():
-    cases = made_up(50, right=lambda first, second: first > second)
-    parameters = fitting.optimised(Problem.of(cases, (1.0, 1.0), Scale.of(cases)), "reward", 1e9)
-    assert max(float(p.abs().max()) for p in parameters) < 1e-6
-
-
-@pytest.mark.parametrize("objective", ["reward", "likelihood"])
-def test_the_loss_is_that_of_a_gate_that_draws_its_choices(objective):
-    (case,) = made_up(1, right=lambda first, second: True)
-    scale = Scale(np.ones(4), np.ones(5))
-    bias, theta = torch.tensor([0.3, -0.2]).double(), torch.tensor([0.5, 0.0, -1.0, 0.2]).double()
-    loss = Problem.of([case], (1.0, 3.0), scale).loss(
-        objective, bias, theta, torch.zeros(5).double()
-    )
-    logits = case.models @ theta.numpy() + bias.numpy() + np.log([1.0, 3.0])
-    weights = np.exp(logits) / np.exp(logits).sum()
-    chances = np.exp(-4 * case.nll @ weights)
-    chance = chances[0] / chances.sum()
-    assert float(loss) == pytest.approx(-chance if objective == "reward" else -math.log(chance))
 
 
 def test_what_a_choice_is_worth_is_the_score_of_the_text_that_follows_it(pair, monkeypatch):

@@ -1,4 +1,4 @@
-"""`adafuse step`: what the rules of the workflow run, and what makes its schema and summary."""
+"""`adafuse step`: what the rules of the workflow run, and what makes its summary."""
 
 import inspect
 import logging
@@ -438,11 +438,3 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
 def _cell(cell: "Cell") -> str:
     text = f"{cell.text}\n{cell.interval}" if cell.interval else cell.text
     return f"[bold]{text}[/bold]" if cell.best else text
-
-
-@step
-def schema() -> None:
-    """Print the JSON schema of the configuration, made from its types."""
-    from adafuse.config.schema import schema_text
-
-    typer.echo(schema_text(), nl=False)

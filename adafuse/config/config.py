@@ -196,6 +196,14 @@ class Config(Section):
         idle = [run for run in experiment.runs if self.runs[run].method not in METHODS]
         if idle and experiment.kind in ("sweep", "runtime", "words_per_round"):
             raise UserError(f"run {idle[0]!r} decodes nothing itself; remove it")
+        fixed = [
+            run for run in experiment.runs if self.runs[run].options.get("gate") != DEVELOPMENT
+        ]
+        if fixed and experiment.kind == "gates":
+            raise UserError(
+                f"run {fixed[0]!r} has no gate that the workflow fits (option gate: {DEVELOPMENT});"
+                " remove it"
+            )
         if experiment.published and self.published_numbers is None:
             raise UserError("published needs `published_numbers`; name their file")
         sizes = {name: self.batch_size(name) for name in experiment.benchmarks}

@@ -42,10 +42,10 @@ class ExperimentConfig(Section):
 
     title: Text
     """title of the figure"""
-    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired", "frontier"]
+    kind: Literal["scores", "sweep", "runtime", "words_per_round", "paired", "frontier", "gates"]
     """`scores`; `sweep` (scores over an option's values); `runtime` (seconds per example);
     `words_per_round`; `paired` (scores, and tests of all runs against each other); `frontier`
-    (scores against forward passes)"""
+    (scores against forward passes); `gates` (what gates learned, and how far to trust them)"""
     benchmarks: SomeNames
     """names of `benchmarks`; for `runtime`, all of one `batch_size`"""
     runs: SomeNames

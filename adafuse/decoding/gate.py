@@ -61,8 +61,25 @@ def span_features(span: Candidate, asked: Sequence[int]) -> tuple[float, ...]:
     return lowest, float(span.length), float(span.ends), first, least
 
 
+class Bin(Section):
+    """Rounds in which the gate's choice has about the same probability.
+
+    `chance` is the mean of that, `right` the share of the rounds in which no other candidate was
+    worth more.
+    """
+
+    chance: float
+    right: float
+    rounds: int
+
+
 class Fitted(Section):
-    """Where a gate comes from."""
+    """Where a gate comes from, and what it does for rows that it was not fitted on.
+
+    `gain` is what it adds to their scores, in points, by the penalty on its coefficients;
+    `importance` what of that is lost without each feature; `calibration` has its bins, and those of
+    `mean_nll`.
+    """
 
     objective: Literal["reward", "likelihood"]
     method: str
@@ -72,6 +89,8 @@ class Fitted(Section):
     rounds: int
     penalty: float | None
     gain: dict[str, float]
+    importance: dict[str, float]
+    calibration: dict[str, tuple[Bin, ...]]
     versions: dict[str, Any]
 
 

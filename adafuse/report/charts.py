@@ -27,6 +27,7 @@ PAGE_PANEL = 400
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 SKY, ORANGE, BLACK = "#56B4E9", "#E69F00", "#000000"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE, BLACK)
+SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "triangle-right")
 GREY, FAINT = "#595959", "#E3E3E3"
 
 CROSS = (
@@ -269,3 +270,9 @@ def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:
     lacking = max(0.0, dots.span - (high - low)) / 2
     pad = 0.04 * (high - low) or 1.0
     return [low - lacking - pad * (low != 0), high + lacking + pad * (high != 0)]
+
+
+def look(series: Sequence[str], legend: alt.Legend | None, values: Sequence[Any]) -> dict[str, Any]:
+    """Return how series are told apart by these values, which take turns."""
+    chosen = [values[number % len(values)] for number in range(len(series))]
+    return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}

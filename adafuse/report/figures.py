@@ -19,6 +19,7 @@ from adafuse.report.charts import (
     GREY,
     LONGEST_LABEL,
     PAGE_PANEL,
+    SHAPES,
     VERMILLION,
     Dots,
     Layer,
@@ -31,6 +32,7 @@ from adafuse.report.charts import (
     dot_plot,
     figure,
     fitted,
+    look,
     page_chart,
     row_height,
     row_labels,
@@ -38,6 +40,7 @@ from adafuse.report.charts import (
     tooltips,
 )
 from adafuse.report.experiments import MACRO_AVERAGE, Experiment
+from adafuse.report.gates import draw_gates, gates
 from adafuse.report.main_table import ScoreTable
 from adafuse.report.measures import Cost, WordShare
 
@@ -83,7 +86,6 @@ _UNTIMED = "Other jobs may have run on the machine at the same time."
 _MEDIAN, _MEAN = "median, bar: quartiles", "mean, bar: 95 % interval (bootstrap)"
 _TIMES = {_MEDIAN: Layer(BLUE, "circle", 0), _MEAN: Layer(VERMILLION, "diamond", 1)}
 
-_SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "triangle-right")
 _DASHES = ([1, 0], [5, 3], [7, 3, 2, 3], [2, 2])
 _SWEEP_COLUMNS, _SWEEP_HEIGHT, _LONGEST_SERIES = 3, 130, 105
 _FEW = 12
@@ -232,7 +234,7 @@ def _page_dots(marks: Sequence[Mapping[str, Any]], layers: Mapping[str, Layer], 
 def protocol_layers(protocols: Iterable[str]) -> dict[str, Layer]:
     """Return a layer for each protocol, in the order of their first occurrence."""
     return {
-        f"{name} scoring": Layer(PROTOCOL_COLOURS[name], _SHAPES[number], number)
+        f"{name} scoring": Layer(PROTOCOL_COLOURS[name], SHAPES[number], number)
         for number, name in enumerate(dict.fromkeys(protocols))
     }
 
@@ -287,10 +289,10 @@ def _sweep_panel(
     legend = (
         alt.Legend(symbolOpacity=1, labelExpr=split, symbolDash=[1, 0]) if len(series) > 1 else None
     )
-    look = partial(_look, series, legend)
+    told = partial(look, series, legend)
     base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
         x=alt.X("x:Q", axis=_value_axis(points), scale=alt.Scale(zero=False, padding=8)),
-        color=alt.Color("series:N", **look(COLOURS)),
+        color=alt.Color("series:N", **told(COLOURS)),
         tooltip=tooltips(facts),
     )
     low, high = min(points["low"]), max(points["high"])
@@ -299,7 +301,7 @@ def _sweep_panel(
     y = alt.Y("value:Q", scale=scale, axis=alt.Axis(tickCount=5))
     ends = {"y": alt.Y("low:Q", title="score in percent"), "y2": "high:Q"}
     lines = base.encode(
-        y=y, strokeDash=alt.StrokeDash("series:N", **{**look(_DASHES), "legend": None})
+        y=y, strokeDash=alt.StrokeDash("series:N", **{**told(_DASHES), "legend": None})
     )
     layers = (
         base.transform_filter("!datum.lonely").mark_area(opacity=0.15).encode(**ends),
@@ -307,7 +309,7 @@ def _sweep_panel(
         lines.mark_line(strokeWidth=1.6),
         base.mark_point(filled=True, opacity=1).encode(
             y=y,
-            shape=alt.Shape("series:N", **look(_SHAPES)),
+            shape=alt.Shape("series:N", **told(SHAPES)),
             size=alt.Size("size:Q", scale=None),
         ),
     )
@@ -334,12 +336,12 @@ def _frontier_panel(
 ) -> alt.LayerChart | alt.FacetChart:
     facts = panel.select("series", "value", "low", "high", "forwards_per_token", "seconds_mean")
     values = facts.with_columns(best=panel["best"])
-    look = partial(_look, series, alt.Legend(symbolOpacity=1))
+    told = partial(look, series, alt.Legend(symbolOpacity=1))
     x = alt.X("forwards_per_token:Q", title="forward passes per token", scale=_tight())
     y = alt.Y("value:Q", title="score in percent", scale=_tight())
     base = alt.Chart(alt.InlineData(values.to_dicts())).encode(tooltip=tooltips(facts))
     known = base.transform_filter("isValid(datum.forwards_per_token)")
-    colour = alt.Color("series:N", **look(COLOURS))
+    colour = alt.Color("series:N", **told(COLOURS))
     layers = (
         known.transform_filter("datum.best").mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y),
         base.transform_filter("!isValid(datum.forwards_per_token)")
@@ -349,7 +351,7 @@ def _frontier_panel(
             x=x, y="low:Q", y2="high:Q", color=colour
         ),
         known.mark_point(filled=True, opacity=1, size=60).encode(
-            x=x, y=y, color=colour, shape=alt.Shape("series:N", **look(_SHAPES))
+            x=x, y=y, color=colour, shape=alt.Shape("series:N", **told(SHAPES))
         ),
     )
     title = alt.TitleParams(_title(panel), anchor="start", frame="group")
@@ -358,14 +360,6 @@ def _frontier_panel(
 
 def _tight() -> alt.Scale:
     return alt.Scale(zero=False, padding=10)
-
-
-def _look(
-    series: Sequence[str], legend: alt.Legend | None, values: Sequence[Any]
-) -> dict[str, Any]:
-    """Return how series are told apart by these values, which take turns."""
-    chosen = [values[number % len(values)] for number in range(len(series))]
-    return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}
 
 
 def _value_axis(points: pl.DataFrame) -> alt.Axis:
@@ -469,5 +463,6 @@ _KINDS = {
     "words_per_round": (experiments.words, draw_words),
     "paired": (experiments.paired, draw_paired),
     "frontier": (experiments.frontier, draw_frontier),
+    "gates": (gates, draw_gates),
 }
 """How each kind of experiment is measured and drawn."""

@@ -294,6 +294,7 @@ class Plan:
         traces, scored = self._read_by(experiment)
         inputs = [self._trace_key(*cell) for cell in traces]
         inputs += [self._score_key(*cell) for cell in scored]
+        inputs += [self.key("fit", benchmark=on, run=run) for on, run in self._gates_of(experiment)]
         return [REPORT_VERSION, digest.experiment_settings(self.config, experiment), inputs]
 
     def _examples(self, benchmark: str) -> list[Any]:
@@ -329,7 +330,7 @@ class Plan:
         paths = [self.layout.trace(*cell) for cell in traces]
         for path in (self.layout.score, self.layout.outcomes):
             paths += [path(*score) for score in scored]
-        return paths
+        return paths + [self.layout.gate(*cell) for cell in self._gates_of(name)]
 
     def _read_by(self, experiment: str) -> tuple[list[Cell], list[tuple[str, str, str]]]:
         """Return the cells whose traces an experiment reads, and whose scores, with protocols."""
@@ -340,6 +341,13 @@ class Plan:
         scored = [(protocol, *cell) for protocol in protocols for cell in cells]
         kind = section.kind
         return traces * (kind in TRACE_KINDS), scored * (kind in SCORE_KINDS)
+
+    def _gates_of(self, experiment: str) -> list[Cell]:
+        """Return the gates that an experiment reads: the rows of each, and its run."""
+        section = self.config.experiments[experiment]
+        cells = product(section.benchmarks, section.runs) if section.kind == "gates" else ()
+        found = [(gate_rows(self.config, *cell), cell[1]) for cell in cells]
+        return [(rows, run) for rows, run in found if rows is not None]
 
     def answer_runs(self, run: str) -> list[str]:
         """Return the runs whose texts a run starts from, one per model; mostly none."""

@@ -36,6 +36,8 @@ FITTED = Fitted(
     rounds=1,
     penalty=1.0,
     gain={},
+    importance={},
+    calibration={},
     versions={},
 )
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from adafuse.config.schema import schema
 from adafuse.methods import METHODS
 from adafuse.options import CHANGE_WHEN, Section
+from tools.docs.schema import schema
 from tools.docs.tables import default, fields_table, options_table, table, value
 
 

@@ -80,6 +80,18 @@ def test_other_rows_and_runs_leave_the_gate(learning: dict[str, Any]) -> None:
     assert new_learned != learned
 
 
+def test_an_experiment_shows_the_gates_of_its_runs(learning: dict[str, Any]) -> None:
+    shown = {"title": "Gates", "kind": "gates", "benchmarks": ["qa"], "runs": ["learned"]}
+    learning["experiments"] = {"trust": shown}
+    plan = Plan.of(learning)
+    assert plan.experiment_inputs("trust") == [plan.layout.gate("dev", "learned")]
+    before = plan.key("experiment", experiment="trust")
+    edit(learning, "qa", question="another?")
+    assert Plan.of(learning).key("experiment", experiment="trust") == before
+    edit(learning, "dev", answer="another")
+    assert Plan.of(learning).key("experiment", experiment="trust") != before
+
+
 def test_rows_that_are_tested_are_not_fitted_on(learning: dict[str, Any]) -> None:
     edit(learning, "dev", question="q3?")
     with pytest.raises(UserError, match=r"row 'd0' of 'dev', .*is row 'r3' of 'qa'; fit on other"):

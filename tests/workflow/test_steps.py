@@ -10,15 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.steps import app
-from adafuse.config.schema import schema_text
 from adafuse.errors import UserError
 from adafuse.parquet import read_metadata
 
 from .conftest import ROOT, SHARDS, Workplace
-
-
-def test_the_schema_is_printed() -> None:
-    assert CliRunner().invoke(app, ["schema"]).stdout == schema_text()
 
 
 def test_the_report_shows_the_table_and_where_everything_is(

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from adafuse.config.reading import read_config
-from adafuse.config.schema import SCHEMA_FILE, schema_text
 from adafuse.errors import UserError
 from adafuse.parquet import read_metadata
 from adafuse.workflow.plan import Plan
+from tools.docs.schema import SCHEMA_FILE, schema_text
 
 from .conftest import ROOT, Workplace, unfinished
 

@@ -12,8 +12,8 @@ from typer.main import get_command
 from adafuse.cli.errors import EXAMPLES, STATUSES
 from adafuse.cli.main import app
 from adafuse.config.config import Config
-from adafuse.config.schema import SCHEMA_FILE, schema, schema_text
 from tools.docs import reproduce, tables
+from tools.docs.schema import SCHEMA_FILE, schema, schema_text
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = Path(__file__).parent / "templates"
