@@ -16,7 +16,7 @@ PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 FOLDS = 5
 SHARPNESS = 4.0
 """A gate that is being fitted draws s with a probability in proportion to exp(-4 F(s))."""
-BINS = 10
+BINS = 5
 
 Floats = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ ALL = "all"
 """Stands for a feature where a value is what all of them gain."""
 
 _CAPTION = (
-    "Above: how often the gate's likeliest candidate is a best one, in ten bins of the probability"
+    "Above: how often the gate's likeliest candidate is a best one, in five bins of the probability"
     " that the gate gives it; dashed: the rule mean_nll. Below: points that the gate adds to the"
     " score, and those lost without a feature. All on rows that it was not fitted on (five folds)."
 )
@@ -93,7 +93,8 @@ def _curves(
 ) -> alt.LayerChart | alt.FacetChart:
     facts = table.select("run", "name", "chance", "value", "rounds")
     scale = alt.Scale(domain=[0, 100])
-    x = alt.X("chance:Q", title="probability of the choice", scale=scale)
+    ticks = alt.Axis(title="probability of the choice", values=[0, 50, 100])
+    x = alt.X("chance:Q", axis=ticks, scale=scale)
     y = alt.Y("value:Q", title="best choices in percent", scale=scale)
     told = partial(look, runs, alt.Legend(symbolOpacity=1))
     base = alt.Chart(alt.InlineData(facts.to_dicts())).encode(
