@@ -4,7 +4,6 @@ import re
 from decimal import Decimal
 from functools import cache
 
-from adafuse.errors import UserError
 from adafuse.metrics.scorer import Example, Metric, Scorer, accuracy, published
 
 _BOX = "\\boxed{"
@@ -78,14 +77,11 @@ def _spoken(words: str) -> Decimal | None:
 
 
 def _right(example: Example) -> bool:
-    golds = {answer: final_number(answer) for answer in example.answers}
-    for answer, gold in golds.items():
-        if gold is None:
-            raise UserError(
-                f"the gold answer {answer!r} of row {example.id!r} has no number; correct it or"
-                " use another scorer"
-            )
-    return final_number(example.text) in golds.values()
+    return final_number(example.text) in map(final_number, example.answers)
+
+
+def _unreadable(answer: str) -> str | None:
+    return "has no number" if final_number(answer) is None else None
 
 
 GSM8K = Scorer(
@@ -94,4 +90,5 @@ GSM8K = Scorer(
     (Metric("accuracy", "accuracy", binary=True),),
     strict=accuracy("accuracy", _right),
     published=published("gsm8k", "accuracy"),
+    unreadable=_unreadable,
 )

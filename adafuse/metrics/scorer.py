@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, wilson
 
 STRICT, PUBLISHED = "strict", "published"
@@ -64,7 +65,8 @@ class Scorer:
     """What `scorer` of a benchmark names; `doc` is one line for users.
 
     The first of `metrics` stands in the main table, and runs are compared by it. Without
-    `published` both protocols are the same.
+    `published` both protocols are the same. `unreadable` says what is wrong with an accepted answer
+    that cannot be scored against, such as "has no number"; None if nothing is.
     """
 
     name: str
@@ -72,15 +74,27 @@ class Scorer:
     metrics: tuple[Metric, ...]
     strict: Rules
     published: Rules | None = None
+    unreadable: Callable[[str], str | None] | None = None
 
     @property
     def primary(self) -> Metric:
         """The metric of the main table."""
         return self.metrics[0]
 
+    def check_answers(self, row: str, answers: Sequence[str]) -> None:
+        """Refuse accepted answers that cannot be read; `row` says whose they are."""
+        for answer in answers:
+            if self.unreadable is not None and (wrong := self.unreadable(answer)) is not None:
+                raise UserError(
+                    f"the gold answer {answer!r} of {row} {wrong}; correct it or use another scorer"
+                )
+
     def score(self, protocol: str, examples: Sequence[Example]) -> Judgement:
         """Score examples under a protocol, "strict" or "published"."""
         assert protocol in PROTOCOLS
+        if protocol == STRICT:
+            for example in examples:
+                self.check_answers(f"row {example.id!r}", example.answers)
         rules = self.strict if protocol == STRICT else self.published or self.strict
         return rules(examples)
 

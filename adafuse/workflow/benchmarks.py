@@ -32,6 +32,7 @@ from adafuse.config.benchmarks import PIN, SourceConfig
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.files import write_text
+from adafuse.metrics.registry import SCORERS
 from adafuse.models.files import content_digest
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import check_content, write_stamp
@@ -156,6 +157,10 @@ def prepare_benchmark(config: Config, benchmark: str) -> Prepared:
     """Read and choose the rows of a benchmark, put them into prompts and deal them to shards."""
     task, few_shot = config.benchmarks[benchmark], few_shot_file(config, benchmark)
     rows = benchmark_rows(config, benchmark)
+    for row in rows:
+        SCORERS[task.scorer].check_answers(
+            f"row {row.id!r} of benchmark {benchmark!r}", row.answers
+        )
     template = make_prompt_template(task.prompt, few_shot, task.prompt_layout)
     marked = few_shot.questions() if few_shot and task.exclude_shots else frozenset()
     prepared = prepare(rows, template, shards=task.shards, few_shot_keys=marked)

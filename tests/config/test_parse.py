@@ -1,5 +1,6 @@
 """Configurations: what is refused, and how that reads."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,17 @@ def test_what_is_wrong_is_one_sentence(
         Plan.of(changed(values, path, value))
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_answer_that_the_scorer_cannot_read_is_found_while_planning(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    with (tmp_path / "qa.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "x", "question": "How many?", "answer": "Paris"}) + "\n")
+    values["benchmarks"]["qa"]["scorer"] = "gsm8k"
+    told = "the gold answer 'Paris' of row 'x' of benchmark 'qa' has no number; correct it or use"
+    with pytest.raises(UserError, match=told):
+        Plan.of(values)
 
 
 def test_a_misspelt_section_is_named_before_the_one_that_is_missing(values: dict[str, Any]) -> None:
