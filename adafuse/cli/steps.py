@@ -426,10 +426,11 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
     grid = Table("run", "models", title="Scores in percent, with 95 % intervals")
     for column in table.columns:
         grid.add_column(f"{escape(column.name)}\nn = {column.n}", justify="right")
-    grid.add_column("macro\naverage", justify="right")
+    if table.averaged:
+        grid.add_column("macro\naverage", justify="right")
     for row in table.rows:
         name = escape(row.run) + "\n(oracle)" * row.oracle
-        grid.add_row(name, escape("\n".join(row.models)), *map(_cell, row.cells))
+        grid.add_row(name, escape("\n".join(row.models)), *map(_cell, table.shown(row)))
     console.print(grid)
     for name, path in layout.outputs(settings.protocols).items():
         console.print(f"{name:<24}{escape(str(path))}", soft_wrap=True)

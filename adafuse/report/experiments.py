@@ -19,10 +19,10 @@ from adafuse.metrics.score import read_score, read_scored
 from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.models.spec import DeviceName
 from adafuse.parquet import read_metadata
+from adafuse.report.main_table import MACRO_AVERAGE
 from adafuse.report.measures import cost, words_per_round
 from adafuse.workflow.layout import ResultsLayout
 
-MACRO_AVERAGE = "macro average"
 """Stands for a benchmark where a value is the mean of a run's scores on all of them."""
 
 RUN = ("run", "method", "models", "selection")

@@ -39,9 +39,9 @@ from adafuse.report.charts import (
     text_width,
     tooltips,
 )
-from adafuse.report.experiments import MACRO_AVERAGE, Experiment
+from adafuse.report.experiments import Experiment
 from adafuse.report.gates import draw_gates, gates
-from adafuse.report.main_table import ScoreTable
+from adafuse.report.main_table import MACRO_AVERAGE, ScoreTable
 from adafuse.report.measures import Cost, WordShare
 
 PROTOCOL_COLOURS = {"strict": BLUE, "published": VERMILLION}

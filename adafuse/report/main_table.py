@@ -16,9 +16,11 @@ from adafuse.report.tables import Table, escape, markdown_table, published_secti
 from adafuse.workflow.layout import ResultsLayout
 
 _LEGEND = (
-    "Scores in percent with their 95 % intervals (Wilson; bootstrap for BLEU), {} scoring. The"
-    " macro average is the mean of a row's own cells. Best of each column in bold."
+    "Scores in percent with their 95 % intervals (Wilson; bootstrap for BLEU), {} scoring.{} Best"
+    " of each column in bold."
 )
+MACRO_AVERAGE = "macro average"
+_MEAN = f" The {MACRO_AVERAGE} is the mean of a row's own cells."
 _PUBLISHED = (
     "The rules of the scorer that the paper used for its Table 1, for comparison with its numbers;"
     " they accept wrong answers (audit.md shows which). That scorer finds rows by lower-cased"
@@ -85,6 +87,15 @@ class ScoreTable:
     columns: tuple[Column, ...]
     rows: tuple[ScoreRow, ...]
     note: str | None
+
+    @property
+    def averaged(self) -> bool:
+        """Whether a reader is shown the macro average: that of one benchmark is its score."""
+        return len(self.columns) > 1
+
+    def shown(self, row: ScoreRow) -> tuple[Cell, ...]:
+        """Return the cells of a row that a reader is shown."""
+        return row.cells if self.averaged else row.cells[:-1]
 
     @property
     def warnings(self) -> list[str]:
@@ -219,12 +230,14 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT) -> str:
     rows = []
     for row in table.rows:
         method = escape(row.method) + " (oracle)" * row.oracle
-        cells = map(_markdown, row.cells)
+        cells = map(_markdown, table.shown(row))
         rows.append([escape(row.run), method, escape("+".join(row.models)), *cells])
     note = f"**Note:** {escape(table.note)}\n\n" if table.note else ""
-    head = ["run", "method", "models", *headings, "macro average"]
+    head = ["run", "method", "models", *headings, *[MACRO_AVERAGE] * table.averaged]
     remarks = "".join(f"- {remark}\n" for remark in _remarks(table))
-    below = f"\n{_LEGEND.format(protocol)}\n" + (f"\n{remarks}" if remarks else "")
+    below = f"\n{_LEGEND.format(protocol, _MEAN * table.averaged)}\n" + (
+        f"\n{remarks}" if remarks else ""
+    )
     return note + markdown_table(head, rows, text=3) + below
 
 
@@ -251,11 +264,11 @@ def _remarks(table: ScoreTable) -> list[str]:
 
 def _differences(strict: ScoreTable, published: ScoreTable) -> str:
     rows = [
-        [escape(row.run), *map(_points, row.cells, other.cells)]
+        [escape(row.run), *map(_points, strict.shown(row), published.shown(other))]
         for row, other in zip(strict.rows, published.rows, strict=True)
     ]
     names = [escape(column.name) for column in strict.columns]
-    return markdown_table(["run", *names, "macro average"], rows)
+    return markdown_table(["run", *names, *[MACRO_AVERAGE] * strict.averaged], rows)
 
 
 def _points(strict: Cell, published: Cell) -> str:

@@ -53,6 +53,15 @@ def test_the_csv_has_the_promised_columns_and_a_row_per_run() -> None:
     assert [(row["run"], row["models"]) for row in rows] == [("one", "m1"), ("both_1", "m1+m|2")]
 
 
+def test_one_benchmark_shows_no_macro_average_and_its_csv_keeps_the_column() -> None:
+    alone = build_table(["qa"], RUNS, [FULL[0], FULL[3]], None)
+    assert "macro average" not in tables_markdown(alone, alone, None)
+    assert "macro average" in tables_markdown(table(*FULL), None, None)
+    rows = list(csv.DictReader(io.StringIO(to_csv(score_table(alone)))))
+    for row in rows:
+        assert float(row["macro_average"]) == pytest.approx(float(row["qa"]), abs=1e-4)
+
+
 def test_the_macro_average_is_the_mean_of_the_row_s_own_cells() -> None:
     for row in csv.DictReader(io.StringIO(to_csv(score_table(table(*FULL))))):
         mean = fmean(float(row[name]) for name in ("qa", "mt"))
