@@ -19,7 +19,7 @@ LISTENERS = {"ensemble.py", "decoding/run.py"}
 """What hears of a round (the scheduler's events), and takes no part in it."""
 
 LAYERS = [
-    {"errors", "files", "parquet", "records", "toy", "version"},
+    {"errors", "files", "parquet", "records", "toy", "traces", "version"},
     {"options"},
     {"tokenization"},
     {"models"},

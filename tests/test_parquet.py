@@ -13,7 +13,7 @@ from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.parquet import as_table, read_metadata, read_rows, write_table
 from adafuse.records import Candidate, Result, Round
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns, result_from
+from adafuse.traces import RESULT_FIELDS, result_columns, result_from
 
 RESULT = Result(
     text=" caf\u00e9",

@@ -235,7 +235,7 @@ def decode_rows(
     """
     from tqdm import tqdm
 
-    from adafuse.workflow.traces import result_columns
+    from adafuse.traces import result_columns
 
     ended: dict[int, dict[str, Any]] = {}
     printed = failed = tokens = 0
@@ -270,8 +270,8 @@ def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[s
     import pyarrow as pa
 
     from adafuse.parquet import write_table
+    from adafuse.traces import RESULT_FIELDS
     from adafuse.version import versions
-    from adafuse.workflow.traces import RESULT_FIELDS
 
     fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
     write_table(out, fields, rows, {"settings": dict(described), "versions": versions()})

@@ -35,7 +35,7 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
 
 def _print_example(row: dict[str, Any], models: list[str], number: int | None) -> None:
     """Print all rounds of an example and what came out, or only one round."""
-    from adafuse.workflow.traces import result_from
+    from adafuse.traces import result_from
 
     console, result = Console(highlight=False), result_from(row)
     console.print(Text(f"example {one_line(str(row['id']))}"), style="bold")

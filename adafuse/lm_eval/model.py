@@ -29,8 +29,8 @@ from adafuse.lm_eval.requests import (
 from adafuse.parquet import as_table, write_arrow
 from adafuse.records import Result
 from adafuse.tokenization.prompts import check_chat
+from adafuse.traces import RESULT_FIELDS, result_columns
 from adafuse.version import versions
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
 _SCHEMA = pa.schema([pa.field("id", pa.string()), *RESULT_FIELDS])
 

@@ -17,13 +17,13 @@ from adafuse.files import remove_torn
 from adafuse.methods import METHODS
 from adafuse.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
 from adafuse.records import Answer, Result
+from adafuse.traces import RESULT_FIELDS, result_columns
 from adafuse.version import versions
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows
 from adafuse.workflow.provenance import source_commit, this_machine
 from adafuse.workflow.stamps import is_unchanged
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 
 if TYPE_CHECKING:
     from adafuse.decoding.gate import Gate

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from adafuse.parquet import write_table
-from adafuse.workflow.traces import RESULT_FIELDS
+from adafuse.traces import RESULT_FIELDS
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS
 

@@ -28,8 +28,8 @@ from adafuse.report.explorer import (
     write_manifest,
 )
 from adafuse.report.pages import write_explorer
+from adafuse.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.decode import TRACE_FIELDS
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.support.browser import DESKTOP, Tab
 from tests.support.made_up import ANSWERS, FUSED, PROMPTS, RIGHT, SINGLE, identifiers
 

@@ -11,7 +11,7 @@ from adafuse.metrics.scorer import Outcome
 from adafuse.parquet import write_table
 from adafuse.report import explorer
 from adafuse.report.explorer import Question, RunFiles, write_benchmark
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
+from adafuse.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
 

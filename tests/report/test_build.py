@@ -25,8 +25,8 @@ from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
 from adafuse.report.results import Results
 from adafuse.report.tables import comparison_table, published_section, to_csv
+from adafuse.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.layout import ResultsLayout
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
 from tests.report.test_facts import shard
 from tests.support.configuration import values as configuration
 from tests.support.made_up import EVIL, FUSED

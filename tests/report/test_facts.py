@@ -11,7 +11,7 @@ from adafuse.parquet import write_table
 from adafuse.records import Candidate, Result, Round
 from adafuse.report.contents import origin
 from adafuse.report.measures import cost
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
+from adafuse.traces import RESULT_FIELDS, result_columns
 from tests.support.made_up import FUSED
 
 FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]

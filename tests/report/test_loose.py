@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.parquet import write_table
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
+from adafuse.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
 

@@ -27,7 +27,7 @@ from adafuse.report.explorer import (
 from adafuse.report.main_table import build_table
 from adafuse.report.pages import write_explorer
 from adafuse.report.results import Results
-from adafuse.workflow.traces import RESULT_FIELDS, result_columns
+from adafuse.traces import RESULT_FIELDS, result_columns
 from tests.support.browser import DESKTOP, Tab
 from tests.support.configuration import values as configuration
 from tests.support.made_up import FUSED

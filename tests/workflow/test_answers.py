@@ -7,8 +7,8 @@ import pytest
 from adafuse.errors import UserError
 from adafuse.parquet import read_rows, write_table
 from adafuse.records import Answer, Result
+from adafuse.traces import result_columns
 from adafuse.workflow.decode import TRACE_FIELDS, mark_failed, read_answers
-from adafuse.workflow.traces import result_columns
 
 
 def trace(path: Path, texts: dict[str, str]) -> Path:
