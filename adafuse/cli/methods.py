@@ -9,7 +9,8 @@ import typer
 
 from adafuse.cli.options import AsJson, method_names
 from adafuse.cli.output import echo_json
-from adafuse.errors import UserError, unknown
+from adafuse.errors import UserError
+from adafuse.plugins import not_there
 
 
 def methods(
@@ -29,7 +30,7 @@ def methods(
 
     methods: dict[str, Any] = {**METHODS, **SELECTIONS}
     if method is not None and method not in methods:
-        raise UserError(unknown("method", method, list(methods)))
+        raise UserError(not_there("method", method, list(methods)))
     if as_json:
         names = methods if method is None else [method]
         echo_json([_record(name, methods[name], name in SELECTIONS) for name in names])

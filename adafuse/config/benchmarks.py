@@ -8,9 +8,9 @@ from adafuse.benchmarks.description import PaperFigures
 from adafuse.benchmarks.prompts import SLOT, Layout
 from adafuse.benchmarks.rows import Fields
 from adafuse.decoding.words import StopAfter
-from adafuse.errors import unknown
 from adafuse.metrics.registry import SCORERS
 from adafuse.options import BatchSize, Flag, Identifier, Located, Number, Positive, Section, Text
+from adafuse.plugins import not_there
 
 PIN = (
     "pin it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its files on"
@@ -134,7 +134,7 @@ class BenchmarkConfig(Section):
     @classmethod
     def _is_known(cls, scorer: str) -> str:
         if scorer not in SCORERS:
-            raise ValueError(unknown("scorer", scorer, list(SCORERS)))
+            raise ValueError(not_there("scorer", scorer, list(SCORERS)))
         return scorer
 
     @model_validator(mode="after")

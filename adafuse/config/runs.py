@@ -5,11 +5,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from adafuse.decoding.fusion import check_weights
-from adafuse.errors import UserError, unknown
+from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import AUTO, DeviceName, ModelEntry
 from adafuse.options import BatchSize, Flag, Number, Positive, Section, Text, refusing
+from adafuse.plugins import not_there
 
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Values = Annotated[list[Any], Field(min_length=1)]
@@ -77,7 +78,7 @@ class RunConfig(Section):
             elif self.method in SELECTIONS:
                 self._check_selection()
             else:
-                raise UserError(unknown("method", self.method, [*METHODS, *SELECTIONS]))
+                raise UserError(not_there("method", self.method, [*METHODS, *SELECTIONS]))
         return self
 
     def _check_method(self) -> None:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.gate import read_gate
 from adafuse.errors import UserError
 from adafuse.options import Located, MethodOptions, WordTokens
+from adafuse.plugins import not_there
 
 FusionRule = Callable[[Candidate, Sequence[float]], float]
 """Takes a scored candidate and the weights w_k of the models."""
@@ -89,11 +91,10 @@ def _perplexities(candidate: Candidate) -> list[float]:
     return [math.exp(min(nll, 700.0)) for nll in candidate.nll]
 
 
-def _registered(name: str) -> str:
-    if name not in (names := [*FUSION_RULES, LEARNED]):
-        *others, last = map(repr, names)
-        raise ValueError(f"must be {', '.join(others)} or {last}")
-    return name
+def _registered(rule: str | FusionRule) -> str | FusionRule:
+    if isinstance(rule, str) and rule not in (names := [*FUSION_RULES, LEARNED]):
+        raise ValueError(not_there("fusion rule", rule, names))
+    return rule
 
 
 class WeightingOptions(MethodOptions):
@@ -108,11 +109,12 @@ class FusionOptions(WeightingOptions):
     """What every method that fuses words shares."""
 
     fusion: Annotated[
-        str,
+        str | SkipJsonSchema[FusionRule],
         AfterValidator(_registered),
         Field(
             description="fusion rule, F(s): the mean of the models' NLLs (the paper's), the NLL of"
-            " their mixture, the lowest of their NLLs, or what a `gate` has learned",
+            " their mixture, the lowest of their NLLs, or what a `gate` has learned; in Python also"
+            " a function",
             json_schema_extra=lambda schema: schema.update(enum=[*FUSION_RULES, LEARNED]),
         ),
     ] = "mean_nll"
@@ -138,7 +140,8 @@ class FusionOptions(WeightingOptions):
         """Return the rule for models by their paths; refuse a gate for others."""
         if self.gate is not None:
             return read_gate(self.gate).rule(models, self.gate)
-        return per_candidate(FUSION_RULES[self.fusion])
+        rule = FUSION_RULES[self.fusion] if isinstance(self.fusion, str) else self.fusion
+        return per_candidate(rule)
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:

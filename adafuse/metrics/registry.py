@@ -1,10 +1,9 @@
 """All scorers by name: those of the entry points `adafuse.scorers`, too."""
 
-from importlib.metadata import entry_points
-
 from adafuse.errors import UserError, unknown
 from adafuse.metrics import gsm8k, short_answers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
+from adafuse.plugins import add_installed, not_there
 
 SCORERS: dict[str, Scorer] = {}
 
@@ -25,6 +24,8 @@ def register_scorer(scorer: Scorer) -> Scorer:
     Raises:
         UserError: another scorer has that name.
     """
+    if not isinstance(scorer, Scorer):
+        raise UserError(f"{scorer!r} is no scorer; make it a Scorer")
     if SCORERS.setdefault(scorer.name, scorer) is not scorer:
         raise UserError(f"there are two scorers {scorer.name!r}; rename one of them")
     return scorer
@@ -33,14 +34,13 @@ def register_scorer(scorer: Scorer) -> Scorer:
 # A new scorer is one file, and one word here.
 for _scorer in (*short_answers.SCORERS, gsm8k.GSM8K, *translation.SCORERS):
     register_scorer(_scorer)
-for _entry in entry_points(group="adafuse.scorers"):
-    register_scorer(_entry.load())
+add_installed("scorer", register_scorer)
 
 
 def scorer_named(name: str, owner: str) -> Scorer:
     """Return a scorer, or raise a `UserError` that begins with `owner`."""
     if name not in SCORERS:
-        raise UserError(f"{owner}: {unknown('scorer', name, list(SCORERS))}")
+        raise UserError(f"{owner}: {not_there('scorer', name, list(SCORERS))}")
     return SCORERS[name]
 
 

@@ -99,15 +99,15 @@ def decode_shard(
         metadata = {"digest": digest, "job": job.record(), "shard": shard, **came_about}
         names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
         ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
-        write_table(out, TRACE_FIELDS, ordered, {**metadata, **_circumstances(started)})
+        write_table(out, TRACE_FIELDS, ordered, {**metadata, **_circumstances(started, job)})
 
 
 CIRCUMSTANCES = ("versions", "git", "place", "started", "finished")
 
 
-def _circumstances(started: datetime) -> dict[str, Any]:
+def _circumstances(started: datetime, job: DecodeJob) -> dict[str, Any]:
     return {
-        "versions": versions(),
+        "versions": {**versions(), **job.plugins},
         "git": source_commit(),
         "place": this_machine(),
         "started": started.isoformat(timespec="seconds"),

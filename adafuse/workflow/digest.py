@@ -12,7 +12,9 @@ from typing import Any
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.decoding.fusion import LEARNED
+from adafuse.metrics.registry import SCORERS
 from adafuse.models.files import content_digest, model_key
+from adafuse.plugins import code_of
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
 from adafuse.workflow.jobs import DecodeJob, decode_job, fit_job, gate_rows
 
@@ -49,7 +51,13 @@ def fit_digest(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> str
     """Return the digest of the gate that a run learns from the rows of a benchmark."""
     rows, scorer = prepared_digest(rows_of(benchmark)), config.benchmarks[benchmark].scorer
     settings = _settings(fit_job(config, benchmark, run))
-    return step_key("fit", settings, rows, scorer, SCORING_VERSION)
+    return step_key("fit", settings, rows, scorer, scoring_version(scorer))
+
+
+def scoring_version(scorer: str) -> int | str:
+    """Return what changes when scores of the same texts may, as the code of another package."""
+    outside = code_of(SCORERS[scorer])
+    return f"{SCORING_VERSION}, {outside}" if outside else SCORING_VERSION
 
 
 def planned_job(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> DecodeJob:

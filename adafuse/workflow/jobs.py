@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
+from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
+from adafuse.plugins import code_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,11 @@ class DecodeJob:
         """Return the job with the gate that was fitted for it."""
         return self if gate is None else replace(self, options=self.options | {"gate": str(gate)})
 
+    @property
+    def plugins(self) -> dict[str, str]:
+        """The packages from outside that decode, with the digest of their code."""
+        return code_of(METHODS[self.method], FUSION_RULES.get(self.options.get("fusion", "")))
+
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
         loading = {
@@ -60,6 +67,7 @@ class DecodeJob:
             "dtype": self.models[0].dtype,
             **({"timed": True} if self.timed else {}),
             **({"fitted_on": self.fitted_on} if self.fitted_on else {}),
+            **({"plugins": self.plugins} if self.plugins else {}),
         }
 
 

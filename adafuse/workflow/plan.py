@@ -267,7 +267,8 @@ class Plan:
         needs_spm = scorer == "translation" and "spBLEU" not in self.missing
         spm = require_model(self.config.spm_sha256) if needs_spm else None
         rows, trace = self.key("prepare", benchmark=benchmark), self._trace_key(benchmark, run)
-        return [rows, trace, scorer, spm, protocol, benchmark, run, SCORING_VERSION]
+        version = digest.scoring_version(scorer)
+        return [rows, trace, scorer, spm, protocol, benchmark, run, version]
 
     def _compare(self) -> list[Any]:
         names = [self.config.main_benchmarks, self.config.protocols]

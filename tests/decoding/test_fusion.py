@@ -74,5 +74,5 @@ def test_a_rule_of_ones_own_is_an_option_of_every_method_that_fuses_words(pair, 
         (result,) = pair.generate(["the"], method=method, fusion="worst", max_new_tokens=4)
         for each in result.rounds:
             assert all(c.fused == max(c.nll) for c in each.candidates)
-    with pytest.raises(UserError, match="'worst' or 'learned', not 'best'"):
+    with pytest.raises(UserError, match=r"unknown fusion rule 'best'; known are: .*, worst, l"):
         pair.generate(["the"], fusion="best")

@@ -22,7 +22,7 @@ from adafuse.options import parse
         (
             "adafuse",
             {"fusion": "sum"},
-            r"fusion must be 'mean_nll', 'mixture', .* or 'learned', not 'sum'",
+            r"fusion: unknown fusion rule 'sum'; known are: mean_nll, mixture, ",
         ),
         ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
         ("fixed_length", {"tau": 0.5}, r"method fixed_length: unknown option 'tau'"),

@@ -1,15 +1,21 @@
 """The digest of a decode job."""
 
+import importlib
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from adafuse import plugins
 from adafuse.config.reading import parse_config
+from adafuse.decoding.fusion import FUSION_RULES
+from adafuse.metrics.registry import SCORERS
 from adafuse.workflow import digest as digest_module
-from adafuse.workflow.digest import decode_digest
+from adafuse.workflow.digest import decode_digest, scoring_version
 from adafuse.workflow.jobs import decode_job
 from adafuse.workflow.plan import Plan
 
@@ -46,6 +52,35 @@ def test_whatever_may_change_a_result_changes_the_digest(
     before = digest(values)
     change(values)
     assert digest(values) != before
+
+
+def test_the_code_of_another_package_changes_it(
+    values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "ruler.py"
+    code.write_text("def least(candidate, weights):\n    return max(candidate.nll)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(FUSION_RULES, "least", importlib.import_module("ruler").least)
+    values["runs"]["both"]["options"]["fusion"] = "least"
+    before = digest(values)
+    plugins._code_digest.cache_clear()
+    assert digest(values) == before
+    code.write_text(code.read_text() + "# the same, in another file\n")
+    plugins._code_digest.cache_clear()
+    assert digest(values) != before
+    assert decode_job(parse_config(values), "qa", "both").record()["plugins"].keys() == {"ruler"}
+
+
+def test_the_code_of_another_package_changes_what_its_scorer_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = scoring_version("nq")
+    module = ModuleType("judge")
+    module.__file__ = str(tmp_path / "judge.py")
+    (tmp_path / "judge.py").write_text("x = 1\n")
+    monkeypatch.setitem(sys.modules, "judge", module)
+    monkeypatch.setitem(plugins._PACKAGES, id(SCORERS["nq"]), "judge")
+    assert str(scoring_version("nq")).startswith(f"{own}, {{'judge': 'code ")
 
 
 @pytest.mark.parametrize(
