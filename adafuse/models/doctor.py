@@ -13,9 +13,15 @@ from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import UserError
-from adafuse.models.files import weight_bytes
+from adafuse.models.files import torn_file, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
-from adafuse.models.language_model import NO_LIMIT, context_length, load_config, load_tokenizer
+from adafuse.models.language_model import (
+    NO_LIMIT,
+    context_length,
+    load_config,
+    load_tokenizer,
+    torn_weights,
+)
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.spec import ModelSpec
@@ -30,6 +36,7 @@ SPANS = (*_WORDS, " 12,345", " Straße", " 漢字", " 🙂")
 _GIB = 1 << 30
 _INDEX = "model.safetensors.index.json"
 _FEW = 1.0  # percent of tokens in common
+_SMALL = 1024  # positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +227,21 @@ def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> I
             f"{name} does not give back {odd} as it stands, so that it judges another text than the"
             " others wrote; use a tokenizer that keeps every character"
         )
+    if ordinary := [token for token in facts.ends if not _is_control(tokenizer, token)]:
+        yield warning(
+            f"{name} ends its texts at {ordinary[0]!r}, an ordinary token; correct eos_token_id in"
+            " its generation_config.json if it was not trained so"
+        )
     start = tokenizer.bos_token
     if facts.start is None and start is not None and start not in facts.ends:
         yield warning(
             f"{name} names a start token {start!r}, but its tokenizer does not put it before a"
             " text; set add_bos_token in its tokenizer_config.json if it was trained with it"
         )
+
+
+def _is_control(tokenizer: PreTrainedTokenizerBase, token: str) -> bool:
+    return token in {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
 
 
 def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
@@ -245,15 +261,18 @@ def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
         more = f", and {len(files) - 1} others" if len(files) > 1 else ""
         yield problem(f"{name} lacks the file {files[0]!r} of its weights{more}; download it again")
     elif facts.weights is None and folder.is_dir():
-        yield problem(f"{name} has no weights that can be read; download it again")
+        torn = torn_file(folder)
+        none = f"{name} has no weights that can be read; download it again"
+        yield problem(none if torn is None else torn_weights(torn, facts.name))
     elif facts.weights is None:
         yield warning(f"the weights of {name} are not here yet; they will be downloaded")
     if facts.context is not None and batch.prompt_tokens + batch.max_new_tokens > facts.context:
-        yield problem(
-            f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are more"
-            f" than the {facts.context} positions of {name}; lower --max-new-tokens or shorten the"
-            " prompts"
-        )
+        needed = f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are"
+        few = f"{needed} more than the {facts.context} positions of {name}"
+        if facts.context < _SMALL:
+            yield warning(f"{few}, which is small; prompts may be too long for it")
+        else:
+            yield problem(f"{few}; lower --max-new-tokens or shorten the prompts")
 
 
 def _missing_weights(folder: Path) -> list[str] | None:

@@ -40,6 +40,12 @@ def check_pickled(path: str, *, allowed: bool) -> None:
         raise UserError(f"model {path!r} {REFUSED}")
 
 
+def torn_file(folder: Path) -> str | None:
+    """Return the name of a safetensors file that is cut off, or is none; None if all are whole."""
+    torn = (file for file in safe_files(folder) if _file_bytes(file, "float32", None) is None)
+    return next((file.name for file in torn), None)
+
+
 _ITEM = {"float32": 4, "bfloat16": 2, "float16": 2}
 _QUANTIZED = {"int8": 1.0, "int4": 4.5 / 8}  # NF4 has a float32 for each 64 weights
 _LAYER = re.compile(r"(^|\.)\d+\.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -21,7 +22,7 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from adafuse.errors import UserError
-from adafuse.models.files import check_pickled
+from adafuse.models.files import check_pickled, torn_file
 from adafuse.models.hub import check_path, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import (
@@ -32,7 +33,7 @@ from adafuse.models.placement import (
     quantization_config,
     resolved,
 )
-from adafuse.models.spec import ModelEntry, ModelSpec
+from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
 from adafuse.tokenization.prompts import check_chat
 from adafuse.tokenization.text import ModelTokenizer, end_ids
 from adafuse.tokenization.token_bytes import special_ids
@@ -63,6 +64,9 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     if not sys.stderr.isatty():
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
+    for spec in specs:
+        if (torn := torn_file(Path(spec.path))) is not None:
+            raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
     loaded = {number: _load(*checked[number]) for number in order}
     return [loaded[number] for number in range(len(specs))]
@@ -98,15 +102,27 @@ def _load(
                 " config asks for; download it again"
             )
     check_packable(network, spec)
-    ends = end_ids(network.generation_config, tokenizer, spec.path)
+    return wrapped(network, tokenizer, spec.path, chat=_uses_template(spec, tokenizer))
+
+
+def wrapped(
+    network: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    name: str | None = None,
+    *,
+    chat: bool = False,
+) -> LanguageModel:
+    """Return a network that is loaded already, with its tokenizer, as a model of an ensemble."""
+    name = name or str(network.name_or_path) or type(network).__name__
+    ends = end_ids(network.generation_config, tokenizer, name)
     return LanguageModel(
-        name=spec.path,
+        name=name,
         tokenizer=tokenizer,
         end_ids=ends,
         stop_ids=ends | special_ids(tokenizer),
-        chat=spec.chat,
+        chat=chat,
         network=network.eval(),  # type: ignore[no-untyped-call]
-        context=context_length(config),
+        context=context_length(network.config),
     )
 
 
@@ -129,6 +145,13 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
     return config
 
 
+def torn_weights(file: str, model: str) -> str:
+    """Say that a file of weights cannot be used."""
+    return (
+        f"the file {file!r} of model {model!r} is cut off or no safetensors file; download it again"
+    )
+
+
 def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model; a folder without one is refused."""
     folder = Path(spec.path)
@@ -136,10 +159,35 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         raise UserError(
             f"model {spec.path!r} has no tokenizer; put its tokenizer.json into the folder"
         )
-    tokenizer: PreTrainedTokenizerBase = from_hub(AutoTokenizer, spec)
-    if spec.chat:
+    try:
+        tokenizer: PreTrainedTokenizerBase = from_hub(AutoTokenizer, spec)
+    except Exception:
+        if (wrong := _wrong_with(folder / "tokenizer.json")) is None:
+            raise
+        raise UserError(
+            f"the tokenizer.json of model {spec.path!r} cannot be read ({wrong}); download it again"
+        ) from None
+    if spec.chat is True:
         check_chat(tokenizer, spec.path)
     return tokenizer
+
+
+def _wrong_with(file: Path) -> str | None:
+    """Return why a tokenizer.json cannot be read; None if it can, or is not there."""
+    try:
+        if file.is_file():
+            Tokenizer.from_file(str(file))
+    except Exception as error:  # noqa: BLE001 - the library raises no class of its own
+        return str(error)
+    return None
+
+
+def _uses_template(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase) -> bool:
+    if spec.chat != AUTO:
+        return bool(spec.chat)
+    if not (found := bool(getattr(tokenizer, "chat_template", None))):
+        logger.warning("%s has no chat template and continues prompts as they stand", spec.path)
+    return found
 
 
 def context_length(config: PreTrainedConfig) -> int:

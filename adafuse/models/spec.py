@@ -3,14 +3,18 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
 from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, unknown
 from adafuse.options import Located, Section, Text, parse
 
-AUTO = "auto"
+if TYPE_CHECKING:
+    import torch
+
+AUTO: Final = "auto"
 BALANCED = "balanced"
 SPREADS = (BALANCED, "sequential")  # over all CUDA devices, as accelerate calls them
 DTYPES = (AUTO, "float32", "bfloat16", "float16")
@@ -81,8 +85,9 @@ class ModelEntry(Section):
     """commit of a hub model; change it when the model is from the hub and `snakemake prefetch` has
     not recorded its commit ([docs/hpc.md](../docs/hpc.md)); otherwise changes on the hub are not
     noticed"""
-    chat: bool = False
-    """put prompts into the model's own chat template; change it when the model is tuned for chat"""
+    chat: bool | Literal["auto"] = False
+    """put prompts into the model's own chat template, `auto` if it has one; change it when the
+    model is tuned for chat"""
     device: Text | None = None
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
     change it when two large models need a GPU each, or one model needs several"""
@@ -138,9 +143,9 @@ class Loading(TypedDict, total=False):
     """Fields of `ModelSpec` for several models: one value for all, or a list of one per model."""
 
     revisions: Sequence[str | None] | None
-    device: str | Sequence[str]
-    dtype: str | Sequence[str]
-    chat: bool | Sequence[bool]
+    device: "str | torch.device | Sequence[str | torch.device]"
+    dtype: "str | torch.dtype | Sequence[str | torch.dtype]"
+    chat: bool | str | Sequence[bool | str]
     quantization: str | Sequence[str | None] | None
     trust_remote_code: bool | Sequence[bool]
     allow_pickle: bool | Sequence[bool]
@@ -156,13 +161,15 @@ _ONE_FOR_ALL = ("device", "dtype", "quantization")  # a list of one is for all m
 
 
 def model_specs(
-    models: Sequence[str] | Sequence[ModelSpec], **loading: Unpack[Loading]
+    models: str | Path | Sequence[str | Path] | Sequence[ModelSpec], **loading: Unpack[Loading]
 ) -> list[ModelSpec]:
     """Combine folders or hub ids with how they are loaded, one spec each; specs stay as they are.
 
     Raises:
         UserError: a value that is not allowed, or a list that does not have one per model.
     """
+    if isinstance(models, str | Path):
+        models = [str(models)]
     specs = [model for model in models if isinstance(model, ModelSpec)]
     if specs and (loading or len(specs) < len(models)):
         raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
@@ -181,7 +188,15 @@ def model_specs(
     ]
 
 
+def _name(value: object) -> object:
+    """Return what torch calls "cuda:0" or torch.bfloat16 as users write it."""
+    known = type(value).__module__ == "torch"
+    return str(value).removeprefix("torch.") if known else value
+
+
 def _per_model(name: str, values: Any, count: int) -> list[Any]:
+    if name in ("device", "dtype"):  # torch has objects for both
+        values = _name(values) if not isinstance(values, list | tuple) else [*map(_name, values)]
     if isinstance(values, str) or not isinstance(values, Sequence):
         return [values] * count
     if len(values) == 1 and name in _ONE_FOR_ALL:

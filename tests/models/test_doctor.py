@@ -103,7 +103,7 @@ def test_settings_that_cannot_be_had_are_a_problem_and_models_are_looked_at_all_
     ("file", "values", "sentence"),
     [
         ("config.json", {"vocab_size": 700}, r"has 1280 tokens, its network only 700; give it"),
-        ("config.json", {"max_position_embeddings": 600}, r"more than the 600 positions"),
+        ("config.json", {"max_position_embeddings": 1100}, r"more than the 1100 positions"),
         ("config.json", {"is_encoder_decoder": True}, r"is an encoder-decoder"),
         (
             "model.safetensors.index.json",
@@ -116,7 +116,7 @@ def test_what_would_go_wrong_is_one_sentence_with_the_fix(copied, file, values, 
     if not (copied / file).exists():
         (copied / file).write_text("{}")
     change(copied, file, **values)
-    report = examined(str(copied))
+    report = examined(str(copied), batch=Batch(8, 512, 600))
     assert not report.healthy
     (problem,) = said(report)
     assert re.search(sentence, problem)
@@ -135,9 +135,40 @@ def test_an_index_that_cannot_be_read_is_not_called_missing(copied, text):
 def test_weights_that_are_cut_off_are_a_problem(copied, size):
     weights = copied / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:size])
-    with pytest.raises(UserError, match=r"cannot be loaded: .*header: \w+"):
+    told = f"the file 'model.safetensors' of model '{copied}' is cut off or no safetensors file"
+    with pytest.raises(UserError, match=re.escape(told)):
+        Ensemble.from_pretrained([toy_path("mistral"), str(copied)], device="cpu")
+    assert said(examined(str(copied))) == [f"{told}; download it again"]
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"model": 1}', '{"version": "1.0"}'])
+def test_a_tokenizer_that_cannot_be_read_is_a_problem(copied, text):
+    (copied / "tokenizer.json").write_text(text)
+    told = rf"the tokenizer.json of model '{copied}' cannot be read \(.+\); download it again"
+    with pytest.raises(UserError, match=told):
         Ensemble.from_pretrained([str(copied)], device="cpu")
-    assert "has no weights that can be read" in said(examined(str(copied)))[0]
+    (problem,) = said(examined(str(copied)))
+    assert re.fullmatch(told, problem)
+
+
+def test_an_end_token_that_is_an_ordinary_one_is_a_warning(copied):
+    tokenizer = AutoTokenizer.from_pretrained(str(copied))
+    word = tokenizer.encode("a", add_special_tokens=False)[-1]
+    change(copied, "generation_config.json", eos_token_id=[tokenizer.eos_token_id, word])
+    report = examined(str(copied))
+    (told,) = said(report, problem=False)
+    token = tokenizer.convert_ids_to_tokens(word)
+    assert f"ends its texts at {token!r}, an ordinary token; correct eos_token_id" in told
+    assert report.healthy
+
+
+def test_a_model_of_few_positions_is_small_and_no_problem(copied):
+    change(copied, "config.json", max_position_embeddings=512)
+    report = examined(str(copied))
+    (told,) = said(report, problem=False)
+    assert "new ones are more than the 512 positions of model" in told
+    assert told.endswith("which is small; prompts may be too long for it")
+    assert report.healthy
 
 
 def test_no_end_token_is_a_problem(copied):

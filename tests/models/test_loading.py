@@ -6,8 +6,10 @@ import torch
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.models.language_model import load_models
 from adafuse.models.spec import ModelSpec, model_specs
 from tests.conftest import toy_path
+from tests.support.tiny import random_model
 
 
 def load(*paths, **settings):
@@ -110,6 +112,18 @@ def test_a_spec_says_all_that_keywords_say():
         model_specs(["x"], trust_remote_code="y")
 
 
+def test_a_chat_template_is_used_where_there_is_one(tmp_path, caplog):
+    without = random_model(toy_path("llama"), tmp_path / "model", seed=1)
+    (tmp_path / "model/chat_template.jinja").unlink()
+    models = Ensemble.from_pretrained(
+        [toy_path("qwen3"), without], device="cpu", chat="auto"
+    ).models
+    assert [model.chat for model in models] == [True, False]
+    assert f"{without} has no chat template and continues prompts as they stand" in caplog.text
+    with pytest.raises(UserError, match="has no chat template"):
+        Ensemble.from_pretrained([without], device="cpu", chat=True)
+
+
 def test_a_model_that_is_too_large_for_its_device_is_one_sentence(monkeypatch):
     def fail(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -130,6 +144,6 @@ def test_models_with_a_device_of_their_own_are_loaded_before_spread_ones(monkeyp
     monkeypatch.setattr("adafuse.models.language_model._load", fake)
     paths = [toy_path("llama"), toy_path("mistral"), toy_path("qwen3")]
     places = ["balanced", "cuda:1", "cuda:0"]
-    models = Ensemble.from_pretrained(paths, device=places).models
+    models = load_models(model_specs(paths, device=places))
     assert order == [paths[1], paths[2], paths[0]]
     assert list(models) == paths
