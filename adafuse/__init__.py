@@ -13,6 +13,7 @@ from adafuse.version import __version__
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
+    from adafuse.results import Results
 
 __all__ = [
     "Candidate",
@@ -20,6 +21,7 @@ __all__ = [
     "Ensemble",
     "Likelihood",
     "Result",
+    "Results",
     "Round",
     "Turn",
     "UserError",
@@ -27,7 +29,14 @@ __all__ = [
 ]
 
 
+_LAZY = {"Ensemble": "adafuse.ensemble", "Results": "adafuse.results"}
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
-    if name == "Ensemble":
-        return import_module("adafuse.ensemble").Ensemble
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'adafuse' has no attribute {name!r}")

@@ -65,6 +65,8 @@ def _positive_or(word: str) -> BeforeValidator:
 
 BatchSize = Annotated[Positive | Literal["auto"], _positive_or("auto")]
 """Examples at a time: a number, or as many as fit into memory."""
+Threads = BatchSize
+"""Threads of a CPU: a number, or as many as are free."""
 MaxWords = Annotated[Positive | Literal["adaptive"], _positive_or("adaptive")]
 """Words of a proposal: at most a number, or up to the end of the sentence."""
 
@@ -125,7 +127,7 @@ def refusing() -> Iterator[None]:
 def sentence(error: ErrorDetails, owner: str = "") -> str:
     """Say what is wrong with the values of a section, where, and what would be right."""
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    message = message.replace("should", "must")
+    message = message.replace("should", "must").replace("tuple", "list")
     location = [str(part) for part in error["loc"]]
     if error["type"] == "missing":
         section = ".".join(filter(None, [owner, *location[:-1]])) or "config"

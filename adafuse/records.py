@@ -1,9 +1,12 @@
 """Prompts, and what decoding returns: one `Result` per prompt, with every round."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 from adafuse.errors import UserError, unknown
+from adafuse.views import ResultView, RoundView
 
 Role = Literal["system", "user", "assistant"]
 
@@ -20,7 +23,8 @@ class Turn:
 class Chat:
     """A conversation as a prompt; each model puts it into its own chat template.
 
-    The models write an answer, or the rest of the last turn if the prompt `continues` it.
+    Turns may be given as messages, `{"role": "user", "content": "Who?"}`. The models write an
+    answer, or the rest of the last turn if the prompt `continues` it.
 
     Raises:
         UserError: no turns, an unknown role, or a turn of another role that is to be continued.
@@ -29,7 +33,9 @@ class Chat:
     turns: tuple[Turn, ...]
     continues: bool = False
 
-    def __post_init__(self) -> None:
+    def __init__(self, turns: Sequence[Turn | Mapping[str, str]], continues: bool = False) -> None:
+        object.__setattr__(self, "turns", tuple(map(_turn, turns)))
+        object.__setattr__(self, "continues", continues)
         if odd := [turn.role for turn in self.turns if turn.role not in get_args(Role)]:
             raise UserError(unknown("role", odd[0], list(get_args(Role))))
         if not self.turns:
@@ -43,6 +49,30 @@ class Chat:
 
 Prompt = str | Chat
 """What models continue: a text, or a conversation."""
+Messages = Sequence[Mapping[str, str]]
+"""A conversation as other libraries write it: {"role": "user", "content": "Who?"}, ..."""
+
+
+def _turn(given: Any) -> Turn:
+    if isinstance(given, Turn):
+        return given
+    named = isinstance(given, Mapping) and set(given) == {"role", "content"}
+    if named and isinstance(given["content"], str):
+        return Turn(given["role"], given["content"])
+    raise UserError(f"{given!r} is no message; give its role and its content, a text")
+
+
+def as_prompt(given: object, name: str) -> Prompt:
+    """Return a prompt, which may be a list of messages; `name` says which one it is.
+
+    Raises:
+        UserError: it is neither a text nor a conversation.
+    """
+    if isinstance(given, str | Chat):
+        return given
+    if isinstance(given, list | tuple) and given:
+        return Chat(given)
+    raise UserError(f"{name} is {given!r}; give a text, a Chat or a list of messages")
 
 
 def question_of(prompt: Prompt) -> str:
@@ -50,6 +80,13 @@ def question_of(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return next((turn.content for turn in reversed(prompt.turns) if turn.role == "user"), "")
+
+
+def as_text(prompt: Prompt) -> str:
+    """Return a prompt as text: of a conversation, its messages as JSON."""
+    if isinstance(prompt, str):
+        return prompt
+    return json.dumps([asdict(turn) for turn in prompt.turns], ensure_ascii=False)
 
 
 def letters(prompt: Prompt) -> int:
@@ -84,8 +121,8 @@ class Candidate:
     fused: float
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+@dataclass(frozen=True, slots=True, repr=False)
+class Round(RoundView):
     """One round of Algorithm 1.
 
     `selected` is the index of the committed candidate (None: none had a finite NLL), `words` how
@@ -100,14 +137,15 @@ class Round:
     weights: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+@dataclass(frozen=True, slots=True, repr=False)
+class Result(ResultView):
     """The continuation of one prompt.
 
     `tokens` (ids of the text), `prompt_tokens` and `forwards` (passes that the example took part
     in) have one entry per model. `seconds` is wall time from admission to the end, which examples
     of a batch share, with that of the answers it started from. `error` is a sentence and
-    `traceback` where it came from; both are None unless `stop_reason` is "error".
+    `traceback` where it came from; both are None unless `stop_reason` is "error". `show()` prints
+    how the text came about.
     """
 
     text: str

@@ -1,7 +1,13 @@
+import inspect
 import math
+import subprocess
+import sys
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adafuse import Chat, Ensemble, Turn, UserError
 from adafuse.decoding.fusion import check_weights
@@ -13,6 +19,7 @@ from adafuse.records import Answer
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 
+ROOT = Path(__file__).parents[1]
 PROMPTS = ["Question: Who?\nAnswer:", "Question: Where?\nAnswer:"]
 
 
@@ -121,14 +128,123 @@ def test_weights_are_checked():
 
 
 def test_one_prompt_is_not_taken_for_a_list_of_prompts(pair):
-    for prompt in ("Question:", Chat((Turn("user", "Question:"),))):
-        with pytest.raises(UserError, match="give a list of strings"):
+    for prompt in ("Question:", b"Question:", Chat((Turn("user", "Question:"),))):
+        with pytest.raises(UserError, match="give a list of texts"):
             pair.generate(prompt)
 
 
+def test_prompts_may_come_from_a_generator_and_chats_as_messages(pair):
+    messages = [[{"role": "user", "content": prompt}] for prompt in PROMPTS]
+    chats = [Chat((Turn("user", prompt),)) for prompt in PROMPTS]
+    given = pair.generate((each for each in messages), max_new_tokens=4)
+    assert [r.text for r in given] == [r.text for r in pair.generate(chats, max_new_tokens=4)]
+    assert "".join(pair.stream_text(messages[0], max_new_tokens=4)) == given[0].text
+    with pytest.raises(UserError, match=r"prompts\[1\] is None; give a text, a Chat or a list"):
+        pair.generate([PROMPTS[0], None])
+
+
+def test_models_may_be_one_path_and_devices_what_torch_calls_them():
+    (model,) = Ensemble.from_pretrained(
+        Path(toy_path("llama")), device=torch.device("cpu"), dtype=torch.bfloat16
+    ).models
+    assert (model.device.type, model.network.dtype) == ("cpu", torch.bfloat16)
+    assert Ensemble.from_pretrained(toy_path("llama"), device="cpu").models[0].name == model.name
+
+
+def test_models_that_are_loaded_already_decode_as_loaded_ones(pair):
+    paths = [toy_path("mistral"), toy_path("llama")]
+    loaded = [
+        (AutoModelForCausalLM.from_pretrained(p), AutoTokenizer.from_pretrained(p)) for p in paths
+    ]
+    given = Ensemble(loaded)
+    settings = {"max_new_tokens": 8}
+    texts = [result.text for result in given.generate(PROMPTS, **settings)]
+    assert texts == [result.text for result in pair.generate(PROMPTS, **settings)]
+    assert repr(given) == "<Ensemble of mistral + llama>"
+    with pytest.raises(UserError, match="'llama' is no model; give"):
+        Ensemble(["llama"])
+    with pytest.raises(UserError, match="1 weights for 2 models"):
+        Ensemble(loaded, [1.0])
+
+
+def test_a_closed_ensemble_holds_no_weights_and_says_so():
+    with Ensemble.from_pretrained(toy_path("llama"), device="cpu") as ensemble:
+        network = weakref.ref(ensemble.models[0].network)
+        ensemble.generate(["a"], max_new_tokens=1)
+    assert network() is None
+    assert repr(ensemble) == "<Ensemble of no models, closed>"
+    with pytest.raises(UserError, match="this ensemble is closed; load its models again"):
+        ensemble.generate(["a"])
+
+
+def test_a_bar_is_shown_if_it_is_asked_for(pair, capsys):
+    pair.generate(PROMPTS, max_new_tokens=1)
+    assert capsys.readouterr().err == ""
+    pair.generate(PROMPTS, max_new_tokens=1, progress=True)
+    assert "2/2 [" in capsys.readouterr().err
+
+
+def test_signatures_say_every_setting_and_its_type():
+    for method in (Ensemble.generate, Ensemble.stream, Ensemble.stream_text):
+        hints = inspect.signature(method).parameters
+        assert {"method", "max_new_tokens", "stop", "engine"} <= hints.keys()
+        annotations = [str(each.annotation) for name, each in hints.items() if name != "self"]
+        assert "Any" not in " ".join(annotations)
+
+
+def test_a_script_of_a_user_is_typed_strictly(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache"]
+    done = subprocess.run(
+        [*command, str(script)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+SCRIPT = """
+import torch
+
+import adafuse
+from adafuse import Chat, Ensemble, Result, Results, Turn, UserError
+
+def least(candidate: adafuse.Candidate, weights: object) -> float:
+    return max(candidate.nll)
+
+with Ensemble.from_pretrained(["a", "b"], device=torch.device("cpu"), weights=[1, 2]) as ensemble:
+    results: Results = ensemble.generate(["x", [{"role": "user", "content": "y"}]], tau=0.5)
+    first: Result = results[0]
+    print(first.text.upper(), first.rounds[0].candidates[0].nll)
+    for index, result in ensemble.stream([Chat((Turn("user", "x"),))], stop=["."]):
+        print(index + 1, result.seconds / 2)
+    text: str = "".join(ensemble.stream_text("x", method="unite"))
+    try:
+        results.to_parquet("x.parquet")
+    except UserError as error:
+        print(error)
+"""
+
+
+def highest(candidate, weights):
+    """A fusion rule of a notebook."""
+    return max(candidate.nll)
+
+
+def test_a_function_fuses(pair):
+    for engine in ("tree", "reference"):
+        for result in pair.generate(PROMPTS, max_new_tokens=6, fusion=highest, engine=engine):
+            for taken in result.rounds:
+                for candidate in taken.candidates:
+                    assert candidate.fused == max(candidate.nll)
+
+
 def test_an_unknown_setting_is_refused_before_decoding(pair):
-    with pytest.raises(UserError, match="method adafuse: unknown option 'temperature'"):
+    with pytest.raises(UserError, match="temperature is not a setting; decoding is greedy"):
         pair.generate(PROMPTS, temperature=1.0)
+    with pytest.raises(UserError, match="max_tokens is not a setting; give max_new_tokens"):
+        pair.generate(PROMPTS, max_tokens=8)
+    with pytest.raises(UserError, match=r"method adafuse: unknown option .taux'; .* mean .tau.\?"):
+        pair.generate(PROMPTS, taux=0.5)
     with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):
         pair.generate(PROMPTS, method="single")
     with pytest.raises(UserError, match="batch_size"):

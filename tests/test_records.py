@@ -1,7 +1,10 @@
+import json
+import re
+
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.records import Chat, Turn, letters, question_of
+from adafuse.records import Chat, Turn, as_prompt, as_text, letters, question_of
 
 ASKED = (Turn("system", "Be brief."), Turn("user", "Who?"))
 
@@ -14,6 +17,28 @@ def test_the_question_of_a_chat_is_what_the_user_said_last():
 def test_the_letters_of_all_turns_count():
     assert letters(Chat(ASKED)) == len("Be brief.Who?")
     assert letters("Who?") == 4
+
+
+MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+
+
+def test_messages_are_turns():
+    assert Chat(MESSAGES) == Chat(ASKED)
+    assert as_prompt(MESSAGES, "it") == Chat(ASKED)
+    assert json.loads(as_text(Chat(MESSAGES))) == MESSAGES
+    assert as_text("Who?") == "Who?"
+
+
+@pytest.mark.parametrize("given", [None, b"Who?", 3, [], {"role": "user", "content": "Who?"}])
+def test_what_is_no_prompt_is_refused_by_its_name(given):
+    with pytest.raises(UserError, match=re.escape(f"prompts[2] is {given!r}; give a text, a Ch")):
+        as_prompt(given, "prompts[2]")
+
+
+@pytest.mark.parametrize("given", ["Who?", {"role": "user"}, {"role": "user", "content": None}])
+def test_what_is_no_message_is_refused(given):
+    with pytest.raises(UserError, match=re.escape(f"{given!r} is no message; give its role")):
+        Chat([given])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """`adafuse bench`: time fused decoding against its single models."""
 
 import json
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adafuse.cli.options import MODELS, AsJson, Device, Dtype, SomeModels, option
+from adafuse.cli.options import (
+    MODELS,
+    AsJson,
+    Device,
+    Dtype,
+    SomeModels,
+    ThreadsOption,
+    option,
+)
 from adafuse.errors import UserError
 from adafuse.files import check_writable, write_text
 from adafuse.models.spec import model_specs
@@ -45,7 +52,7 @@ def bench(
         float | None,
         option("Margin threshold; 0.7, or the median margin of random weights.", "X"),
     ] = None,
-    threads: Annotated[int, option("CPU threads; 0 is one per core.", "N", min=0)] = 0,
+    threads: ThreadsOption = "auto",
     others: Annotated[bool, option("Also time all other methods.")] = True,
 ) -> None:
     """Time fused decoding against decoding with the single models.
@@ -54,13 +61,13 @@ def bench(
     repeats.
     """
     check_writable(out / "bench.json")
-    import torch
     from tqdm import tqdm
 
     from adafuse.cli.bench_suite import Suite, measure, median_margin, record, steps, to_markdown
     from adafuse.methods import METHODS
+    from adafuse.models.memory import use_threads
 
-    torch.set_num_threads(threads or os.cpu_count() or 1)
+    use_threads(threads)
     models = _models(model or _toy(), shape or [], device or ["auto"], dtype)
     if tau is None:
         tau = median_margin(models) if shape else 0.7

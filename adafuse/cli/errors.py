@@ -71,7 +71,7 @@ STATUSES = {
     " itself (with a traceback)",
     WRONG: "an error in the command, or in a file or setting that it reads",
     UNFINISHED: "`status`: not everything is decoded yet",
-    INTERRUPTED: "Ctrl-C; `generate --out` has written the finished prompts",
+    INTERRUPTED: "Ctrl-C; `generate --out` keeps the finished prompts for --resume",
     BROKEN_PIPE: "broken pipe, as in `adafuse show x.parquet | head`",
 }
 """What exit statuses mean."""

@@ -10,6 +10,7 @@ from adafuse.cli.options import (
     BatchSize,
     MaxNewTokens,
     MethodName,
+    ThreadsOption,
     option,
     scorer_names,
     with_models,
@@ -56,6 +57,7 @@ def fit(
     max_new_tokens: MaxNewTokens = 256,
     stop: Stop = None,
     batch_size: BatchSize = "8",
+    threads: ThreadsOption = "auto",
     *,
     models: list[ModelSpec],
 ) -> None:
@@ -75,7 +77,7 @@ def fit(
     }
     found = _prompts(rows, template, scorer)
     check_writable(out)
-    ensemble = load(models)
+    ensemble = load(models, threads=threads)
 
     from adafuse.decoding.gate import write_gate
     from adafuse.fitting import Development

@@ -1,15 +1,16 @@
 """`adafuse generate`: decode prompts from everywhere into a terminal, a pipe or a file."""
 
 import json
-import os
+import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from adafuse.cli.errors import FAILED
 from adafuse.cli.options import (
@@ -20,38 +21,51 @@ from adafuse.cli.options import (
     MaxNewTokens,
     MethodName,
     Strings,
+    ThreadsOption,
     given,
     method_options,
     option,
     with_models,
     with_options,
 )
-from adafuse.cli.output import counted, json_line, one_line, write
+from adafuse.cli.output import counted, json_line, write
+from adafuse.cli.result_file import ResultFile
 from adafuse.errors import UserError
-from adafuse.models.spec import LOADING, ModelSpec
-from adafuse.options import Identifier, parse
+from adafuse.models.spec import ModelSpec
+from adafuse.options import Identifier, parse, refusing
+from adafuse.records import Prompt, as_prompt, as_text
+from adafuse.views import one_line
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
+    from adafuse.workflow.journal import Journal
 
 STANDARD_INPUT = Path("-")
-_FORM = '{"id": ..., "prompt": ...}'
+_FORM = '{"prompt": ...} or {"messages": [...]}, with an id if you like'
+
+
+def _prompt(given: Any) -> Prompt:
+    with refusing():
+        prompt = as_prompt(given, "it")
+    if not as_text(prompt).strip():
+        raise ValueError("must hold some text")
+    if re.search("[\ud800-\udfff]", as_text(prompt)):
+        raise ValueError("must hold no half of a surrogate pair")
+    return prompt
 
 
 class PromptRow(BaseModel):
     """One prompt and the id that its result is found by."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True, arbitrary_types_allowed=True)
 
     id: Identifier
-    prompt: str
+    prompt: Annotated[Any, AfterValidator(_prompt)]
 
-    @field_validator("prompt")
-    @classmethod
-    def _is_not_empty(cls, prompt: str) -> str:
-        if not prompt.strip():
-            raise ValueError("must hold some text")
-        return prompt
+    @property
+    def text(self) -> str:
+        """The prompt as results have it."""
+        return as_text(self.prompt)
 
 
 PromptTexts = Annotated[
@@ -60,9 +74,12 @@ PromptTexts = Annotated[
 ]
 PromptsFile = Annotated[
     Path | None,
-    option('JSON lines {"id": ..., "prompt": ...}; - is standard input.', "FILE", PROMPTS),
+    option('JSON lines {"prompt": ...}, or .txt with a prompt a line; -: piped.', "FILE", PROMPTS),
 ]
 OutFile = Annotated[Path | None, option("The Parquet file to write.", "FILE", PROMPTS)]
+Resume = Annotated[
+    bool, option("Go on with the same command that was interrupted.", "", PROMPTS, "--resume")
+]
 RowsAsJson = Annotated[bool, option("Print a line of JSON per prompt.", "", PROMPTS, "--json")]
 MethodOption = Annotated[
     Strings,
@@ -100,6 +117,7 @@ def generate(
     prompt: PromptTexts = None,
     prompts: PromptsFile = None,
     out: OutFile = None,
+    resume: Resume = False,
     as_json: RowsAsJson = False,
     method: MethodName = "adafuse",
     option: MethodOption = None,
@@ -112,6 +130,7 @@ def generate(
     stop: Stop = None,
     batch_size: BatchSize = "8",
     engine: Engine = "tree",
+    threads: ThreadsOption = "auto",
     weight: Weights = None,
     *,
     models: list[ModelSpec],
@@ -133,19 +152,26 @@ def generate(
     )
     check_decoding(len(models), method, options, settings)
     rows = find_prompts(prompts, prompt or [])
-    if out is not None:
-        check_out(out)
-    elif len(rows) > 1 and not as_json:
-        raise UserError(f"{len(rows)} prompts go to a file or print as JSON; add --out or --json")
-    ensemble = load(models, weight)
     decoding = {"method": method, **options, **settings}
-    if out is None and not as_json:
-        failed = print_text(ensemble, rows[0], decoding)
-    else:
-        loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
-        paths = [spec.path for spec in models]
-        described = {"models": paths, **loading, **given(weights=weight), **decoding}
-        failed = decode_rows(ensemble, rows, decoding, described, out, as_json=as_json)
+    file = None
+    if out is not None:
+        texts = {row.id: row.text for row in rows}
+        file = ResultFile.of(out, models, weight, decoding, texts, resume=resume)
+    elif resume:
+        raise UserError("--resume goes on with a file; name it by --out")
+    elif len(rows) > 1 and not as_json and not prompt:
+        raise UserError(f"{len(rows)} prompts go to a file or print as JSON; add --out or --json")
+    ensemble = load(models, weight, threads)
+    if file is None and not as_json and len(rows) == 1:
+        raise typer.Exit(FAILED if print_text(ensemble, rows[0], decoding) else 0)
+    printed = json_line if as_json else readable if file is None else None
+    done = decode_rows(ensemble, rows, decoding, None if file is None else file.journal, printed)
+    failed = sum(row["stop_reason"] == "error" for row in done)
+    if file is not None:
+        written = "replaced" if file.out.exists() else "written to"
+        file.write(done)
+        count = f"{counted(len(rows), 'prompt')} continued, {failed} of them failed"
+        typer.echo(f"{count}; {written} {out}", err=as_json)
     raise typer.Exit(FAILED if failed else 0)
 
 
@@ -166,23 +192,11 @@ def check_decoding(
     parse(Settings, settings, "generate")
 
 
-def check_out(out: Path) -> None:
-    """Refuse a file that cannot be written, before anything is decoded."""
-    from adafuse.files import check_writable
-
-    if out.suffix != ".parquet" and not out.is_dir():
-        raise UserError(
-            f"--out {str(out)!r} does not end in .parquet, the format of what is written; call it"
-            f" {str(out.with_suffix('.parquet'))!r}"
-        )
-    absolute = Path(os.path.abspath(out))
-    top = Path(*absolute.parts[:2])
-    if absolute != top and not top.exists():  # no place for results, so more likely a slip
-        raise UserError(f"--out {str(out)!r}: {str(top)!r} does not exist; check the path")
-    check_writable(out)
-
-
-def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) -> "Ensemble":
+def load(
+    models: Sequence[ModelSpec],
+    weights: Sequence[float] | None = None,
+    threads: int | Literal["auto"] = "auto",
+) -> "Ensemble":
     from adafuse.workflow.decode import fast_imports
 
     with fast_imports():  # of torch, for which bad input need not wait
@@ -190,7 +204,7 @@ def load(models: Sequence[ModelSpec], weights: Sequence[float] | None = None) ->
 
     if sys.stderr.isatty():
         typer.echo(f"loading {counted(len(models), 'model')}", err=True)
-    return Ensemble.from_pretrained(models, weights=weights)
+    return Ensemble.from_pretrained(models, weights=weights, threads=threads)
 
 
 def print_text(ensemble: "Ensemble", row: PromptRow, decoding: Mapping[str, Any]) -> int:
@@ -219,62 +233,57 @@ def _speed(tokens: int, seconds: float) -> str:
     return f"{tokens / seconds:.1f} tokens/s" if seconds else ""
 
 
+def readable(row: Mapping[str, Any]) -> str:
+    """Return a result as its prompt in a line, and its text."""
+    text = row["text"].strip("\n") if row["error"] is None else f"error: {one_line(row['error'])}"
+    return f"{row['id']}: {one_line(row['prompt'])}\n{text}\n"
+
+
 def decode_rows(
     ensemble: "Ensemble",
     rows: Sequence[PromptRow],
     decoding: Mapping[str, Any],
-    described: Mapping[str, Any],
-    out: Path | None,
-    *,
-    as_json: bool,
-) -> int:
-    """Decode prompts into lines of JSON, in order, or a Parquet file; return how many failed.
+    journal: "Journal | None",
+    printed: Callable[[dict[str, Any]], str] | None,
+) -> list[dict[str, Any]]:
+    """Decode prompts and return their rows; what is `printed` of each has the prompts' order.
 
-    The file says how it was made in the words of `described`. On Ctrl-C or an error in between, the
-    rows that ended are written to it.
+    Rows go to the `journal` as they end, and stay there whatever happens; those that it has are not
+    decoded again, but for failed ones.
     """
     from tqdm import tqdm
 
     from adafuse.traces import result_columns
 
-    ended: dict[int, dict[str, Any]] = {}
-    printed = failed = tokens = 0
-    replaced, start = out is not None and out.exists(), time.perf_counter()
-    hidden = True if as_json and sys.stdout.isatty() else None  # no bar between printed lines
-    try:
-        with tqdm(total=len(rows), unit="prompt", disable=hidden) as bar:
-            for index, result in ensemble.stream([row.prompt for row in rows], **decoding):
-                ended[index] = {**rows[index].model_dump(), **result_columns(result)}
-                failed += result.stop_reason == "error"
-                tokens += max(result.tokens, default=0)
-                bar.set_postfix_str(_speed(tokens, time.perf_counter() - start), refresh=False)
-                bar.update()
-                while as_json and printed in ended:
-                    typer.echo(json_line(ended[printed] if out else ended.pop(printed)))
-                    sys.stdout.flush()
-                    printed += 1
-    finally:
-        if out is not None and ended:
-            _write_trace(out, [ended[index] for index in sorted(ended)], described)
-        if out is not None and 0 < len(ended) < len(rows):
-            partial = f"stopped after {len(ended)} of {len(rows)} prompts; they are in {out}"
-            typer.echo(partial + ", which was replaced" * replaced, err=True)
-    if out is not None:
-        file = f"replaced {out}" if replaced else f"written to {out}"
-        count = counted(len(rows), "prompt")
-        typer.echo(f"{count} continued, {failed} of them failed; {file}", err=as_json)
-    return failed
+    with journal or nullcontext():
+        known = {} if journal is None else journal.rows
+        ended = {name: row for name, row in known.items() if row["stop_reason"] != "error"}
+        left = [row for row in rows if row.id not in ended]
+        unprinted, tokens, start = list(rows), 0, time.perf_counter()
+        hidden = True if printed and sys.stdout.isatty() else None  # no bar between printed lines
 
+        def print_ended() -> None:
+            while printed and unprinted and unprinted[0].id in ended:
+                typer.echo(printed(ended[unprinted.pop(0).id]))
+                sys.stdout.flush()
 
-def _write_trace(out: Path, rows: Sequence[dict[str, Any]], described: Mapping[str, Any]) -> None:
-    import pyarrow as pa
-
-    from adafuse.parquet import write_table
-    from adafuse.traces import RESULT_FIELDS
-    from adafuse.version import versions
-
-    fields = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
-    write_table(out, fields, rows, {"settings": dict(described), "versions": versions()})
+        print_ended()
+        try:
+            with tqdm(total=len(rows), initial=len(ended), unit="prompt", disable=hidden) as bar:
+                for index, result in ensemble.stream([row.prompt for row in left], **decoding):
+                    row = left[index]
+                    ended[row.id] = {"id": row.id, "prompt": row.text, **result_columns(result)}
+                    if journal is not None:
+                        journal.append(row.id, ended[row.id])
+                    tokens += max(result.tokens, default=0)
+                    bar.set_postfix_str(_speed(tokens, time.perf_counter() - start), refresh=False)
+                    bar.update()
+                    print_ended()
+        finally:
+            if journal is not None and len(ended) < len(rows):
+                partial = f"stopped after {len(ended)} of {len(rows)} prompts"
+                typer.echo(f"{partial}; the same command with --resume goes on", err=True)
+    return [ended[row.id] for row in rows]
 
 
 def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
@@ -303,21 +312,30 @@ def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
 
 
 def read_prompts(path: Path) -> list[PromptRow]:
-    """Read JSON lines {"id", "prompt"} with different ids; errors name the line."""
+    """Read JSON lines with different ids, or a text with a prompt a line; errors name the line.
+
+    Without an id, the number of the line is one. In a text, a backslash and an n are a line break.
+    """
     name = "standard input" if path == STANDARD_INPUT else str(path)
     prompts: dict[str, PromptRow] = {}
     for number, line in enumerate(_read(path, name).split("\n"), 1):
         if not line.strip():
             continue
         where = f"{name}, line {number}"
-        prompt = parse(PromptRow, _object(line, where), where)
+        if path.suffix == ".txt":
+            row = {"prompt": line.removesuffix("\r").replace("\\n", "\n")}
+        else:
+            row = _object(line, where)
+        if "messages" in row and "prompt" not in row:
+            row["prompt"] = row.pop("messages")
+        prompt = parse(PromptRow, {"id": number, **row}, where)
         if prompt.id in prompts:
             raise UserError(
                 f"{where}: id {prompt.id!r} occurs twice; give every prompt one of its own"
             )
         prompts[prompt.id] = prompt
     if not prompts:
-        raise UserError(f"{name} holds no prompt; write one {_FORM} per line")
+        raise UserError(f"{name} holds no prompt; write one a line: {_FORM}")
     return list(prompts.values())
 
 
@@ -325,7 +343,9 @@ def _read(path: Path, name: str) -> str:
     if path != STANDARD_INPUT and not path.is_file():
         raise UserError(f"prompts file {name!r} does not exist; check its path")
     try:
-        return (sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()).decode()
+        return (sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()).decode(
+            "utf-8-sig"
+        )
     except UnicodeDecodeError as error:
         raise UserError(f"{name} is not UTF-8 text ({error}); save it as UTF-8") from None
 

@@ -14,7 +14,7 @@ import yaml
 
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
-from adafuse.models.spec import DTYPES, QUANTIZATIONS, ModelSpec, model_specs
+from adafuse.models.spec import AUTO, DTYPES, QUANTIZATIONS, ModelSpec, model_specs
 
 
 def method_names(incomplete: str) -> list[tuple[str, str]]:
@@ -121,8 +121,11 @@ Quantization = Annotated[
 def read_models(
     model: Annotated[list[str], folders("A model folder or hub id; repeat it to fuse.")],
     chat: Annotated[
-        bool, option("Use each model's own chat template.", "", MODELS, "--chat")
+        bool, option("Use the chat template of each model that has one.", "", MODELS, "--chat")
     ] = False,
+    chat_for: Annotated[
+        Strings, folders("A model whose chat template is used; repeatable.")
+    ] = None,
     device: Device = None,
     dtype: Dtype = "auto",
     quantization: Quantization = None,
@@ -136,6 +139,7 @@ def read_models(
 ) -> list[ModelSpec]:
     """Return what these options say of each model."""
     lists = {
+        "chat": _flags(model, chat_for, "--chat-for"),
         "device": device,
         "quantization": [None if name == NONE else name for name in quantization or ()],
         "revisions": revision,
@@ -143,7 +147,9 @@ def read_models(
         "allow_pickle": _flags(model, allow_pickle, "--allow-pickle"),
     }
     loading: Any = {name: values for name, values in lists.items() if values}
-    return model_specs(model or [], chat=chat, dtype=dtype, **loading)
+    if chat:
+        loading["chat"] = AUTO
+    return model_specs(model or [], dtype=dtype, **loading)
 
 
 def _flags(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
@@ -192,6 +198,15 @@ BatchSize = Annotated[
         "Examples at a time: a number, or auto.",
         "N",
         DECODING,
+        values=["auto"],
+        parser=_number_or_name,
+    ),
+]
+ThreadsOption = Annotated[
+    Any,
+    option(
+        "CPU threads: a number, or auto, as many as others leave free.",
+        "N",
         values=["auto"],
         parser=_number_or_name,
     ),

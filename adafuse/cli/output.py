@@ -3,10 +3,11 @@
 import json
 import math
 import sys
-import unicodedata
 from typing import Any
 
 import typer
+
+from adafuse.views import harmless
 
 
 def echo_json(value: Any) -> None:
@@ -26,17 +27,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(inner) for inner in value]
     return value
-
-
-def harmless(text: str) -> str:
-    """Return a text whose control characters, escape for one, do nothing to a terminal."""
-    controls = {c for c in text if c not in "\n\t" and unicodedata.category(c) == "Cc"}
-    return text.translate({ord(c): c.encode("unicode_escape").decode() for c in controls})
-
-
-def one_line(text: str) -> str:
-    """Return a text as one line that does nothing to a terminal."""
-    return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def counted(number: int, what: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adafuse.benchmarks.rows import Row, read_rows
-from adafuse.cli.options import AsJson, option, scorer_names
+from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names
 from adafuse.cli.output import echo_json, plain
 from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
@@ -69,6 +69,7 @@ def score(
     bertscore: Annotated[
         str | None, option("Also BERTScore F1, for answers in this language.", "en, de, ...")
     ] = None,
+    threads: ThreadsOption = "auto",
 ) -> None:
     """Score predictions against references, in percent with 95 % intervals."""
     from adafuse.files import check_writable, write_text
@@ -90,6 +91,9 @@ def score(
     )
     found = result.score
     if bertscore is not None:
+        from adafuse.models.memory import use_threads
+
+        use_threads(threads)
         f1 = bertscore_f1(result.outcomes, bertscore)
         found = replace(found, metrics={**found.metrics, "bertscore_f1": f1})
     if out is not None:

@@ -1,24 +1,21 @@
 """How `adafuse show` prints an example, or a list of them."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from adafuse.cli.options import example_ids, option
-from adafuse.cli.output import json_line, one_line
+from adafuse.cli.output import json_line
 from adafuse.errors import UserError, nearest
-from adafuse.records import Round
+from adafuse.views import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_CANDIDATE, _NUMBER = 34, 10
-"""Columns of a terminal that a candidate with its proposers, and a number, need."""
 
 
 def _print_list(rows: list[dict[str, Any]]) -> None:
@@ -39,48 +36,7 @@ def _print_example(row: dict[str, Any], models: list[str], number: int | None) -
 
     console, result = Console(highlight=False), result_from(row)
     console.print(Text(f"example {one_line(str(row['id']))}"), style="bold")
-    for place, model in enumerate(models):
-        console.print(Text(f"model {place}: {one_line(model)}"))
-    if (prompt := row.get("prompt")) is not None:
-        console.print(Text.assemble(("prompt: ", "bold"), one_line(prompt)))
-    for place, taken in enumerate(result.rounds, 1):
-        if number in (None, place):
-            _print_round(console, place, taken)
-    if number is not None:
-        return
-    console.print(Text.assemble(("text: ", "bold"), one_line(result.text)))
-    facts = f"stopped by {result.stop_reason} after {len(result.rounds)} rounds"
-    costs = f"tokens {list(result.tokens)}, forwards {list(result.forwards)} per model"
-    console.print(Text(f"{facts}; {costs}; {result.seconds:.2f} s"))
-    if result.error:
-        console.print(Text(f"error: {one_line(result.error)}", style="red"))
-
-
-def _print_round(console: Console, number: int, taken: Round) -> None:
-    """Print the pool as a table, or where that has no room as lines."""
-    words = "1 word" if taken.words == 1 else f"{taken.words} words"
-    margins = " | ".join(" ".join(f"{value:.2f}" for value in read) for read in taken.margins)
-    read = f"; margins {margins}" if any(taken.margins) else ""
-    if taken.weights:
-        read += f"; weights {' '.join(f'{weight:.2f}' for weight in taken.weights)}"
-    console.print(Text.assemble((f"\nround {number}", "bold"), f": {words}{read}"))
-    table = Table("", "candidate", "by")
-    for heading in (*(f"NLL {model}" for model in range(len(taken.margins))), "F"):
-        table.add_column(heading, justify="right")
-    wide = console.width >= _CANDIDATE + _NUMBER * (len(taken.margins) + 1)
-    for index, candidate in enumerate(taken.candidates):
-        mark, style = ("=>", "bold green") if index == taken.selected else ("", "")
-        text = one_line(candidate.text) + "<END>" * candidate.ends
-        by, fused = ",".join(map(str, candidate.proposers)), f"{candidate.fused:.3f}"
-        nll = [f"{value:.3f}" for value in candidate.nll]
-        if wide:
-            cells = [mark, text, by, *(nll or [""] * len(taken.margins)), fused]
-            table.add_row(*(Text(cell, style) for cell in cells))
-        else:
-            costs = f"     by {by}, F {fused}, NLL {' '.join(nll)}"
-            console.print(Text(f"{mark:2} {text}\n{costs}", style))
-    if wide:
-        console.print(table)
+    result.show(number, models=models, prompt=row.get("prompt"))
 
 
 def show(
@@ -117,6 +73,7 @@ def show(
         rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()
     else:
         rows = _chosen(trace, read_arrow(trace), ids or [])
+        _add_prompts(rows, trace)
         for row in rows:
             if number is not None and number > len(row["rounds"]):
                 count = len(row["rounds"])
@@ -146,6 +103,21 @@ def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, An
                 f"{nearest(name, row_of)}"
             )
     return list(table.take([row_of[name] for name in ids] or [0]).to_pylist())
+
+
+def _add_prompts(rows: Sequence[dict[str, Any]], trace: Path) -> None:
+    """Add the prompts to rows of the workflow, which has them beside its traces."""
+    from adafuse.benchmarks.shards import read_prepared
+    from adafuse.workflow.layout import ResultsLayout
+
+    for row in rows:
+        if "prompt" in row or "benchmark" not in row:
+            continue
+        folders = (ResultsLayout(str(folder)).rows(row["benchmark"]) for folder in trace.parents)
+        file = next(filter(Path.is_file, folders), None)
+        found = {own.id: own.prompt for own in read_prepared(file)} if file else {}
+        if row["id"] in found:
+            row["prompt"] = found[row["id"]]
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from adafuse.decoding.method import Method
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
-from adafuse.options import BatchSize, MethodOptions, Positive, parse
+from adafuse.options import BatchSize, MethodOptions, Positive, Threads, parse
 
 OWNER = "--model adafuse"
 NONE = "none"
@@ -56,6 +56,7 @@ class Arguments(MethodOptions):
     weights: Annotated[tuple[Weight, ...] | None, BeforeValidator(_entries)] = None
     method: str = "adafuse"
     batch_size: Annotated[BatchSize, BeforeValidator(_whole)] = 1
+    threads: Annotated[Threads, BeforeValidator(_whole)] = AUTO
     max_gen_toks: Positive = 256
     max_rounds: Positive | None = None
     engine: Literal["tree", "reference"] = "tree"

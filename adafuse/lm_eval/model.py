@@ -76,7 +76,10 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         self._trace = Trace(arguments.trace, self._settings) if arguments.trace else None
         self._failed = 0
         self._ensemble = Ensemble.from_pretrained(
-            arguments.models, weights=arguments.weights, **arguments.loading
+            arguments.models,
+            weights=arguments.weights,
+            threads=arguments.threads,
+            **arguments.loading,
         )
 
     @classmethod

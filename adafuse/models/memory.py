@@ -1,10 +1,10 @@
-"""How much memory is free to this process, and how much decoding takes on which device."""
+"""How much memory and how many cores are free to this process, and how much decoding takes."""
 
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -17,6 +17,7 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 # The files of a limit and of what is taken, and what of that is given back when it is needed.
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_QUOTA = ("quota", "period")
 _V2 = ("memory.max", "memory.current", "inactive_file")
 
 
@@ -45,14 +46,20 @@ def left_in_cgroups(membership: Path, mount: Path) -> Iterator[int]:
 
     `membership` is the kernel's list of its groups (cgroups(7)), `mount` where they are mounted.
     """
+    for folder, version in _groups(membership, mount, "memory"):
+        yield from _left_in_group(folder, *(_V1 if version == 1 else _V2))
+
+
+def _groups(membership: Path, mount: Path, controller: str) -> Iterator[tuple[Path, int]]:
+    """Yield the folders of a process's groups and all above them, with the version of cgroups."""
     for line in (_text(membership) or "").splitlines():
         _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        top, files = (mount / "memory", _V1) if controllers else (mount, _V2)
+        top, version = (mount / controller, 1) if controllers else (mount, 2)
         group = PurePosixPath(path.lstrip("/"))
         for folder in (group, *group.parents):
-            yield from _left_in_group(top / folder, *files)
+            yield top / folder, version
 
 
 def left_in_job(environment: Mapping[str, str], held: int) -> Iterator[int]:
@@ -82,6 +89,47 @@ def _text(file: Path) -> str | None:
         return file.read_text(encoding="utf-8").strip()
     except OSError:
         return None
+
+
+def use_threads(threads: int | Literal["auto"]) -> None:
+    """Give torch that many CPU threads in this process.
+
+    "auto" takes the cores that are free now, and no more threads than torch had: those that
+    OMP_NUM_THREADS allows, or one per core. On a machine that others use, threads that wait for a
+    core make all of them wait.
+
+    Raises:
+        UserError: a number below 1.
+    """
+    if threads == "auto":
+        torch.set_num_threads(min(torch.get_num_threads(), free_cores()))
+    elif isinstance(threads, int) and threads > 0:
+        torch.set_num_threads(threads)
+    else:
+        raise UserError(f"threads is {threads!r}; give a number above 0, or auto")
+
+
+def free_cores(seconds: float = 0.2) -> int:
+    """Return how many cores others leave to this process now, at least 1."""
+    import psutil
+
+    process = psutil.Process()
+    busy = psutil.cpu_percent(interval=seconds, percpu=True)  # while this process waits
+    allowed = process.cpu_affinity() if hasattr(process, "cpu_affinity") else range(len(busy))
+    idle: float = sum(1 - busy[core] / 100 for core in allowed if core < len(busy))
+    quotas = cores_of_cgroups(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    return max(1, round(min([idle, *quotas])))
+
+
+def cores_of_cgroups(membership: Path, mount: Path) -> Iterator[float]:
+    """Yield the cores that each of a process's control groups may take; see `left_in_cgroups`."""
+    for folder, version in _groups(membership, mount, "cpu"):
+        if version == 2:
+            quota, _, period = (_text(folder / "cpu.max") or "max").partition(" ")
+        else:
+            quota, period = (_text(folder / f"cpu.cfs_{name}_us") or "" for name in _QUOTA)
+        if quota.isdecimal() and period.isdecimal():
+            yield int(quota) / int(period)
 
 
 MOST_ROWS = 64  # more gain little, and their results take long to come

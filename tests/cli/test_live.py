@@ -52,6 +52,16 @@ def test_json_lines_in_json_lines_out_in_order(pair):
     assert [row["text"] for row in told] == [result.text for result in expected]
 
 
+def test_several_prompts_on_the_command_line_print_under_each_other(pair):
+    prompts = [PROMPT, "Question: Where?\nAnswer:"]
+    given = [part for text in prompts for part in ("--prompt", text.replace("\n", "\\n"))]
+    done = adafuse("generate", *PAIR, *SHORT, *given)
+    assert done.returncode == 0, done.stderr
+    texts = [result.text.strip("\n") for result in pair.generate(prompts, max_new_tokens=8)]
+    shown = [text.replace("\n", "\\n") for text in prompts]
+    assert done.stdout == f"1: {shown[0]}\n{texts[0]}\n\n2: {shown[1]}\n{texts[1]}\n\n"
+
+
 def test_a_bar_shows_time_and_speed_where_there_is_a_terminal_only(tmp_path):
     (tmp_path / "in.jsonl").write_text(json.dumps({"id": 1, "prompt": PROMPT}) + "\n")
     options = ["--prompts", "in.jsonl", "--out", "out.parquet"]
@@ -75,7 +85,11 @@ def test_a_prompt_that_fails_ends_with_status_1(tmp_path):
         ([], "", "standard input holds no prompt"),
         (["--prompt", " "], "", "--prompt: prompt must hold some text, not ' '"),
         (["--prompt", "a", "--prompts", "-"], "", "--prompts and --prompt are both given"),
-        (["--prompt", "a", "--prompt", "b"], "", "2 prompts go to a file or print as JSON"),
+        (
+            ["--prompts", "-"],
+            '{"prompt": "a"}\n{"prompt": "b"}',
+            "2 prompts go to a file or print as JSON",
+        ),
         (["--prompts", "-"], '{"id": 1}', "standard input, line 1 has no 'prompt'; add it"),
         (["--prompts", "-"], "", "standard input holds no prompt; write one"),
     ],

@@ -17,7 +17,9 @@ def test_one_value_is_that_of_all_models_and_several_are_one_each():
     assert quantized("int8") == ["int8", "int8"]
     assert quantized("none") == [None, None]
     assert quantized("none", "int4") == [None, "int4"]
-    assert [spec.chat for spec in read_models(["a", "b"], chat=True)] == [True, True]
+    assert [spec.chat for spec in read_models(["a", "b"], chat=True)] == ["auto", "auto"]
+    assert [spec.chat for spec in read_models(["a", "b"], chat_for=["b"])] == [False, True]
+    assert [spec.chat for spec in read_models(["a", "b"])] == [False, False]
     with pytest.raises(UserError, match="1 values of revisions for 2 models"):
         read_models(["a", "b"], revision=["main"])
 

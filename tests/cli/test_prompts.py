@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from adafuse.cli.generate import read_prompts
 from adafuse.errors import UserError
+from adafuse.records import Chat
 
 
 @pytest.mark.parametrize(
@@ -12,13 +15,15 @@ from adafuse.errors import UserError
             r"line 2: id 'a' occurs twice; give every prompt one of its own",
         ),
         (
-            '{"id": "a", "prompt": "x"}\n\n{"prompt": "y"}',
-            r"line 3 has no 'id'; add it",
+            '{"id": 3, "prompt": "x"}\n\n{"prompt": "y"}',
+            r"line 3: id '3' occurs twice; give every prompt one of its own",
         ),
+        ('{"messages": []}', r"line 1: prompt: it is \[\]; give a text, a Chat or a list of mess"),
+        ('{"messages": [{"role": "user"}]}', r"line 1: prompt: {'role': 'user'} is no message"),
         ('{"id": "a", "prompt": " "}', r"line 1: prompt must hold some text, not ' '"),
         ('{"id": "a"}', r"line 1 has no 'prompt'; add it"),
         ('{"id": true, "prompt": "x"}', r"line 1: id must be a valid string, not True"),
-        ('{"id": "a", "prompt": "x"', r'line 1: broken JSON \(.*column 2.*; write {"id"'),
+        ('{"id": "a", "prompt": "x"', r'line 1: broken JSON \(.*column 2.*; write {"prompt"'),
         ("[1]", r"line 1: '\[1\]' is not an object"),
         ("\n", r"holds no prompt"),
     ],
@@ -42,3 +47,25 @@ def test_prompts_keep_their_order_and_their_line_separators(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_text('{"id": 2, "prompt": "x\u2028y"}\n{"id": "1", "prompt": " z "}\n')
     assert [(p.id, p.prompt) for p in read_prompts(path)] == [("2", "x\u2028y"), ("1", " z ")]
+
+
+def test_without_an_id_the_line_is_one_and_a_byte_order_mark_is_no_part_of_it(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('\ufeff{"prompt": "x"}\n\n{"prompt": "y"}\n', encoding="utf-8")
+    assert [(p.id, p.prompt) for p in read_prompts(path)] == [("1", "x"), ("3", "y")]
+
+
+def test_a_text_file_has_a_prompt_a_line_with_written_line_breaks(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"Q: Who?\\nA:\r\n\nQ: Where?\\nA:\n")
+    found = [(p.id, p.prompt) for p in read_prompts(path)]
+    assert found == [("1", "Q: Who?\nA:"), ("3", "Q: Where?\nA:")]
+
+
+def test_messages_are_a_chat(tmp_path):
+    path = tmp_path / "in.jsonl"
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    path.write_text(json.dumps({"id": "a", "messages": messages}))
+    (row,) = read_prompts(path)
+    assert row.prompt == Chat(messages)
+    assert json.loads(row.text) == messages

@@ -1,6 +1,9 @@
 """The file of `adafuse generate`, above all when decoding stops before the end."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -8,74 +11,162 @@ import pytest
 
 from adafuse.cli import generate as decoding
 from adafuse.cli.errors import INTERRUPTED, run
-from adafuse.cli.generate import check_out
 from adafuse.cli.main import app
+from adafuse.cli.result_file import check_out
 from adafuse.errors import UserError
 from adafuse.records import Result
+from adafuse.workflow.journal import journal_rows
+from tests.cli.terminal import adafuse
+from tests.conftest import toy_path
 
 COMMAND = ["adafuse", "generate", "--model", "org/none", "--prompts", "in.jsonl", "--out"]
 
 
-def result(text):
-    return Result(text, "stop", (), (1,), (1,), (1,), 0.1)
-
-
 class Ensemble:
-    """Models that end some rows, the second first, and then what `last` says happens."""
+    """Models that repeat a prompt in capitals, the second first, and fail or stop when told to."""
 
-    def __init__(self, last):
-        self.last = last
+    def __init__(self):
+        self.decoded = []
+        self.stop = None
+        self.failing = ()
 
-    def stream(self, texts, **settings):
-        yield 1, result("two")
-        yield 0, result("one")
-        yield 3, result("four")
-        if self.last is not None:
-            raise self.last
-        yield 2, result("three")
+    def stream(self, prompts, **settings):
+        order = [1, 0, 3, 2] if len(prompts) == 4 else range(len(prompts))
+        for count, index in enumerate(order):
+            if self.stop is not None and count == 3:
+                raise self.stop
+            self.decoded.append(prompts[index])
+            failed = prompts[index] in self.failing
+            reason, error = ("error", "it failed") if failed else ("stop", None)
+            text = prompts[index].upper()
+            yield index, Result(text, reason, (), (1,), (1,), (1,), 0.1, error=error)
 
 
 @pytest.fixture
-def generate(tmp_path, monkeypatch):
-    """Run the command on four prompts with what happens after three of them."""
+def models(monkeypatch):
+    """What the command loads as its models."""
+    fake = Ensemble()
+    monkeypatch.setattr(decoding, "load", lambda *given: fake)
+    return fake
+
+
+@pytest.fixture
+def generate(models, tmp_path, monkeypatch):
+    """Run the command on four prompts, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    rows = (json.dumps({"id": name, "prompt": "x"}) + "\n" for name in "abcd")
+    rows = (json.dumps({"id": name, "prompt": f"say {name}"}) + "\n" for name in "abcd")
     (tmp_path / "in.jsonl").write_text("".join(rows))
 
-    def command(last, out="out.parquet"):
-        monkeypatch.setattr(decoding, "load", lambda models, loaded: Ensemble(last))
-        monkeypatch.setattr("sys.argv", [*COMMAND, out])
+    def command(*options, out="out.parquet"):
+        monkeypatch.setattr("sys.argv", [*COMMAND, out, *options])
         return run(app)
 
     return command
+
+
+WHOLE = [(name, f"SAY {name.upper()}") for name in "abcd"]
+STOPPED = "stopped after 3 of 4 prompts; the same command with --resume goes on\n"
 
 
 def texts(path="out.parquet"):
     return [(row["id"], row["text"]) for row in pq.read_table(path).to_pylist()]
 
 
-def test_control_c_keeps_the_rows_that_ended_in_their_order(generate, capsys):
-    assert generate(KeyboardInterrupt()) == INTERRUPTED
-    assert capsys.readouterr().err == "stopped after 3 of 4 prompts; they are in out.parquet\n"
-    assert texts() == [("a", "one"), ("b", "two"), ("d", "four")]
+def test_control_c_keeps_what_ended_and_the_same_command_goes_on(generate, models, capsys):
+    models.stop = KeyboardInterrupt()
+    assert generate() == INTERRUPTED
+    assert capsys.readouterr().err == STOPPED
+    assert not Path("out.parquet").exists()
+    models.stop = None
+    assert generate() == 2
+    told = "'out.journal' holds 3 prompts of an interrupted command; add --resume to go on with it"
+    assert told in capsys.readouterr().err
+    models.decoded.clear()
+    assert generate("--resume", "--json") == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(row["id"], row["text"]) for row in printed] == texts() == WHOLE
+    assert models.decoded == ["say c"]
+    assert not Path("out.journal").exists()
 
 
-def test_a_crash_keeps_them_too(generate, capsys):
+def test_a_crash_keeps_them_and_the_file_before(generate, models, capsys):
+    assert generate() == 0
+    models.stop = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        generate(ZeroDivisionError())
-    assert "stopped after 3 of 4 prompts; they are in out.parquet" in capsys.readouterr().err
-    assert len(texts()) == 3
+        generate()
+    assert STOPPED in capsys.readouterr().err
+    assert texts() == WHOLE
+    assert len(journal_rows(Path("out.journal"))) == 3
+
+
+def test_with_other_settings_nothing_is_taken_over(generate, models):
+    models.stop = KeyboardInterrupt()
+    generate()
+    models.stop = None
+    models.decoded.clear()
+    assert generate("--resume", "--max-new-tokens", "9") == 0
+    assert len(models.decoded) == 4
+
+
+def test_what_failed_is_decoded_again(generate, models):
+    models.stop, models.failing = KeyboardInterrupt(), {"say a"}
+    generate()
+    models.stop, models.failing = None, ()
+    models.decoded.clear()
+    assert generate("--resume") == 0
+    assert sorted(models.decoded) == ["say a", "say c"]
+    assert texts() == WHOLE
+
+
+def test_a_prompt_that_no_file_can_hold_is_refused_before_any_is_decoded(generate, models, capsys):
+    row = {"id": "e", "prompt": "half a pair: \ud83d"}
+    with Path("in.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    assert generate() == 2
+    told = capsys.readouterr().err
+    assert "in.jsonl, line 5: prompt must hold no half of a surrogate pair" in told
+    assert not models.decoded
+
+
+def test_to_go_on_takes_a_file(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [*COMMAND[:4], "--prompt", "x", "--resume"])
+    assert run(app) == 2
+    assert "--resume goes on with a file; name it by --out" in capsys.readouterr().err
+
+
+def test_a_kill_loses_no_prompt_that_ended(tmp_path):
+    """With real models, and with the text of a command that nobody killed."""
+    rows = [{"id": str(n), "prompt": f"Question: Who is {n}?\nAnswer:"} for n in range(12)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["generate", "--model", toy_path("mistral"), "--model", toy_path("llama")]
+    command += ["--prompts", "in.jsonl", "--batch-size", "1", "--max-new-tokens", "24", "--out"]
+    whole = adafuse(*command, "whole.parquet", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    journal = tmp_path / "out.journal"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "adafuse", *command, "out.parquet"], cwd=tmp_path
+    )
+    while len(journal_rows(journal)) < 3:
+        assert running.poll() is None
+        time.sleep(0.01)
+    running.kill()
+    running.wait()
+    kept = len(journal_rows(journal))
+    done = adafuse(*command, "out.parquet", "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 3 <= kept < 12
+    assert texts(tmp_path / "out.parquet") == texts(tmp_path / "whole.parquet")
 
 
 def test_the_closing_line_says_that_a_file_was_replaced(generate, capsys):
     for end in ("written to out.parquet", "replaced out.parquet"):
-        assert generate(None) == 0
+        assert generate() == 0
         assert capsys.readouterr().out == f"4 prompts continued, 0 of them failed; {end}\n"
     assert len(texts()) == 4
 
 
 def test_other_endings_are_refused_with_the_name_to_give(generate, capsys):
-    assert generate(None, "out.csv") == 2
+    assert generate(out="out.csv") == 2
     assert "--out 'out.csv' does not end in .parquet" in (told := capsys.readouterr().err)
     assert "call it 'out.parquet'" in told
 

@@ -3,12 +3,17 @@
 import json
 import re
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.generate import PromptRow, decode_rows, load
 from adafuse.cli.main import app
+from adafuse.cli.result_file import write_trace
 from adafuse.models.spec import model_specs
+from adafuse.parquet import read_arrow, write_arrow
+from adafuse.workflow.layout import ResultsLayout
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 
@@ -24,9 +29,9 @@ def trace(tmp_path_factory):
     """A trace of two examples, one of them with an escape sequence in its prompt."""
     path = tmp_path_factory.mktemp("show") / "out.parquet"
     rows = [row("first", "Question: Who?\nAnswer:"), row("second", "\x1b[31mred 漢")]
-    decoding, described = {"max_new_tokens": 10}, {"models": MODELS}
     ensemble = load(model_specs(MODELS, device="cpu"))
-    assert decode_rows(ensemble, rows, decoding, described, path, as_json=False) == 0
+    done = decode_rows(ensemble, rows, {"max_new_tokens": 10}, None, None)
+    write_trace(path, done, {"models": MODELS}, {})
     return path
 
 
@@ -43,6 +48,18 @@ def test_the_first_example_is_shown_with_its_prompt(trace):
     assert "model 1: " in told
     assert "round 1" in told
     assert "example second" not in told
+
+
+def test_a_trace_of_the_workflow_gets_the_prompts_beside_it(trace, tmp_path):
+    layout, rows = ResultsLayout(tmp_path / "results"), read_arrow(trace)
+    path = layout.trace("qa", "both")
+    path.parent.mkdir(parents=True)
+    benchmark = pa.array(["qa"] * len(rows))
+    write_arrow(path, rows.drop_columns("prompt").append_column("benchmark", benchmark), {})
+    assert "prompt: " not in show(path)
+    write_prepared(layout.rows("qa"), [PreparedRow("first", "Question: Who?\nAnswer:", "Who?")])
+    assert "prompt: Question: Who?\\nAnswer:" in show(path)
+    assert json.loads(show(path, "--json"))["prompt"] == "Question: Who?\nAnswer:"
 
 
 def test_several_examples_are_shown_in_the_order_asked(trace):

@@ -88,7 +88,7 @@ def test_an_unknown_kind_is_refused(pair):
     ):
         pair.generate(PROMPTS[:1], drafts=["more"])
     for value in (None, "own"):
-        with pytest.raises(UserError, match=f"drafts must be a valid tuple, not {value!r}"):
+        with pytest.raises(UserError, match=f"drafts must be a valid list, not {value!r}"):
             pair.generate(PROMPTS[:1], drafts=value)
 
 

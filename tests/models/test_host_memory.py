@@ -8,8 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adafuse.errors import UserError
 from adafuse.models import memory as host_memory
-from adafuse.models.memory import free_host_memory, free_memory, left_in_cgroups, left_in_job
+from adafuse.models.memory import (
+    cores_of_cgroups,
+    free_cores,
+    free_host_memory,
+    free_memory,
+    left_in_cgroups,
+    left_in_job,
+    use_threads,
+)
 
 UNLIMITED = "9223372036854771712"
 
@@ -86,3 +95,47 @@ def test_less_is_left_the_more_is_held(asked: int, held: int, more: int) -> None
     environment = {"SLURM_MEM_PER_NODE": str(asked)}
     (before,), (after,) = (left_in_job(environment, each) for each in (held, held + more))
     assert after == before - more
+
+
+def cores(tmp_path: Path, membership: str) -> list[float]:
+    (tmp_path / "membership").write_text(membership)
+    return list(cores_of_cgroups(tmp_path / "membership", tmp_path))
+
+
+def test_quotas_of_both_versions_limit_the_cores(tmp_path: Path) -> None:
+    written(tmp_path / "pod/container", cpu__max="150000 100000")
+    written(tmp_path / "pod", cpu__max="max 100000")
+    assert cores(tmp_path, "0::/pod/container") == [1.5]
+    written(tmp_path / "cpu/job", cpu__cfs_quota_us="400000", cpu__cfs_period_us="100000")
+    written(tmp_path / "cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
+    assert cores(tmp_path, "3:cpu,cpuacct:/job\n") == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("busy", "allowed", "quotas", "free"),
+    [
+        ([0.0, 0.0, 0.0, 0.0], [0, 1, 2, 3], [], 4),
+        ([98.0, 40.0, 3.0, 0.0], [0, 1, 2, 3], [], 3),
+        ([98.0, 97.0, 0.0, 0.0], [0, 1], [], 1),
+        ([0.0, 0.0, 0.0, 0.0], [0, 1, 2, 3], [2.0], 2),
+        ([0.0, 0.0], [0, 1], [0.5], 1),
+    ],
+)
+def test_cores_are_free_that_are_allowed_and_idle(monkeypatch, busy, allowed, quotas, free) -> None:
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval, percpu: busy)
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda self: allowed)
+    monkeypatch.setattr(host_memory, "cores_of_cgroups", lambda membership, mount: quotas)
+    assert free_cores() == free
+
+
+def test_auto_takes_what_is_free_and_no_more_than_torch_had(monkeypatch) -> None:
+    monkeypatch.setattr(host_memory, "free_cores", lambda: 3)
+    before = torch.get_num_threads()
+    try:
+        for threads, wanted in ((8, 8), ("auto", 3), (2, 2), ("auto", 2)):
+            use_threads(threads)
+            assert torch.get_num_threads() == wanted
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(UserError, match="threads is 0; give a number above 0, or auto"):
+        use_threads(0)

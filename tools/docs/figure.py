@@ -35,8 +35,14 @@ def decode() -> Result:
 
     folder = Path(adafuse.toy.__file__).parent / "models"
     ensemble = Ensemble.from_pretrained([str(folder / name) for name in MODELS], device="cpu")
-    options = {"tau": TAU, "max_words": MAX_WORDS, "branching": BRANCHING}
-    (result,) = ensemble.generate([PROMPT], stop=["\n"], max_new_tokens=32, **options)
+    (result,) = ensemble.generate(
+        [PROMPT],
+        stop=["\n"],
+        max_new_tokens=32,
+        tau=TAU,
+        max_words=MAX_WORDS,
+        branching=BRANCHING,
+    )
     return result
 
 

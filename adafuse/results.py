@@ -1,0 +1,87 @@
+"""The results of `Ensemble.generate`: a list, and a table of any kind."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from adafuse.errors import UserError
+from adafuse.parquet import as_table, write_arrow
+from adafuse.records import Prompt, Result, as_text
+from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.version import versions
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
+"""The columns of the results of prompts that belong to no benchmark."""
+
+
+class Results(list[Result]):
+    """One `Result` per prompt, in their order.
+
+    As a table, it has the columns of a trace (docs/traces.md): `id` counts the prompts from 1,
+    `prompt` is the prompt as text (a conversation as JSON), the others are fields of `Result`.
+    """
+
+    def __init__(
+        self,
+        results: Iterable[Result],
+        prompts: Sequence[Prompt],
+        settings: Mapping[str, Any],
+        plugins: Mapping[str, str],
+    ) -> None:
+        super().__init__(results)
+        self.prompts, self.settings = tuple(prompts), dict(settings)
+        self._plugins = plugins
+
+    def to_arrow(self) -> pa.Table:
+        """Return an Arrow table."""
+        pairs = zip(self.prompts, self, strict=True)
+        return as_table(
+            FIELDS,
+            [
+                {"id": str(number), "prompt": as_text(prompt), **result_columns(result)}
+                for number, (prompt, result) in enumerate(pairs, 1)
+            ],
+        )
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return a polars data frame.
+
+        Raises:
+            UserError: polars is not installed.
+        """
+        frame: pl.DataFrame = _installed("polars").from_arrow(self.to_arrow())
+        return frame
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a pandas data frame.
+
+        Raises:
+            UserError: pandas is not installed.
+        """
+        _installed("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the file that `adafuse generate --out` writes; `adafuse show` and `report` read it.
+
+        Raises:
+            UserError: the name does not end in .parquet.
+        """
+        if Path(path).suffix != ".parquet":
+            raise UserError(f"{str(path)!r} does not end in .parquet; give it that ending")
+        metadata = {"settings": self.settings, "versions": {**versions(), **self._plugins}}
+        write_arrow(Path(path), self.to_arrow(), metadata)
+
+
+def _installed(package: str) -> Any:
+    try:
+        return import_module(package)
+    except ModuleNotFoundError:
+        raise UserError(f"{package} is not installed; run pip install {package}") from None

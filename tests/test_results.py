@@ -1,0 +1,92 @@
+"""What `Ensemble.generate` returns, as a list, as tables and as a reader sees it."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from adafuse import Result, Results, UserError
+from adafuse.cli.main import app
+from adafuse.parquet import read_metadata, read_rows
+from adafuse.traces import result_from
+
+CHAT = [{"role": "user", "content": "Who?"}]
+PROMPTS = ["Question: Who?\nAnswer:", CHAT]
+
+
+@pytest.fixture(scope="module")
+def results(pair):
+    return pair.generate(PROMPTS, max_new_tokens=6, stop=["\n"], branching=2)
+
+
+def test_results_are_a_list(results, pair):
+    assert isinstance(results, list)
+    assert isinstance(results, Results)
+    assert [r.text for r in results] == [
+        r.text for _, r in sorted(pair.stream(PROMPTS, max_new_tokens=6, stop=["\n"], branching=2))
+    ]
+
+
+def test_every_table_has_the_rows_of_a_trace(results, tmp_path):
+    results.to_parquet(tmp_path / "out.parquet")
+    rows = read_rows(tmp_path / "out.parquet")
+    assert [row["id"] for row in rows] == ["1", "2"]
+    assert [row["prompt"] for row in rows] == [PROMPTS[0], json.dumps(CHAT)]
+    assert [result_from(row) for row in rows] == results
+    assert results.to_arrow().to_pylist() == rows
+    assert results.to_polars().to_dicts() == rows
+    assert results.to_pandas()["text"].tolist() == [result.text for result in results]
+    settings = read_metadata(tmp_path / "out.parquet")["settings"]
+    assert (settings["branching"], settings["method"], settings["stop"]) == (2, "adafuse", ["\n"])
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "out.parquet"), "--id", "2"])
+    assert shown.exit_code == 0
+    assert "example 2" in shown.stdout
+
+
+def test_a_function_is_named_in_the_settings(pair, tmp_path):
+    def least(candidate, weights):
+        return max(candidate.nll)
+
+    pair.generate(["a"], max_new_tokens=2, fusion=least).to_parquet(tmp_path / "out.parquet")
+    assert read_metadata(tmp_path / "out.parquet")["settings"]["fusion"] == "least"
+
+
+def test_what_is_missing_is_one_sentence(results, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match=r"'out.csv' does not end in .parquet; give it that ending"):
+        results.to_parquet("out.csv")
+    for package, table in (("polars", results.to_polars), ("pandas", results.to_pandas)):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(
+            UserError, match=f"{package} is not installed; run pip install {package}"
+        ):
+            table()
+
+
+def test_a_result_and_its_rounds_are_short_in_a_shell(results):
+    result = results[0]
+    rounds = f"{len(result.rounds)} round{'s' * (len(result.rounds) != 1)}"
+    assert repr(result) == f"<Result {result.text!r}, {result.stop_reason}, {rounds}>"
+    taken = result.rounds[0]
+    chosen = taken.candidates[taken.selected].text
+    assert repr(taken) == f"<Round {chosen!r}, one of {len(taken.candidates)}>"
+    failed = Result("x" * 99, "error", (), (1,), (1,), (1,), 0.1, error="it is too long")
+    assert repr(failed) == f"<Result {'x' * 59 + '…'!r}, error: it is too long, 0 rounds>"
+
+
+def test_show_prints_the_rounds_and_the_text(results, capsys):
+    results[0].show()
+    told = capsys.readouterr().out
+    assert "round 1" in told
+    assert "candidate" in told
+    assert f"stopped by {results[0].stop_reason}" in told
+    results[0].show(1)
+    assert "stopped by" not in capsys.readouterr().out
+
+
+def test_a_notebook_shows_them_as_html_and_runs_no_markup_of_a_model(results):
+    html = results[0]._repr_html_()
+    assert html.count("<details>") == len(results[0].rounds)
+    assert "<th>NLL 1</th>" in html
+    odd = Result("<script>", "stop", (), (1,), (1,), (1,), 0.1)
+    assert "<b>&lt;script&gt;</b>" in odd._repr_html_()
