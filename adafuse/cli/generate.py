@@ -5,7 +5,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -34,7 +33,7 @@ from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 from adafuse.options import Identifier, parse, refusing
 from adafuse.records import Prompt, as_prompt, as_text
-from adafuse.views import one_line
+from adafuse.views import harmless, one_line
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
@@ -155,8 +154,8 @@ def generate(
     decoding = {"method": method, **options, **settings}
     file = None
     if out is not None:
-        texts = {row.id: row.text for row in rows}
-        file = ResultFile.of(out, models, weight, decoding, texts, resume=resume)
+        asked = {row.id: row.prompt for row in rows}
+        file = ResultFile.of(out, models, weight, decoding, asked, resume=resume)
     elif resume:
         raise UserError("--resume goes on with a file; name it by --out")
     elif len(rows) > 1 and not as_json and not prompt:
@@ -164,15 +163,35 @@ def generate(
     ensemble = load(models, weight, threads)
     if file is None and not as_json and len(rows) == 1:
         raise typer.Exit(FAILED if print_text(ensemble, rows[0], decoding) else 0)
-    printed = json_line if as_json else readable if file is None else None
-    done = decode_rows(ensemble, rows, decoding, None if file is None else file.journal, printed)
-    failed = sum(row["stop_reason"] == "error" for row in done)
-    if file is not None:
+    if file is None:
+        done = decode_rows(ensemble, rows, decoding, None, json_line if as_json else readable)
+    else:
+        done = decode_to_file(ensemble, rows, decoding, file, as_json=as_json)
+    raise typer.Exit(FAILED if _failed(done) else 0)
+
+
+def decode_to_file(
+    ensemble: "Ensemble",
+    rows: Sequence[PromptRow],
+    decoding: Mapping[str, Any],
+    file: ResultFile,
+    *,
+    as_json: bool,
+) -> list[dict[str, Any]]:
+    """Decode what the journal of a file lacks, write the file and say so; return its rows."""
+    with file.journal as journal:
+        done = decode_rows(ensemble, rows, decoding, journal, json_line if as_json else None)
         written = "replaced" if file.out.exists() else "written to"
         file.write(done)
-        count = f"{counted(len(rows), 'prompt')} continued, {failed} of them failed"
-        typer.echo(f"{count}; {written} {out}", err=as_json)
-    raise typer.Exit(FAILED if failed else 0)
+    failed = _failed(done)
+    again = ", which --resume tries again" * bool(failed)
+    count = f"{counted(len(rows), 'prompt')} continued, {failed} of them failed{again}"
+    typer.echo(f"{count}; {written} {file.out}", err=as_json)
+    return done
+
+
+def _failed(rows: Sequence[Mapping[str, Any]]) -> int:
+    return sum(row["stop_reason"] == "error" for row in rows)
 
 
 def check_decoding(
@@ -236,6 +255,7 @@ def _speed(tokens: int, seconds: float) -> str:
 def readable(row: Mapping[str, Any]) -> str:
     """Return a result as its prompt in a line, and its text."""
     text = row["text"].strip("\n") if row["error"] is None else f"error: {one_line(row['error'])}"
+    text = harmless(text) if sys.stdout.isatty() else text
     return f"{row['id']}: {one_line(row['prompt'])}\n{text}\n"
 
 
@@ -255,35 +275,36 @@ def decode_rows(
 
     from adafuse.traces import result_columns
 
-    with journal or nullcontext():
-        known = {} if journal is None else journal.rows
-        ended = {name: row for name, row in known.items() if row["stop_reason"] != "error"}
-        left = [row for row in rows if row.id not in ended]
-        unprinted, tokens, start = list(rows), 0, time.perf_counter()
-        hidden = True if printed and sys.stdout.isatty() else None  # no bar between printed lines
+    known = {} if journal is None else journal.rows
+    done = {k: {**row, "id": k} for k, row in known.items() if row["stop_reason"] != "error"}
+    if done:
+        typer.echo(f"{len(done)} of {counted(len(rows), 'prompt')} were done before", err=True)
+    left = [row for row in rows if row.id not in done]
+    unprinted, tokens, start = list(rows), 0, time.perf_counter()
+    hidden = True if printed and sys.stdout.isatty() else None  # no bar between printed lines
 
-        def print_ended() -> None:
-            while printed and unprinted and unprinted[0].id in ended:
-                typer.echo(printed(ended[unprinted.pop(0).id]))
-                sys.stdout.flush()
+    def print_done() -> None:
+        while printed and unprinted and unprinted[0].id in done:
+            typer.echo(printed(done[unprinted.pop(0).id]))
+            sys.stdout.flush()
 
-        print_ended()
-        try:
-            with tqdm(total=len(rows), initial=len(ended), unit="prompt", disable=hidden) as bar:
-                for index, result in ensemble.stream([row.prompt for row in left], **decoding):
-                    row = left[index]
-                    ended[row.id] = {"id": row.id, "prompt": row.text, **result_columns(result)}
-                    if journal is not None:
-                        journal.append(row.id, ended[row.id])
-                    tokens += max(result.tokens, default=0)
-                    bar.set_postfix_str(_speed(tokens, time.perf_counter() - start), refresh=False)
-                    bar.update()
-                    print_ended()
-        finally:
-            if journal is not None and len(ended) < len(rows):
-                partial = f"stopped after {len(ended)} of {len(rows)} prompts"
-                typer.echo(f"{partial}; the same command with --resume goes on", err=True)
-    return [ended[row.id] for row in rows]
+    print_done()
+    try:
+        with tqdm(total=len(rows), initial=len(done), unit="prompt", disable=hidden) as bar:
+            for index, result in ensemble.stream([row.prompt for row in left], **decoding):
+                row = left[index]
+                done[row.id] = {"id": row.id, "prompt": row.text, **result_columns(result)}
+                if journal is not None:
+                    journal.append(row.id, done[row.id])
+                tokens += max(result.tokens, default=0)
+                bar.set_postfix_str(_speed(tokens, time.perf_counter() - start), refresh=False)
+                bar.update()
+                print_done()
+    finally:
+        if journal is not None and 0 < len(done) < len(rows):
+            partial = f"stopped after {len(done)} of {len(rows)} prompts"
+            typer.echo(f"{partial}; the same command with --resume goes on", err=True)
+    return [done[row.id] for row in rows]
 
 
 def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
@@ -326,7 +347,9 @@ def read_prompts(path: Path) -> list[PromptRow]:
             row = {"prompt": line.removesuffix("\r").replace("\\n", "\n")}
         else:
             row = _object(line, where)
-        if "messages" in row and "prompt" not in row:
+        if {"messages", "prompt"} <= row.keys():
+            raise UserError(f"{where} has a prompt and messages; give one of them")
+        if "messages" in row:
             row["prompt"] = row.pop("messages")
         prompt = parse(PromptRow, {"id": number, **row}, where)
         if prompt.id in prompts:

@@ -147,6 +147,8 @@ def read_models(
         "allow_pickle": _flags(model, allow_pickle, "--allow-pickle"),
     }
     loading: Any = {name: values for name, values in lists.items() if values}
+    if chat and chat_for:
+        raise UserError("--chat is for all models, --chat-for for some; give one of them")
     if chat:
         loading["chat"] = AUTO
     return model_specs(model or [], dtype=dtype, **loading)

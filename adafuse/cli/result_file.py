@@ -1,5 +1,6 @@
 """The file of `adafuse generate`, and the journal that keeps its rows until it is written."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from adafuse.cli.options import given
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
+from adafuse.files import remove_torn
+from adafuse.models.files import cached_folder
 from adafuse.models.spec import LOADING, ModelSpec
 from adafuse.plugins import code_of
+from adafuse.records import Chat, Prompt, as_text
 from adafuse.version import ENGINE_VERSION
 
 if TYPE_CHECKING:
@@ -41,6 +45,7 @@ class ResultFile:
     settings: dict[str, Any]
     plugins: dict[str, str]
     journal: "Journal"
+    digests: frozenset[str]
 
     @classmethod
     def of(
@@ -49,42 +54,69 @@ class ResultFile:
         models: Sequence[ModelSpec],
         weights: Sequence[float] | None,
         decoding: Mapping[str, Any],
-        rows: Mapping[str, str],
+        prompts: Mapping[str, Prompt],
         *,
         resume: bool,
     ) -> "ResultFile":
-        """Open the journal for prompts by id; refuse one with rows, but to `resume`."""
+        """Open the journal for prompts by id; refuse one that the command does not go on with."""
         check_out(out)
         from adafuse.decoding.fusion import FUSION_RULES
         from adafuse.methods import METHODS
         from adafuse.workflow.digest import step_key
         from adafuse.workflow.journal import Journal, journal_path, journal_rows
 
-        if not resume and (held := len(journal_rows(path := journal_path(out)))):
-            raise UserError(
-                f"{str(path)!r} holds {counted(held, 'prompt')} of an interrupted command; add"
-                " --resume to go on with it, or delete the file"
-            )
         loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
         settings = {"models": [spec.path for spec in models], **loading, **given(weights=weights)}
         settings |= decoding
         rule = FUSION_RULES.get(decoding.get("fusion", ""))
         plugins = code_of(METHODS[decoding["method"]], rule)
-        same = [settings, plugins, ENGINE_VERSION, [_files(spec.path) for spec in models]]
-        digests = {name: step_key("generate", same, text) for name, text in rows.items()}
-        return cls(out, settings, plugins, Journal(journal_path(out), digests))
+        read = [_files(spec.path, spec.revision) for spec in models]
+        read += [_files(value) for value in decoding.values() if isinstance(value, str)]
+        same = json.dumps([settings, plugins, ENGINE_VERSION, read], sort_keys=True)
+        digests = {
+            name: step_key("generate", same, isinstance(prompt, Chat), as_text(prompt))
+            for name, prompt in prompts.items()
+        }
+        path = journal_path(out)
+        journal, held = Journal(path, digests), len(journal_rows(path))
+        if held and not resume:
+            raise UserError(
+                f"{str(path)!r} holds {counted(held, 'prompt')} of an earlier command; add --resume"
+                " to go on with it, or delete the file"
+            )
+        if held and not journal.rows:
+            raise UserError(
+                f"none of the {counted(held, 'prompt')} in {str(path)!r} is one of this command's"
+                " (other models, settings or prompts); give the same ones, or delete the file"
+            )
+        if resume and not held and out.exists():
+            raise UserError(
+                f"{str(out)!r} is whole, and there is nothing to go on with; leave out --resume to"
+                " write it anew"
+            )
+        return cls(out, settings, plugins, journal, frozenset(digests.values()))
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Write the file, after which the journal is not needed."""
+        """Write the file; the journal stays if it has what the file has not, or some failed."""
+        from adafuse.workflow.journal import journal_rows
+
+        remove_torn(self.out)
         write_trace(self.out, rows, self.settings, self.plugins)
-        self.journal.path.unlink(missing_ok=True)
+        failed = any(row["stop_reason"] == "error" for row in rows)
+        if not failed and journal_rows(self.journal.path).keys() <= self.digests:
+            self.journal.path.unlink(missing_ok=True)
 
 
-def _files(model: str) -> list[tuple[str, int, int]]:
-    """Return the names, sizes and times of a model's files; reading them would take too long."""
+def _files(model: str, revision: str | None = None) -> list[tuple[str, int, int]]:
+    """Return what a path or hub id stands for now.
+
+    Of files that is their names, sizes and times; reading them would take too long.
+    """
     path = Path(model)
+    if not path.exists() and "/" in model:
+        path = cached_folder(model, revision) or path
     files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    return [(file.name, (found := file.stat()).st_size, found.st_mtime_ns) for file in files]
+    return [(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files]
 
 
 def write_trace(

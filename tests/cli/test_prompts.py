@@ -18,6 +18,10 @@ from adafuse.records import Chat
             '{"id": 3, "prompt": "x"}\n\n{"prompt": "y"}',
             r"line 3: id '3' occurs twice; give every prompt one of its own",
         ),
+        (
+            '{"prompt": "x", "messages": []}',
+            r"line 1 has a prompt and messages; give one of them",
+        ),
         ('{"messages": []}', r"line 1: prompt: it is \[\]; give a text, a Chat or a list of mess"),
         ('{"messages": [{"role": "user"}]}', r"line 1: prompt: {'role': 'user'} is no message"),
         ('{"id": "a", "prompt": " "}', r"line 1: prompt must hold some text, not ' '"),

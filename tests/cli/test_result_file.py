@@ -79,7 +79,7 @@ def test_control_c_keeps_what_ended_and_the_same_command_goes_on(generate, model
     assert not Path("out.parquet").exists()
     models.stop = None
     assert generate() == 2
-    told = "'out.journal' holds 3 prompts of an interrupted command; add --resume to go on with it"
+    told = "'out.journal' holds 3 prompts of an earlier command; add --resume to go on with it"
     assert told in capsys.readouterr().err
     models.decoded.clear()
     assert generate("--resume", "--json") == 0
@@ -99,13 +99,65 @@ def test_a_crash_keeps_them_and_the_file_before(generate, models, capsys):
     assert len(journal_rows(Path("out.journal"))) == 3
 
 
-def test_with_other_settings_nothing_is_taken_over(generate, models):
+def test_with_other_settings_or_files_nothing_is_taken_over(generate, models, capsys, tmp_path):
     models.stop = KeyboardInterrupt()
     generate()
     models.stop = None
     models.decoded.clear()
-    assert generate("--resume", "--max-new-tokens", "9") == 0
+    assert generate("--resume", "--max-new-tokens", "9") == 2
+    told = "none of the 3 prompts in 'out.journal' is one of this command's (other models, setti"
+    assert told in capsys.readouterr().err
+    (tmp_path / "gate.json").write_text("{}")
+    Path("out.journal").unlink()
+    learned = ["--fusion", "learned", "--option", "gate=gate.json"]
+    models.stop = KeyboardInterrupt()
+    generate(*learned)
+    (tmp_path / "gate.json").write_text('{"fitted": "again"}')
+    assert generate("--resume", *learned) == 2
+    assert "none of the 3 prompts in" in capsys.readouterr().err
+    assert len(models.decoded) == 3
+
+
+def test_rows_keep_the_ids_of_the_command_that_goes_on(generate, models):
+    """Prompts may be equal, and move: their texts are found by what they say."""
+    same = [{"id": name, "prompt": f"say {name in 'ab'}"} for name in "abcd"]
+    Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in same))
+    models.stop = KeyboardInterrupt()
+    generate()
+    models.stop = None
+    moved = [{"id": name, "prompt": row["prompt"]} for name, row in zip("wxyz", same, strict=True)]
+    Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in moved))
+    assert generate("--resume") == 0
+    assert texts() == [("w", "SAY TRUE"), ("x", "SAY TRUE"), ("y", "SAY FALSE"), ("z", "SAY FALSE")]
+
+
+def test_rows_of_other_prompts_stay_in_the_journal(generate, models):
+    models.stop = KeyboardInterrupt()
+    generate()
+    models.stop = None
+    Path("in.jsonl").write_text(json.dumps({"id": "a", "prompt": "say a"}) + "\n")
+    assert generate("--resume") == 0
+    assert texts() == WHOLE[:1]
+    assert len(journal_rows(Path("out.journal"))) == 3
+
+
+def test_a_whole_file_is_not_gone_on_with(generate, models, capsys):
+    assert generate("--resume") == 0
+    assert generate("--resume") == 2
+    assert "'out.parquet' is whole, and there is nothing to go on with" in capsys.readouterr().err
     assert len(models.decoded) == 4
+
+
+def test_what_failed_at_the_end_is_tried_again(generate, models, capsys):
+    models.failing = {"say a"}
+    assert generate() == 1
+    told = "4 prompts continued, 1 of them failed, which --resume tries again; written to"
+    assert told in capsys.readouterr().out
+    models.failing = ()
+    models.decoded.clear()
+    assert generate("--resume") == 0
+    assert models.decoded == ["say a"]
+    assert texts() == WHOLE
 
 
 def test_what_failed_is_decoded_again(generate, models):
