@@ -110,14 +110,15 @@ def _add_prompts(rows: Sequence[dict[str, Any]], trace: Path) -> None:
     from adafuse.benchmarks.shards import read_prepared
     from adafuse.workflow.layout import ResultsLayout
 
+    benchmark = rows[0].get("benchmark")
+    if benchmark is None:
+        return
+    folders = (ResultsLayout(folder).rows(benchmark) for folder in trace.absolute().parents)
+    file = next(filter(Path.is_file, folders), None)
+    found = {} if file is None else {row.prompt_sha256: row.prompt for row in read_prepared(file)}
     for row in rows:
-        if "prompt" in row or "benchmark" not in row:
-            continue
-        folders = (ResultsLayout(str(folder)).rows(row["benchmark"]) for folder in trace.parents)
-        file = next(filter(Path.is_file, folders), None)
-        found = {own.id: own.prompt for own in read_prepared(file)} if file else {}
-        if row["id"] in found:
-            row["prompt"] = found[row["id"]]
+        if row.get("prompt_sha256") in found:  # else another prompt stands there by now
+            row["prompt"] = found[row["prompt_sha256"]]
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 
 MODELS = [toy_path("mistral"), toy_path("llama")]
+PROMPTS = {"first": "Question: Who?\nAnswer:", "second": "\x1b[31mred 漢"}
 
 
 def row(name, text):
@@ -28,7 +30,7 @@ def row(name, text):
 def trace(tmp_path_factory):
     """A trace of two examples, one of them with an escape sequence in its prompt."""
     path = tmp_path_factory.mktemp("show") / "out.parquet"
-    rows = [row("first", "Question: Who?\nAnswer:"), row("second", "\x1b[31mred 漢")]
+    rows = [row(name, text) for name, text in PROMPTS.items()]
     ensemble = load(model_specs(MODELS, device="cpu"))
     done = decode_rows(ensemble, rows, {"max_new_tokens": 10}, None, None)
     write_trace(path, done, {"models": MODELS}, {})
@@ -54,10 +56,14 @@ def test_a_trace_of_the_workflow_gets_the_prompts_beside_it(trace, tmp_path):
     layout, rows = ResultsLayout(tmp_path / "results"), read_arrow(trace)
     path = layout.trace("qa", "both")
     path.parent.mkdir(parents=True)
-    benchmark = pa.array(["qa"] * len(rows))
-    write_arrow(path, rows.drop_columns("prompt").append_column("benchmark", benchmark), {})
+    prepared = [PreparedRow(name, text, "Who?") for name, text in PROMPTS.items()]
+    table = rows.drop_columns("prompt").append_column("benchmark", pa.array(["qa"] * len(rows)))
+    digests = pa.array([row.prompt_sha256 for row in prepared])
+    write_arrow(path, table.append_column("prompt_sha256", digests), {})
     assert "prompt: " not in show(path)
-    write_prepared(layout.rows("qa"), [PreparedRow("first", "Question: Who?\nAnswer:", "Who?")])
+    write_prepared(layout.rows("qa"), [replace(prepared[0], prompt="Another one?"), prepared[1]])
+    assert "prompt: " not in show(path)
+    write_prepared(layout.rows("qa"), prepared)
     assert "prompt: Question: Who?\\nAnswer:" in show(path)
     assert json.loads(show(path, "--json"))["prompt"] == "Question: Who?\nAnswer:"
 
