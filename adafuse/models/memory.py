@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
@@ -94,19 +95,25 @@ def _text(file: Path) -> str | None:
 def use_threads(threads: int | Literal["auto"]) -> None:
     """Give torch that many CPU threads in this process.
 
-    "auto" takes the cores that are free now, and no more threads than torch had: those that
-    OMP_NUM_THREADS allows, or one per core. On a machine that others use, threads that wait for a
-    core make all of them wait.
+    "auto" takes the cores that are free now, and no more threads than torch had at the first call:
+    those that OMP_NUM_THREADS allows, or one per core. On a machine that others use, threads that
+    wait for a core make all of them wait.
 
     Raises:
         UserError: a number below 1.
     """
+    most = _threads_at_first()
     if threads == "auto":
-        torch.set_num_threads(min(torch.get_num_threads(), free_cores()))
+        torch.set_num_threads(min(most, free_cores()))
     elif isinstance(threads, int) and threads > 0:
         torch.set_num_threads(threads)
     else:
         raise UserError(f"threads is {threads!r}; give a number above 0, or auto")
+
+
+@cache
+def _threads_at_first() -> int:
+    return torch.get_num_threads()
 
 
 def free_cores(seconds: float = 0.2) -> int:

@@ -129,10 +129,11 @@ def test_cores_are_free_that_are_allowed_and_idle(monkeypatch, busy, allowed, qu
 
 
 def test_auto_takes_what_is_free_and_no_more_than_torch_had(monkeypatch) -> None:
-    monkeypatch.setattr(host_memory, "free_cores", lambda: 3)
+    monkeypatch.setattr(host_memory, "_threads_at_first", lambda: 4)
     before = torch.get_num_threads()
     try:
-        for threads, wanted in ((8, 8), ("auto", 3), (2, 2), ("auto", 2)):
+        for threads, free, wanted in ((8, 0, 8), ("auto", 3, 3), (1, 0, 1), ("auto", 9, 4)):
+            monkeypatch.setattr(host_memory, "free_cores", lambda free=free: free)
             use_threads(threads)
             assert torch.get_num_threads() == wanted
     finally:
