@@ -261,7 +261,7 @@ def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
         more = f", and {len(files) - 1} others" if len(files) > 1 else ""
         yield problem(f"{name} lacks the file {files[0]!r} of its weights{more}; download it again")
     elif facts.weights is None and folder.is_dir():
-        torn = torn_file(folder)
+        torn = torn_file(facts.name, None)
         none = f"{name} has no weights that can be read; download it again"
         yield problem(none if torn is None else torn_weights(torn, facts.name))
     elif facts.weights is None:

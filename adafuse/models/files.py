@@ -40,9 +40,14 @@ def check_pickled(path: str, *, allowed: bool) -> None:
         raise UserError(f"model {path!r} {REFUSED}")
 
 
-def torn_file(folder: Path) -> str | None:
-    """Return the name of a safetensors file that is cut off, or is none; None if all are whole."""
-    torn = (file for file in safe_files(folder) if _file_bytes(file, "float32", None) is None)
+def torn_file(model: str, revision: str | None) -> str | None:
+    """Return the name of a safetensors file that is cut off, or is none; None if all are whole.
+
+    Those of a hub model are looked up in this machine's cache.
+    """
+    folder = Path(model) if Path(model).is_dir() else cached_folder(model, revision)
+    files = [] if folder is None else sorted(folder.glob("model*.safetensors"))
+    torn = (file for file in files if _file_bytes(file, "float32", None) is None)
     return next((file.name for file in torn), None)
 
 

@@ -65,7 +65,7 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
     for spec in specs:
-        if (torn := torn_file(Path(spec.path))) is not None:
+        if (torn := torn_file(spec.path, spec.revision)) is not None:
             raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
     loaded = {number: _load(*checked[number]) for number in order}
