@@ -105,6 +105,8 @@ def _prompts(rows: Path, template: str, scorer: str) -> tuple[list[str], list[tu
 
     if SLOT not in template:
         raise UserError(f"--template {template!r} has no {SLOT}; say where the question goes")
-    scorer_named(scorer, "--scorer")
+    chosen = scorer_named(scorer, "--scorer")
     found, text = read_rows(rows), template.replace("\\n", "\n")
+    for row in found:
+        chosen.check_answers(f"row {row.id!r} of {rows}", row.answers)
     return [text.replace(SLOT, row.question) for row in found], [row.answers for row in found]

@@ -44,6 +44,7 @@ def test_a_gate_is_written_decoded_with_and_shown(folder):
     [
         (["--template", "Q:"], {}, "--template 'Q:' has no {question}"),
         ([], {"scorer": "bleu"}, "unknown scorer 'bleu'"),
+        ([], {"scorer": "gsm8k"}, "has no number; correct it or use another scorer"),
         ([], {"rows": "none.jsonl"}, "'none.jsonl' cannot be read"),
         (["--option", "taus=1"], {}, "unknown option 'taus'"),
         (["--method", "unite"], {}, "method unite cannot be fitted"),
