@@ -148,6 +148,7 @@ class Ensemble:
     @property
     def at(self) -> Place:
         """Where a method's own checkpoints go."""
+        self._check_open()
         return self.place or Place(self.models[0].device, self.models[0].network.dtype)
 
     def generate(
@@ -201,12 +202,14 @@ class Ensemble:
             "engine": engine,
         }
         run = self._run(method, {**settings, "drafts": drafts, **options})
+        described = self._described({"method": method, **options, **settings})
         stream: Iterable[tuple[int, Result]] = _results(run, given, questions, answers)
         if progress:
             from tqdm.auto import tqdm
 
             stream = tqdm(stream, total=len(given), unit="prompt")
-        return self._collected(dict(stream), given, {"method": method, **options, **settings})
+        found = dict(stream)
+        return Results((found[index] for index in range(len(given))), given, *described)
 
     def stream(
         self,
@@ -258,6 +261,7 @@ class Ensemble:
         Raises:
             UserError: an impossible setting. What goes wrong in one of them is its `error`.
         """
+        self._check_open()
         settings = {"batch_size": batch_size, "engine": engine}
         return likelihoods(self.models, asked, settings)
 
@@ -294,19 +298,24 @@ class Ensemble:
         given = as_prompt(prompt, "the prompt")
         return TextStream(run.text(given, question or question_of(given)))
 
-    def _collected(
-        self, found: Mapping[int, Result], prompts: Sequence[Prompt], settings: Mapping[str, Any]
-    ) -> Results:
-        """Return results in order, and what a file of them says of how they were made."""
-        rule = settings.get("fusion", "")
-        used = code_of(METHODS[settings["method"]], FUSION_RULES.get(rule, rule))
-        named = {name: getattr(value, "__name__", value) for name, value in settings.items()}
+    def _described(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return what a file of results says of how they were made, and the plug-ins' code."""
+        rule = settings.get("fusion")
+        fuse = rule if callable(rule) else FUSION_RULES.get(rule or "")
+        used = code_of(METHODS[settings["method"]], fuse)
+        named = {
+            name: getattr(value, "__name__", repr(value)) if callable(value) else value
+            for name, value in settings.items()
+        }
         named |= {"models": [model.name for model in self.models], "weights": self.weights}
-        return Results((found[index] for index in range(len(prompts))), prompts, named, used)
+        return named, used
 
-    def _run(self, method: str, settings: Mapping[str, object]) -> Run:
+    def _check_open(self) -> None:
         if self._closed:
             raise UserError("this ensemble is closed; load its models again")
+
+    def _run(self, method: str, settings: Mapping[str, object]) -> Run:
+        self._check_open()
         chosen = METHODS.get(method)
         options = {} if chosen is None else chosen.Options.model_fields
         for name in settings:
@@ -321,13 +330,15 @@ class Ensemble:
 def _model(given: object) -> LanguageModel:
     if isinstance(given, LanguageModel):
         return given
-    if isinstance(given, Sequence) and len(given) == 2:
+    kinds = type(given).__name__
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
         network, tokenizer = given
+        kinds = f"({type(network).__name__}, {type(tokenizer).__name__})"
         if isinstance(network, PreTrainedModel) and isinstance(tokenizer, PreTrainedTokenizerBase):
             return wrapped(network, tokenizer)
     raise UserError(
-        f"{given!r} is no model; give (model, tokenizer) of transformers, or load it with"
-        " Ensemble.from_pretrained"
+        f"{kinds} is no model of an ensemble; give a list of (PreTrainedModel, tokenizer) of"
+        " transformers, or use Ensemble.from_pretrained"
     )
 
 

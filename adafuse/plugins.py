@@ -61,12 +61,12 @@ def code_of(*used: object) -> dict[str, str]:
 
 @cache
 def _code_digest(package: str) -> str:
-    module = sys.modules[package]
+    module = sys.modules.get(package)
     folders = [Path(folder) for folder in getattr(module, "__path__", ())]
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    if not files and (file := getattr(module, "__file__", None)):  # a notebook has none
-        files = [Path(file)]
+    if not files:  # a notebook, or what was not imported, has none
+        files = [Path(getattr(module, "__file__", None) or "")]
     code = hashlib.sha256()
-    for path in files:
+    for path in filter(Path.is_file, files):
         code.update(path.read_bytes())
     return f"code {code.hexdigest()[:12]}"

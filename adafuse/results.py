@@ -36,19 +36,26 @@ class Results(list[Result]):
         plugins: Mapping[str, str],
     ) -> None:
         super().__init__(results)
-        self.prompts, self.settings = tuple(prompts), dict(settings)
-        self._plugins = plugins
+        self.settings, self._plugins = dict(settings), plugins
+        # A list may be sorted and cut; its results keep their prompts.
+        self._asked = {
+            id(result): (str(number), as_text(prompt), result)
+            for number, (result, prompt) in enumerate(zip(self, prompts, strict=True), 1)
+        }
 
     def to_arrow(self) -> pa.Table:
-        """Return an Arrow table."""
-        pairs = zip(self.prompts, self, strict=True)
-        return as_table(
-            FIELDS,
-            [
-                {"id": str(number), "prompt": as_text(prompt), **result_columns(result)}
-                for number, (prompt, result) in enumerate(pairs, 1)
-            ],
-        )
+        """Return an Arrow table.
+
+        Raises:
+            UserError: a result of another call is among them.
+        """
+        rows = []
+        for result in self:
+            if id(result) not in self._asked:
+                raise UserError(f"{result!r} is a result of another call; make a table of each")
+            number, prompt, _ = self._asked[id(result)]
+            rows.append({"id": number, "prompt": prompt, **result_columns(result)})
+        return as_table(FIELDS, rows)
 
     def to_polars(self) -> "pl.DataFrame":
         """Return a polars data frame.

@@ -161,7 +161,7 @@ def test_models_that_are_loaded_already_decode_as_loaded_ones(pair):
     texts = [result.text for result in given.generate(PROMPTS, **settings)]
     assert texts == [result.text for result in pair.generate(PROMPTS, **settings)]
     assert repr(given) == "<Ensemble of mistral + llama>"
-    with pytest.raises(UserError, match="'llama' is no model; give"):
+    with pytest.raises(UserError, match="str is no model of an ensemble; give a list of"):
         Ensemble(["llama"])
     with pytest.raises(UserError, match="1 weights for 2 models"):
         Ensemble(loaded, [1.0])
@@ -173,8 +173,14 @@ def test_a_closed_ensemble_holds_no_weights_and_says_so():
         ensemble.generate(["a"], max_new_tokens=1)
     assert network() is None
     assert repr(ensemble) == "<Ensemble of no models, closed>"
-    with pytest.raises(UserError, match="this ensemble is closed; load its models again"):
-        ensemble.generate(["a"])
+    for use in (
+        lambda: ensemble.generate(["a"]),
+        lambda: ensemble.stream_text("a"),
+        lambda: ensemble.loglikelihoods([("a", "b")]),
+        lambda: ensemble.at,
+    ):
+        with pytest.raises(UserError, match="this ensemble is closed; load its models again"):
+            use()
 
 
 def test_a_bar_is_shown_if_it_is_asked_for(pair, capsys):

@@ -44,6 +44,37 @@ def test_every_table_has_the_rows_of_a_trace(results, tmp_path):
     assert "example 2" in shown.stdout
 
 
+def test_results_keep_their_prompts_in_any_order(results, pair):
+    before = {row["prompt"]: row["text"] for row in results.to_arrow().to_pylist()}
+    others = pair.generate(PROMPTS, max_new_tokens=6, stop=["\n"], branching=2)
+    others.reverse()
+    after = others.to_arrow().to_pylist()
+    assert {row["prompt"]: row["text"] for row in after} == before
+    assert [row["id"] for row in after] == ["2", "1"]
+    del others[0]
+    assert [row["id"] for row in others.to_arrow().to_pylist()] == ["1"]
+    others.append(results[0])
+    with pytest.raises(UserError, match="is a result of another call; make a table of each"):
+        others.to_arrow()
+
+
+class Rule:
+    """A rule without a name, and without a hash."""
+
+    __hash__ = None
+
+    def __call__(self, candidate, weights):
+        return max(candidate.nll)
+
+    def __repr__(self):
+        return "Rule()"
+
+
+def test_any_callable_is_a_rule(pair, tmp_path):
+    pair.generate(["a"], max_new_tokens=2, fusion=Rule()).to_parquet(tmp_path / "out.parquet")
+    assert read_metadata(tmp_path / "out.parquet")["settings"]["fusion"] == "Rule()"
+
+
 def test_a_function_is_named_in_the_settings(pair, tmp_path):
     def least(candidate, weights):
         return max(candidate.nll)

@@ -13,6 +13,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from tqdm import tqdm
 
+from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.files import check_writable
@@ -26,7 +27,9 @@ from adafuse.lm_eval.requests import (
     read_prompt,
     write_chat,
 )
+from adafuse.methods import METHODS
 from adafuse.parquet import as_table, write_arrow
+from adafuse.plugins import code_of
 from adafuse.records import Result
 from adafuse.tokenization.prompts import check_chat
 from adafuse.traces import RESULT_FIELDS, result_columns
@@ -53,9 +56,11 @@ class Trace:
     def write(self, names: Iterable[str]) -> None:
         """Write the rows of these names in this order, after those that were written before."""
         self._written |= dict.fromkeys(names)
+        rule = FUSION_RULES.get(self._settings.get("fusion", ""))
+        used = {**versions(), **code_of(METHODS[self._settings["method"]], rule)}
         rows = [_SCHEMA.empty_table(), *(self._rows[name] for name in self._written)]
         table = pa.concat_tables(rows).combine_chunks()
-        write_arrow(self._path, table, {"settings": self._settings, "versions": versions()})
+        write_arrow(self._path, table, {"settings": self._settings, "versions": used})
 
 
 DEFAULT_DEVICE = "cuda:0"
