@@ -18,7 +18,6 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 # The files of a limit and of what is taken, and what of that is given back when it is needed.
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-_QUOTA = ("quota", "period")
 _V2 = ("memory.max", "memory.current", "inactive_file")
 
 
@@ -104,7 +103,7 @@ def use_threads(threads: int | Literal["auto"]) -> None:
     """
     most = _threads_at_first()
     if threads == "auto":
-        torch.set_num_threads(min(most, free_cores()))
+        torch.set_num_threads(min(most, free_cores()) if most > 1 else 1)
     elif isinstance(threads, int) and threads > 0:
         torch.set_num_threads(threads)
     else:
@@ -134,7 +133,8 @@ def cores_of_cgroups(membership: Path, mount: Path) -> Iterator[float]:
         if version == 2:
             quota, _, period = (_text(folder / "cpu.max") or "max").partition(" ")
         else:
-            quota, period = (_text(folder / f"cpu.cfs_{name}_us") or "" for name in _QUOTA)
+            files = (folder / f"cpu.cfs_{name}_us" for name in ("quota", "period"))
+            quota, period = (_text(file) or "" for file in files)
         if quota.isdecimal() and period.isdecimal():
             yield int(quota) / int(period)
 

@@ -27,6 +27,7 @@ from adafuse.workflow.stamps import is_unchanged
 
 if TYPE_CHECKING:
     from adafuse.decoding.gate import Gate
+    from adafuse.ensemble import Ensemble
 
 logger = logging.getLogger(__name__)
 
@@ -237,11 +238,10 @@ def ensemble_decoder(
         from adafuse.ensemble import Ensemble
         from adafuse.models.placement import Place
 
-    weights = job.weights or (1.0,) * len(job.models)
     if answers is not None and not METHODS[job.method].uses_models:
-        ensemble = Ensemble((), weights, Place.of(job.models[0]))
+        ensemble = Ensemble((), _weights(job), Place.of(job.models[0]))
     else:
-        ensemble = Ensemble.from_pretrained(job.models, weights=weights)
+        ensemble = _loaded(job)
     return ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,
@@ -255,7 +255,6 @@ def ensemble_decoder(
 def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Gate":
     """Load the models of a job, and fit a gate on the rows that are no few-shot examples."""
     with fast_imports():
-        from adafuse.ensemble import Ensemble
         from adafuse.fitting import Development, fit
 
     own = [row for row in rows if not row.shot]
@@ -266,10 +265,22 @@ def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Ga
         scorer,
         job.settings.model_dump(),
     )
-    weights = job.weights or (1.0,) * len(job.models)
-    ensemble = Ensemble.from_pretrained(job.models, weights=weights)
     options = {k: v for k, v in job.options.items() if k not in ("fusion", "gate")}
-    return fit(ensemble, [development], method=job.method, **options)
+    return fit(_loaded(job), [development], method=job.method, **options)
+
+
+def _loaded(job: DecodeJob) -> "Ensemble":
+    """Load the models of a job; it has the CPU threads that Snakemake or Slurm gives it."""
+    import torch
+
+    from adafuse.ensemble import Ensemble
+
+    threads = torch.get_num_threads()
+    return Ensemble.from_pretrained(job.models, weights=_weights(job), threads=threads)
+
+
+def _weights(job: DecodeJob) -> tuple[float, ...]:
+    return job.weights or (1.0,) * len(job.models)
 
 
 def merge_shards(

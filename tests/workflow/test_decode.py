@@ -9,12 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from adafuse.benchmarks.shards import PreparedRow, read_prepared, write_shard
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.parquet import read_metadata, read_rows, write_table
 from adafuse.records import Result
-from adafuse.workflow.decode import TRACE_FIELDS, Answers, decode_shard, merge_shards
+from adafuse.workflow.decode import (
+    TRACE_FIELDS,
+    Answers,
+    decode_shard,
+    ensemble_decoder,
+    merge_shards,
+)
 from adafuse.workflow.jobs import DecodeJob, decode_job
 from adafuse.workflow.journal import Journal
 from adafuse.workflow.plan import Plan
@@ -381,3 +389,16 @@ def test_merging_refuses_a_parquet_file_of_somebody_else(decoded: Shards) -> Non
     pq.write_table(pa.table({"id": ["a"]}), decoded.out(1))
     with pytest.raises(UserError, match=r"1\.parquet' was not written by adafuse"):
         decoded.merge()
+
+
+def test_a_job_keeps_the_threads_that_it_was_given_however_busy_the_machine(
+    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(models: object, *, weights: object, threads: object) -> None:
+        assert threads == 5
+        raise StoppedError
+
+    monkeypatch.setattr(Ensemble, "from_pretrained", load)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    with pytest.raises(StoppedError):
+        ensemble_decoder(decode_job(Plan.of(values).config, "qa", "both"), [], None)
