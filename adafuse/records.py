@@ -136,6 +136,12 @@ class Round(RoundView):
     margins: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...] = ()
 
+    @property
+    def agreed(self) -> bool:
+        """Whether all models proposed what was committed."""
+        chosen = () if self.selected is None else self.candidates[self.selected].proposers
+        return len(chosen) == len(self.margins)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(ResultView):

@@ -23,7 +23,8 @@ class Method(ABC, Generic[OptionsT]):
 
     `name` is what users write, `models` how many models it needs (fewest, most; None: any number).
     One that `reads_answers` starts from what each model writes on its own; given these, the models
-    are loaded only if it `uses_models` for something else.
+    are loaded only if it `uses_models` for something else. With `one_token`, each round commits a
+    token, and F is minus its log-probability.
     """
 
     name: ClassVar[str]
@@ -31,6 +32,7 @@ class Method(ABC, Generic[OptionsT]):
     models: ClassVar[tuple[int, int | None]] = (1, None)
     reads_answers: ClassVar[bool] = False
     uses_models: ClassVar[bool] = True
+    one_token: ClassVar[bool] = False
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options

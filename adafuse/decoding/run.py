@@ -2,8 +2,9 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from adafuse.decoding.drafts import Drafter, Lookup
@@ -91,7 +92,7 @@ class Runner(Generic[PromptedT]):
         size = slots(model, self._longest(model))
         engine = engine_for(model, self.settings.engine, top=self.top, rows=rows, slots=size)
         prefix = shared_prefix(model.prompt_ids, self.prompts)
-        if 0 < len(prefix) < engine.context:
+        if len(prefix) < engine.context:
             engine.share(prefix)
         return engine
 
@@ -142,10 +143,7 @@ class Run:
         for own in answers or ():
             if len(own) != count:
                 raise UserError(f"{len(own)} answers of {count} models; give one per model")
-        self.method.check_models(count)
-        self.method.load(self.place)
-        self.method.prepare(self.models)
-
+        self.prepare()
         lookups = defaultdict[LanguageModel, Lookup](Lookup)
 
         def start(index: int) -> Example:
@@ -153,15 +151,23 @@ class Run:
             prompt, question = prompts[index], questions[index]
             return self.start(self.weights, self.settings, prompt, question, own, index)
 
-        def program(example: Example) -> Program[None]:
-            kinds = self.settings.drafts
-            if getattr(self.method.options, "weighting", None) == "prompt":
-                yield from weigh_by_prompt(example)
-            own = self.method.decode(example)
-            yield from Drafter(example, kinds, lookups).run(own) if kinds else own
-
+        program = partial(self.program, lookups=lookups)
         top = self.method.top
         return Runner(self.models, self.settings, top, prompts, start, program).events()
+
+    def prepare(self) -> None:
+        """Refuse models that do not fit the method, and build what all examples share."""
+        self.method.check_models(len(self.weights))
+        self.method.load(self.place)
+        self.method.prepare(self.models)
+
+    def program(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
+        """Decode an example whose prompt is open in every model."""
+        kinds = self.settings.drafts
+        if getattr(self.method.options, "weighting", None) == "prompt":
+            yield from weigh_by_prompt(example)
+        own = self.method.decode(example)
+        yield from Drafter(example, kinds, lookups).run(own) if kinds else own
 
     def text(self, prompt: Prompt, question: str) -> Generator[str | Result]:
         """Decode one prompt; yield its text as it is committed, and at last its result.

@@ -1,13 +1,12 @@
 """Weights of an example from how likely each model finds its question (PackLLM, 2404.11531)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program, TokenSequence, gather
 from adafuse.records import Chat, Prompt
+from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import ModelTokenizer
 
 PIECE = 32
@@ -48,14 +47,9 @@ def question_span(model: ModelTokenizer, prompt: Prompt, question: str) -> tuple
     question, all ids after the first.
     """
     ids, other = model.prompt_ids(prompt), model.prompt_ids(_replaced(prompt, question))
-    first = max(1, _common(ids, other))
-    last = len(ids) - _common(ids[: first - 1 : -1], other[: first - 1 : -1])
+    first = max(1, common(ids, other))
+    last = len(ids) - common(ids[: first - 1 : -1], other[: first - 1 : -1])
     return (first, last) if last > first else (1, len(ids))
-
-
-def _common(left: Sequence[int], right: Sequence[int]) -> int:
-    pairs = zip(left, right, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _replaced(prompt: Prompt, question: str) -> Prompt:

@@ -1,5 +1,6 @@
 """One forward of a network: new tokens by row, slots for keys and values, attention masks."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import signature
 from itertools import chain, groupby
@@ -127,13 +128,13 @@ PIECE = 512
 """A row feeds at most this many tokens in one forward; longer prompts go in pieces."""
 TOKEN_BUDGET = 8192
 """At most this many tokens, padding included, go through one forward."""
-FORWARD_COST = {"cpu": 32, "cuda": 256}
+FORWARD_COST = defaultdict(lambda: 256, cpu=32)
 """What a forward costs besides its tokens, in tokens: reading the weights takes so long."""
 
 
 def batches(feeds: Sequence[Feed], device_type: str) -> Iterator[Batch]:
     """Group feeds into forwards; pieces of a long row follow one another."""
-    for group in _groups(feeds, FORWARD_COST.get(device_type, 256)):
+    for group in _groups(feeds, FORWARD_COST[device_type]):
         rows = max(1, TOKEN_BUDGET // min(len(group[0].tokens), PIECE))
         for first in range(0, len(group), rows):
             together = group[first : first + rows]
@@ -246,10 +247,11 @@ class SlotCache(Cache):
         """Keep a copy of the first `count` slots of a row in all layers."""
         self._saved = [tensor[row, :count].clone() for tensor in self.tensors()]
 
-    def restore(self, row: int) -> None:
-        """Write what was saved into the first slots of a row in all layers."""
-        for tensor, saved in zip(self.tensors(), self._saved, strict=True):
-            tensor[row, : len(saved)] = saved
+    def restore(self, row: int, count: int) -> None:
+        """Write what was saved of the first `count` slots into those of a row in all layers."""
+        if count:
+            for tensor, saved in zip(self.tensors(), self._saved, strict=True):
+                tensor[row, :count] = saved[:count]
 
     def move(self, moves: Sequence[tuple[int, int, int]]) -> None:
         """Copy keys and values; each move is (row, source slot, target slot)."""

@@ -40,7 +40,9 @@ def record_cuda(compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tens
         compute()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=_pool(torch.cuda.current_device())):
+    pool = _pool(torch.cuda.current_device())
+    # Other threads may use the device meanwhile: the server prepares methods in one.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         result = compute()
     return graph.replay, result
 

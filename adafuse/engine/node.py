@@ -224,17 +224,22 @@ class Engine(Evaluator):
     """Runs one model for many sequences.
 
     `evaluate` fills in `next` and `logprob` of nodes, whose parents are evaluated or among them.
-    `spare` is what a forward costs besides its tokens, in tokens, for each sequence in it.
+    `spare` is what a forward costs besides its tokens, in tokens, for each sequence in it. At least
+    the `top` likeliest ids of each node are read; more may be asked for between forwards.
     """
 
     spare = 0.0
+    top = 2
 
     def __init__(self, model: "LanguageModel") -> None:
         self.model = model
         self.context = model.context
 
-    def share(self, prefix_ids: list[int]) -> None:
-        """Prepare for prompts that begin with these ids, before the first sequence is opened."""
+    def share(self, prefix_ids: list[int], least: int = 1) -> None:
+        """Prepare for prompts that begin with these ids, if `least` of them are new.
+
+        A row must be free.
+        """
 
     def open(self, prompt_ids: list[int]) -> TokenSequence:
         """Begin a sequence after a prompt; its root is the prompt's last token, not evaluated."""

@@ -20,7 +20,7 @@ class ReferenceEngine(Engine):
 
     def __init__(self, model: LanguageModel, top: int) -> None:
         super().__init__(model)
-        self._top = top
+        self.top = top
 
     @torch.inference_mode()
     def evaluate(self, nodes: Iterable[Node]) -> None:
@@ -37,7 +37,7 @@ class ReferenceEngine(Engine):
         logits = self.model.network(input_ids=ids.to(self.model.device), use_cache=False).logits[0]
         sequence.forwards += 1
         chain = [node for node in (sequence.root, *path) if node in missing]
-        read_logits(self.model, self._top, chain, logits[[node.depth for node in chain]])()
+        read_logits(self.model, self.top, chain, logits[[node.depth for node in chain]])()
 
 
 _obstacles: "WeakKeyDictionary[PreTrainedModel, str | None]" = WeakKeyDictionary()

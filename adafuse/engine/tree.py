@@ -9,6 +9,7 @@ from adafuse.engine.forward import FORWARD_COST, Feed, Forward, SlotCache, Token
 from adafuse.engine.graphs import Graphs, capturable
 from adafuse.engine.node import Engine, NextToken, Node, TokenSequence, to_run
 from adafuse.models.language_model import LanguageModel
+from adafuse.tokenization.prompts import WORTH_SHARING, common
 
 
 class TreeEngine(Engine):
@@ -19,8 +20,8 @@ class TreeEngine(Engine):
 
     def __init__(self, model: LanguageModel, top: int, rows: int, slots: int = 0) -> None:
         super().__init__(model)
-        self._top = top
-        self.spare = FORWARD_COST.get(model.device.type, 256) / rows
+        self.top = top
+        self.spare = FORWARD_COST[model.device.type] / rows
         layers = model.network.config.get_text_config().num_hidden_layers
         self._cache = SlotCache(layers, rows, slots)
         forward = Forward(model, self._cache)
@@ -35,8 +36,13 @@ class TreeEngine(Engine):
         return self.model.device
 
     @torch.inference_mode()
-    def share(self, prefix_ids: list[int]) -> None:
-        """Compute the keys and values of ids that prompts will begin with; they are copied then."""
+    def share(self, prefix_ids: list[int], least: int = WORTH_SHARING) -> None:
+        """Compute the keys and values of ids that prompts will begin with; they are copied then.
+
+        They take the place of those before, unless fewer than `least` of them would be new.
+        """
+        if len(prefix_ids) - common(self._prefix, prefix_ids) < least:
+            return
         sequence = self.open(prefix_ids)
         self.evaluate([sequence.root])
         self._cache.save(sequence.row, len(prefix_ids))
@@ -47,10 +53,9 @@ class TreeEngine(Engine):
     def open(self, prompt_ids: list[int]) -> TokenSequence:
         """Begin a sequence in a free row; what it shares with other prompts is copied there."""
         sequence = TokenSequence(self, prompt_ids, self._free.pop(0))
-        size = len(self._prefix)
-        if 0 < size < len(prompt_ids) and prompt_ids[:size] == self._prefix:
-            self._cache.restore(sequence.row)
-            sequence.cached = size
+        # The last id of a prompt is never copied: what follows it is to be read.
+        sequence.cached = common(self._prefix, prompt_ids[:-1])
+        self._cache.restore(sequence.row, sequence.cached)
         return sequence
 
     @torch.inference_mode()
@@ -105,7 +110,7 @@ class TreeEngine(Engine):
                 _call_all(unread)
             logits = self._logits(batch)
             if batch.nodes:
-                unread.append(read_logits(self.model, self._top, batch.nodes, logits))
+                unread.append(read_logits(self.model, self.top, batch.nodes, logits))
         return partial(_call_all, unread)
 
 

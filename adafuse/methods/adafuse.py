@@ -196,7 +196,8 @@ class BeamScaling(FusesWords[BeamScalingOptions]):
             yield beam
             return
         assert beam.node.next is not None
-        likeliest = zip(beam.node.next.top_ids, beam.node.next.top_logprobs, strict=True)
+        width, after = self.options.width, beam.node.next
+        likeliest = zip(after.top_ids[:width], after.top_logprobs[:width], strict=True)
         for token, logprob in list(likeliest)[: self.options.width]:
             ended = token in beam.node.sequence.model.stop_ids
             node = beam.node if ended else beam.node.child(token)

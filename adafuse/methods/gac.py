@@ -104,6 +104,7 @@ class Gac(Method[GacOptions]):
     the likeliest; all ends of all models are one entry."""
 
     name = "gac"
+    one_token = True
     Options = GacOptions
 
     def prepare(self, models: Models) -> None:

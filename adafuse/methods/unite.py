@@ -137,6 +137,7 @@ class Unite(Method[UniteOptions]):
     and takes the best; ties go to the better rank, then to the primary."""
 
     name = "unite"
+    one_token = True
     Options = UniteOptions
 
     @property

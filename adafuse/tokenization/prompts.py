@@ -59,6 +59,12 @@ def shared_prefix(
     return shared if len(shared) >= WORTH_SHARING else []
 
 
+def common(left: Sequence[int], right: Sequence[int]) -> int:
+    """Return how many ids both begin with."""
+    pairs = zip(left, right, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
 def ids_if_any(encode: Callable[[Any], Sequence[int]], text: object) -> list[int]:
     """Return the ids of a text; none if its tokenizer fails."""
     try:

@@ -32,18 +32,46 @@ def test_shared_keys_and_values_change_no_result(pair):
             assert one.tolist() == pytest.approx(other.tolist(), abs=1e-4)
 
 
-def test_what_is_shared_is_not_fed_again(pair, monkeypatch):
+@pytest.fixture
+def fed(pair, monkeypatch):
+    """How many tokens each forward of the second model was given in a row."""
+    network, fed = pair.models[1].network, []
+    forward = network.forward
+
+    def counted(**given):
+        fed.append(given["input_ids"].shape[1])
+        return forward(**given)
+
+    monkeypatch.setattr(network, "forward", counted)
+    return fed
+
+
+def test_what_is_shared_is_not_fed_again(pair, fed):
     engine = TreeEngine(pair.models[1], top=2, rows=2)
-    fed = []
-    forward = engine.model.network.forward
-    monkeypatch.setattr(
-        engine.model.network,
-        "forward",
-        lambda **given: fed.append(given["input_ids"].shape[1]) or forward(**given),
-    )
     engine.share(SHARED)
     vectors(engine, PROMPTS[:2])
     assert fed == [len(SHARED), 2]
+
+
+def test_what_is_shared_may_change_while_others_are_read(pair, fed):
+    engine = TreeEngine(pair.models[1], top=2, rows=len(PROMPTS) + 1)
+    plain = vectors(ReferenceEngine(pair.models[1], top=2), PROMPTS)
+    held = engine.open(PROMPTS[0])
+    longer = [*SHARED, *range(80, 100)]
+    for prefix, tokens in (
+        (SHARED, [40]),
+        (longer, [20]),
+        (longer[:-3], []),
+        (longer[::-1], [60]),
+        (SHARED, [40]),
+    ):
+        fed.clear()
+        engine.share(prefix)
+        assert fed == tokens
+        for one, other in zip(vectors(engine, PROMPTS), plain, strict=True):
+            assert one.tolist() == pytest.approx(other.tolist(), abs=1e-4)
+    engine.evaluate([held.root])
+    assert held.root.next.logprobs.tolist() == pytest.approx(plain[0].tolist(), abs=1e-4)
 
 
 def test_prompts_share_the_ids_that_all_of_them_begin_with(pair):
