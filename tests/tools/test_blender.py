@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
@@ -96,6 +97,7 @@ def test_training_a_tokenizer_again_gives_the_committed_one() -> None:
         assert committed.decode(ids) == text
 
 
+@pytest.mark.soak
 def test_training_twice_gives_the_same_weights(tmp_path: Path) -> None:
     recipe = Recipe(texts=24, batch_tokens=512)
     for train in (pair_ranker.train, gen_fuser.train):

@@ -336,18 +336,10 @@ def check(folder: Path, random: random.Random, times: int, edits: int) -> None:
 ONCE = settings(deadline=None, derandomize=True, database=None, phases=[Phase.generate])
 
 
-@given(random=st.randoms(use_true_random=True))
-@settings(ONCE, max_examples=1)
-def test_after_any_edits_the_tables_are_those_of_a_fresh_folder(
-    tmp_path_factory: pytest.TempPathFactory, random: random.Random
-) -> None:
-    check(tmp_path_factory.mktemp("edits"), random, times=2, edits=3)
-
-
 @pytest.mark.soak
 @given(random=st.randoms(use_true_random=True))
 @settings(ONCE, max_examples=2)
-def test_after_more_edits_at_a_time_too(
+def test_after_any_edits_the_tables_are_those_of_a_fresh_folder(
     tmp_path_factory: pytest.TempPathFactory, random: random.Random
 ) -> None:
     check(tmp_path_factory.mktemp("edits"), random, times=2, edits=4)

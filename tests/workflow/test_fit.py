@@ -125,7 +125,7 @@ def test_a_file_as_gate_is_checked_and_counts_by_its_content(
         Plan.of(learning)
 
 
-@pytest.mark.xdist_group("fit")
+@pytest.mark.soak
 def test_the_workflow_fits_a_gate_once_and_again_when_its_rows_change(tmp_path: Path) -> None:
     """From two files of rows to a trace that says what it was fitted on."""
     place = unfinished(tmp_path)

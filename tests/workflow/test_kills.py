@@ -90,8 +90,8 @@ class Watch:
         return found
 
 
-@pytest.mark.parametrize("moments", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
-def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path, moments: int) -> None:
+@pytest.mark.soak
+def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
     """The signals take turns; what finishes is compared, and begun again."""
     workflow, started = SmallWorkflow.made(tmp_path, 1), time.monotonic()
     status, said = workflow.run()
@@ -100,10 +100,10 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path, moments: int) ->
     assert not list(tmp_path.rglob("*.journal*"))
     workflow.clear()
     rng, watch, kills, finished = random.Random(0), Watch(workflow.results), 0, False
-    while kills < moments or not finished:
+    while kills < MANY or not finished:
         watch.begin()
         running = workflow.start()
-        if kills < moments:
+        if kills < MANY:
             time.sleep(rng.uniform(0, seconds))
             if running.poll() is None:
                 os.killpg(running.pid, SIGNALS[kills % len(SIGNALS)])
@@ -114,5 +114,5 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path, moments: int) ->
         workflow.unlock()
         if finished:
             assert_same(workflow.traces(), wanted)
-            if kills < moments:
+            if kills < MANY:
                 workflow.clear()
