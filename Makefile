@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "AdaFuse needs Python 3.11 or newer, this is %d.%d; say make PYTHON=python3.11" % sys.version_info[:2])'
 	@echo "Installing into $(VENV): about two minutes."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,lm-eval,dev]'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,lm-eval,serve,dev]'
 	@touch $@
 
 demo: install  ## decode, score and compare on the toy world

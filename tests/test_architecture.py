@@ -12,7 +12,7 @@ from adafuse.decoding.round import Example
 ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-MOST_LINES, MOST_FILES, MOST_PACKAGES = 22_000, 190, 12
+MOST_LINES, MOST_FILES, MOST_PACKAGES = 23_000, 190, 13
 """A size that can be understood as a whole: before adding to it, look for what to remove."""
 
 LISTENERS = {"ensemble.py", "decoding/run.py"}
@@ -31,10 +31,11 @@ LAYERS = [
     {"metrics"},
     {"learning"},
     {"fitting"},
+    {"advice"},
     {"config"},
     {"workflow"},
     {"report"},
-    {"lm_eval"},
+    {"lm_eval", "serve"},
     {"cli"},
 ]
 """From low to high; whatever is imported lies in the same part or in a lower one."""

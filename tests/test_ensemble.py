@@ -198,6 +198,7 @@ def test_signatures_say_every_setting_and_its_type():
         assert "Any" not in " ".join(annotations)
 
 
+@pytest.mark.soak
 def test_a_script_of_a_user_is_typed_strictly(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

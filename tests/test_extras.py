@@ -15,7 +15,11 @@ from tests.conftest import toy_path
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DISTRIBUTIONS = {"bert_score": "bert-score", "vl_convert": "vl-convert-python"}
+DISTRIBUTIONS = {
+    "bert_score": "bert-score",
+    "prometheus_client": "prometheus-client",
+    "vl_convert": "vl-convert-python",
+}
 """Distributions that are not named as their module is."""
 
 FILES = ["--predictions", "rows.jsonl", "--references", "rows.jsonl"]

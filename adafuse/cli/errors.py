@@ -22,9 +22,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse generate --model A --model B --prompts in.jsonl --out out.parquet",
         "adafuse generate --model A --method single --prompts - --json < in.jsonl",
     ),
+    "serve": (
+        "adafuse serve --model A --model B --port 8000",
+        "adafuse serve --model A --model B --method unite --traces traces",
+    ),
     "fit": (
         "adafuse fit --model A --model B --rows dev.jsonl --scorer nq \\\n"
         '    --template "Q: {question}\\nA:" --stop "\\n" --out gate.json',
+    ),
+    "advise": (
+        "adafuse advise --model A --model B --rows dev.jsonl --scorer nq \\\n"
+        '    --template "Q: {question}\\nA:" --stop "\\n"',
     ),
     "show": (
         "adafuse show out.parquet --list",
@@ -81,6 +89,7 @@ EXTRAS = {
     "lm-eval": ("lm_eval", "pytablewriter"),
     "quantized": ("bitsandbytes",),
     "bertscore": ("bert_score",),
+    "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }
 """Modules that `pip install adafuse` does not bring, by the extra that does."""
 

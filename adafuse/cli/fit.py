@@ -1,7 +1,8 @@
 """`adafuse fit`: learn from development rows how the models' scores are fused."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +20,9 @@ from adafuse.cli.options import (
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from adafuse.fitting import Development
 
 ROWS = "Development rows"
 SLOT = "{question}"
@@ -70,20 +74,13 @@ def fit(
 
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
-    settings = {
-        "max_new_tokens": max_new_tokens,
-        "stop": [string.replace("\\n", "\n") for string in stop or []],
-        "batch_size": batch_size,
-    }
-    found = _prompts(rows, template, scorer)
+    development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
     check_writable(out)
     ensemble = load(models, threads=threads)
 
     from adafuse.decoding.gate import write_gate
-    from adafuse.fitting import Development
     from adafuse.fitting import fit as fitted
 
-    development = Development(rows.stem, *found, scorer, settings)
     kind: Any = objective  # checked there
     gate = fitted(ensemble, [development], method=method, objective=kind, **options)
     write_gate(out, gate)
@@ -98,8 +95,15 @@ def fit(
     typer.echo(f"{about}: {gain:+.2f} points on rows that were held out; written to {out}")
 
 
-def _prompts(rows: Path, template: str, scorer: str) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Read the prompts and the answers of the rows."""
+def read_development(
+    rows: Path,
+    template: str,
+    scorer: str,
+    max_new_tokens: int,
+    stop: Sequence[str] | None,
+    batch_size: Any,
+) -> "Development":
+    """Read the prompts and the answers of development rows."""
     from adafuse.benchmarks.rows import read_rows
     from adafuse.metrics.registry import scorer_named
 
@@ -109,4 +113,12 @@ def _prompts(rows: Path, template: str, scorer: str) -> tuple[list[str], list[tu
     found, text = read_rows(rows), template.replace("\\n", "\n")
     for row in found:
         chosen.check_answers(f"row {row.id!r} of {rows}", row.answers)
-    return [text.replace(SLOT, row.question) for row in found], [row.answers for row in found]
+    settings = {
+        "max_new_tokens": max_new_tokens,
+        "stop": [string.replace("\\n", "\n") for string in stop or []],
+        "batch_size": batch_size,
+    }
+    prompts = [text.replace(SLOT, row.question) for row in found]
+    from adafuse.fitting import Development  # imports torch, for which bad input need not wait
+
+    return Development(rows.stem, prompts, [row.answers for row in found], scorer, settings)

@@ -2,11 +2,13 @@
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from adafuse.cli.advise import advise
 from adafuse.cli.bench import bench
 from adafuse.cli.doctor import doctor
 from adafuse.cli.errors import epilog, run
@@ -17,6 +19,7 @@ from adafuse.cli.init import init
 from adafuse.cli.methods import methods
 from adafuse.cli.report import report
 from adafuse.cli.score import audit, score
+from adafuse.cli.serve import serve
 from adafuse.cli.show import show
 from adafuse.cli.status import status
 from adafuse.cli.steps import app as app_steps
@@ -60,8 +63,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-COMMANDS = {
-    "Decode": (generate, fit, show, methods),
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Decode": (generate, serve, fit, advise, show, methods),
     "Evaluate": (init, score, audit, report, export, status),
     "This machine": (doctor, bench),
 }

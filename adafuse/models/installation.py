@@ -23,6 +23,7 @@ PACKAGES = {
     "snakemake": "workflow",
     "altair": "report",
     "lm_eval": "lm-eval",
+    "fastapi": "serve",
     "bitsandbytes": "quantized",
     "gguf": "gguf",
     "bert-score": "bertscore",

@@ -9,6 +9,7 @@ from tests.guard.parts import SHARED
 from tests.guard.store import Record, differences
 
 
+@pytest.mark.soak
 def test_every_method_decodes_as_recorded() -> None:
     assert not changes("quick")
 

@@ -116,6 +116,7 @@ def test_choices_stand_behind_the_template_of_a_chat(evaluate):
         assert all(value < 0 for ((value, _),) in sample["resps"])
 
 
+@pytest.mark.soak
 def test_one_model_alone_says_what_the_harness_itself_says_of_it(evaluate):
     """The harness's own model for Hugging Face folders is the judge."""
     alone = {"models": toy_path("llama"), "method": "single"}

@@ -1,0 +1,175 @@
+"""Whether two or more models are worth fusing, by what they write for development rows."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+from adafuse.benchmarks.shards import PreparedRow
+from adafuse.ensemble import Ensemble
+from adafuse.errors import UserError
+from adafuse.fitting import Development
+from adafuse.methods import METHODS
+from adafuse.metrics.compare import Comparison, compare_runs
+from adafuse.metrics.intervals import Estimate
+from adafuse.metrics.score import ScoredRun, evaluate
+from adafuse.records import Result, Round
+from adafuse.results import Results
+
+FEW_ROWS = 50
+"""With fewer rows, only large differences can be told."""
+LITTLE = 2.0
+"""Points below which the answers of one model add little to those of the other."""
+UNEQUAL = 10.0
+"""Points by which one model is so much better that fixed weights of 1 do harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A model on its own: its score, and the share of rows on which it alone is best."""
+
+    name: str
+    score: Estimate
+    alone: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What development rows say; scores and shares are in percent.
+
+    `ceiling` is the score of an oracle that takes the better answer of each row; `agreement` the
+    share of rounds in which all models proposed what was committed, None for a method that commits
+    tokens; `forwards` those of all models per token of all; `seconds`
+    is per row. `against` compares the fused texts with the better model.
+    """
+
+    rows: int
+    metric: str
+    members: tuple[Member, ...]
+    fused: Estimate
+    ceiling: float
+    agreement: float | None
+    forwards: float
+    seconds: float
+    against: Comparison
+    verdict: str
+
+
+def advise(
+    ensemble: Ensemble, rows: Development, *, method: str = "adafuse", **options: Any
+) -> Advice:
+    """Decode development rows with each model and with all of them, and say what is worth it.
+
+    Raises:
+        UserError: fewer than two models, or rows without answers.
+    """
+    if len(ensemble.models) < 2:
+        raise UserError("there is one model, and nothing to fuse; give two or more")
+    if not rows.prompts:
+        raise UserError("there are no development rows; give some with answers")
+    clock, alone = [time.perf_counter()], list[Results]()
+    for model in ensemble.models:
+        own = Ensemble([model])
+        alone.append(own.generate(rows.prompts, method="single", **rows.settings))
+        clock.append(time.perf_counter())
+    fused = ensemble.generate(rows.prompts, method=method, **rows.settings, **options)
+    clock.append(time.perf_counter())
+    seconds = [(after - before) / len(rows.prompts) for before, after in pairwise(clock)]
+    names = [str(number) for number in range(len(alone))]
+    scored = [_scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
+    together = _scored(rows, "fused", fused)
+    sign = 1 if together.metric.higher_is_better else -1
+    values = [[sign * outcome.value for outcome in one.outcomes] for one in scored]
+    best = [max(row) for row in zip(*values, strict=True)]
+    oracle = [
+        next(found[row] for found, own in zip(alone, values, strict=True) if own[row] == best[row])
+        for row in range(len(best))
+    ]
+    runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
+    better = max(scored, key=lambda one: sign * one.value)
+    compared = compare_runs(runs, [*scored, together])
+    against = next(c for c in compared if (c.run, c.against) == ("fused", better.score.run))
+    against = replace(against, against=ensemble.models[int(better.score.run)].name)
+    rounds = [taken for result in fused for taken in result.rounds]
+    advice = Advice(
+        rows=len(rows.prompts),
+        metric=together.metric.label,
+        members=tuple(
+            Member(
+                name=model.name,
+                score=one.score.main,
+                alone=100 * fmean(_leads(number, row) for row in zip(*values, strict=True)),
+                seconds=seconds[number],
+            )
+            for number, (model, one) in enumerate(zip(ensemble.models, scored, strict=True))
+        ),
+        fused=together.score.main,
+        ceiling=_scored(rows, "oracle", oracle).value,
+        agreement=None if METHODS[method].one_token or not rounds else _share_agreed(rounds),
+        forwards=sum(map(_forwards, fused)) / max(1, sum(map(_tokens, fused))),
+        seconds=seconds[-1],
+        against=against,
+        verdict="",
+    )
+    return replace(advice, verdict=_verdict(advice, names.index(better.score.run), sign))
+
+
+def _scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
+    prepared = [
+        PreparedRow(str(row), "", "", tuple(answers)) for row, answers in enumerate(rows.answers)
+    ]
+    texts = [
+        {"id": str(row), "text": result.text, "stop_reason": result.stop_reason}
+        for row, result in enumerate(results)
+    ]
+    return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
+
+
+def _leads(number: int, values: Sequence[float]) -> bool:
+    """Whether one model's answer is better than all others."""
+    return all(values[number] > value for k, value in enumerate(values) if k != number)
+
+
+def _share_agreed(rounds: Sequence[Round]) -> float:
+    return 100 * fmean(taken.agreed for taken in rounds)
+
+
+def _forwards(result: Result) -> int:
+    return sum(result.forwards)
+
+
+def _tokens(result: Result) -> int:
+    return sum(result.tokens)
+
+
+def _verdict(advice: Advice, better: int, sign: int) -> str:
+    """Say in a few sentences what the figures mean."""
+    found, member = advice.against, advice.members[better]
+    gain, room = sign * found.difference, sign * (advice.ceiling - member.score.value)
+    others = [sign * (member.score.value - m.score.value) for m in advice.members if m != member]
+    interval = f"{found.difference:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    said = [f"Fused, the models score {interval} points against {member.name} alone, the best."]
+    if found.significant and gain > 0:
+        said.append("Fuse them.")
+    elif found.significant:
+        said.append("Do not fuse them in this way.")
+    else:
+        said.append("These rows do not tell which is better.")
+    if room < LITTLE and gain < LITTLE:
+        said.append(
+            f"There is little to gain: with the better answer of each row, which nobody knows, it"
+            f" would be {room:.1f} points."
+        )
+    elif gain < room / 2:
+        said.append(
+            f"There is more to gain, {room:.1f} points with the better answer of each row: try"
+            " branching 3, other methods, or a gate (adafuse fit)."
+        )
+    if others and max(others) > UNEQUAL and gain <= 0:
+        said.append("The models are unequal: give the better one more weight, or fit a gate.")
+    if advice.rows < FEW_ROWS:
+        said.append(f"With {advice.rows} rows only large differences can be told; take more.")
+    return " ".join(said)

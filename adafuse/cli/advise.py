@@ -1,0 +1,85 @@
+"""`adafuse advise`: whether models are worth fusing, by what they write for development rows."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from adafuse.cli.fit import SLOT, Rows, ScorerName, Template, read_development
+from adafuse.cli.generate import MethodOption, Stop, Weights, check_decoding, load
+from adafuse.cli.options import (
+    AsJson,
+    BatchSize,
+    MaxNewTokens,
+    MethodName,
+    ThreadsOption,
+    with_models,
+    with_options,
+)
+from adafuse.cli.output import echo_json
+from adafuse.errors import UserError
+from adafuse.models.spec import ModelSpec
+from adafuse.views import one_line
+
+if TYPE_CHECKING:
+    from adafuse.advice import Advice
+
+
+@with_models
+def advise(
+    rows: Rows,
+    scorer: ScorerName,
+    template: Template = SLOT,
+    method: MethodName = "adafuse",
+    option: MethodOption = None,
+    max_new_tokens: MaxNewTokens = 256,
+    stop: Stop = None,
+    batch_size: BatchSize = "8",
+    threads: ThreadsOption = "auto",
+    weight: Weights = None,
+    as_json: AsJson = False,
+    *,
+    models: list[ModelSpec],
+) -> None:
+    """Say whether models are worth fusing, by their answers to development rows.
+
+    Each model answers alone, and all together: how often one is right where
+    the others are not, how often they agree, and what fusing gains.
+    """
+    options = with_options({}, option or [])
+    check_decoding(len(models), method, options, {})
+    if len(models) < 2:
+        raise UserError("there is one model, and nothing to fuse; name two or more")
+    development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
+    ensemble = load(models, weight, threads)
+    from adafuse.advice import advise as advised
+
+    found = advised(ensemble, development, method=method, **options)
+    if as_json:
+        echo_json(asdict(found))
+    else:
+        _print(found, method)
+
+
+def _print(found: "Advice", method: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    grid = Table("", found.metric, "95 % interval", "alone best", "seconds a row")
+    for member in found.members:
+        score = member.score
+        interval, alone = f"{score.low:.1f} to {score.high:.1f}", f"{member.alone:.0f} %"
+        seconds = f"{member.seconds:.2f}"
+        grid.add_row(
+            one_line(Path(member.name).name), f"{score.value:.1f}", interval, alone, seconds
+        )
+    interval = f"{found.fused.low:.1f} to {found.fused.high:.1f}"
+    grid.add_row(method, f"{found.fused.value:.1f}", interval, "", f"{found.seconds:.2f}")
+    console.print(grid)
+    typer.echo(f"the better answer of each row: {found.ceiling:.1f}")
+    agreement = "" if found.agreement is None else f"agreement {found.agreement:.0f} % of rounds; "
+    costs = f"{agreement}{found.forwards:.2f} forward passes per token of all models"
+    typer.echo(f"{found.rows} rows; {costs}")
+    typer.echo(found.verdict)

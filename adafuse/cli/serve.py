@@ -1,0 +1,136 @@
+"""`adafuse serve`: an OpenAI-compatible server over an ensemble."""
+
+import math
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from adafuse.cli.generate import MethodOption, Weights, check_decoding, load
+from adafuse.cli.options import (
+    BatchSize,
+    MaxNewTokens,
+    MethodName,
+    ThreadsOption,
+    option,
+    with_models,
+    with_options,
+)
+from adafuse.errors import UserError
+from adafuse.models.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from adafuse.serve.app import Service
+
+SERVER = "Server"
+KEY = "ADAFUSE_API_KEY"
+
+
+Host = Annotated[str, option("The address to listen at; 0.0.0.0 is every one.", "HOST", SERVER)]
+Port = Annotated[int, option("The port to listen at; 0 is a free one.", "N", SERVER)]
+Name = Annotated[str, option("The name of the model for clients.", "NAME", SERVER)]
+MaxWaiting = Annotated[
+    int, option("Prompts that may wait; more are refused (429).", "N", SERVER, min=0)
+]
+MaxLength = Annotated[int, option("Most tokens of a prompt with its text.", "N", SERVER, min=2)]
+Timeout = Annotated[float, option("Seconds that a request may take.", "S", SERVER, min=1)]
+MaxBody = Annotated[int, option("Bytes of a request.", "N", SERVER, min=1)]
+KeyFile = Annotated[
+    Path | None, option(f"A file with the key that clients need; or set {KEY}.", "FILE", SERVER)
+]
+TracesFolder = Annotated[
+    Path | None, option("Keep the trace of every request here.", "FOLDER", SERVER)
+]
+
+
+@with_models
+def serve(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    name: Name = "adafuse",
+    max_waiting: MaxWaiting = 256,
+    max_length: MaxLength = 4096,
+    timeout: Timeout = 600,
+    max_body: MaxBody = 1 << 20,
+    api_key_file: KeyFile = None,
+    traces: TracesFolder = None,
+    method: MethodName = "adafuse",
+    option: MethodOption = None,
+    max_new_tokens: MaxNewTokens = 256,
+    batch_size: BatchSize = "32",
+    threads: ThreadsOption = "auto",
+    weight: Weights = None,
+    *,
+    models: list[ModelSpec],
+) -> None:
+    """Answer OpenAI clients with an ensemble.
+
+    /v1/completions and /v1/chat/completions, streamed or not; a request may
+    name a method and its options. Ctrl-C or SIGTERM finishes what runs.
+    """
+    options = with_options({}, option or [])
+    limits = {"max_new_tokens": max_new_tokens, "batch_size": batch_size}
+    check_decoding(len(models), method, options, limits)
+    if max_new_tokens >= max_length:
+        raise UserError(
+            f"--max-new-tokens {max_new_tokens} leaves no room for a prompt in --max-length"
+            f" {max_length}; raise that"
+        )
+    key = _key(api_key_file)
+    with _listening(host, port) as listener:
+        from adafuse.serve.app import Service, Serving
+
+        serving = Serving(
+            name, method, options, max_new_tokens, batch_size, max_waiting,
+            longest=max_length, seconds=timeout, body=max_body, api_key=key, traces=traces,
+        )  # fmt: skip
+        _answer(listener, Service(load(models, weight, threads), serving))
+
+
+def _answer(listener: socket.socket, service: "Service") -> None:
+    """Answer clients until a signal comes, which the server finishes on and then passes on."""
+    import uvicorn
+
+    from adafuse.serve.app import make_app
+
+    app: Any = make_app(service)
+    plan = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        # for a client that does not read its stream
+        timeout_graceful_shutdown=math.ceil(service.serving.seconds),
+    )
+    host, port = listener.getsockname()[:2]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    typer.echo(f"{service.serving.name} answers at http://{address}/v1", err=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    uvicorn.Server(plan).run(sockets=[listener])
+
+
+def _key(file: Path | None) -> str | None:
+    """Return the key of a file or of the environment; a command line is seen by everybody."""
+    if file is None:
+        return os.environ.get(KEY) or None
+    try:
+        key = file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UserError(f"--api-key-file {str(file)!r} cannot be read ({error.strerror})") from None
+    if not key:
+        raise UserError(f"--api-key-file {str(file)!r} is empty; write the key into it")
+    return key
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+        raise UserError(
+            f"the server cannot listen at {host}:{port} ({reason}); give another --host or --port"
+        ) from None

@@ -1,0 +1,261 @@
+"""The thread that decodes: requests join the batch that runs, and leave it when nobody waits."""
+
+import logging
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from adafuse.decoding.drafts import Lookup
+from adafuse.decoding.round import Example
+from adafuse.decoding.run import Run, result_of
+from adafuse.engine.forward import FORWARD_COST
+from adafuse.engine.node import Engine, Program
+from adafuse.engine.reference import engine_for
+from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
+from adafuse.errors import UserError
+from adafuse.models.language_model import LanguageModel, slots
+from adafuse.records import Prompt, Result, question_of
+from adafuse.tokenization.prompts import common
+
+logger = logging.getLogger(__name__)
+
+
+class BusyError(UserError):
+    """No more prompts are taken; `stopping` says that there will be none."""
+
+    def __init__(self, sentence: str, *, stopping: bool) -> None:
+        super().__init__(sentence)
+        self.stopping = stopping
+
+
+@dataclass(eq=False)
+class Job:
+    """A prompt, how it is decoded, and who is told.
+
+    `tell` is called in the decoding thread, with text as it is settled if it is `streamed`, and at
+    last with the result; it must not wait. Whoever no longer wants the text sets `gone`; at the
+    `deadline` (time.monotonic) decoding ends, too, and the job is `overdue`.
+    """
+
+    run: Run
+    prompt: Prompt
+    tell: Callable[[str | Result], None]
+    deadline: float
+    streamed: bool
+    gone: bool = False
+    overdue: bool = False
+    told: str = ""
+
+    def unwanted(self) -> bool:
+        """Whether decoding it any further is of no use."""
+        self.overdue = self.overdue or time.monotonic() > self.deadline
+        return self.gone or self.overdue
+
+
+@dataclass
+class Counts:
+    """What was decoded since the start; lists have one entry per model."""
+
+    tokens: list[int]
+    forwards: list[int]
+    rounds: int = 0
+    agreed: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+
+    def add(self, result: Result, ended: str) -> None:
+        """Count a result, and how its prompt ended."""
+        for model, tokens in enumerate(result.tokens):
+            self.tokens[model] += tokens
+            self.forwards[model] += result.forwards[model]
+        self.rounds += len(result.rounds)
+        self.agreed += sum(taken.agreed for taken in result.rounds)
+        self.ended[ended] += 1
+
+
+class Decoder:
+    """Decodes jobs, up to `rows` at a time; up to `most_waiting` others wait their turn.
+
+    No text comes to more than `longest` ids in any model, prompt included.
+    """
+
+    def __init__(
+        self, models: tuple[LanguageModel, ...], rows: int, most_waiting: int, longest: int
+    ) -> None:
+        self.models, self.rows = models, rows
+        self.counts = Counts([0] * len(models), [0] * len(models))
+        self._most_waiting, self._longest = most_waiting, longest
+        self._waiting: deque[Job] = deque()
+        self._live: dict[Example, Job] = {}
+        self._engines: list[Engine] = []
+        self._before: dict[Engine, list[int]] = {}
+        self._lookups = defaultdict[LanguageModel, Lookup](Lookup)
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="adafuse-decoder", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it decodes."""
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """How many prompts wait for a place in the batch."""
+        return sum(not job.gone for job in list(self._waiting))
+
+    @property
+    def running(self) -> int:
+        """How many prompts are being decoded."""
+        return len(self._live)
+
+    def start(self) -> None:
+        """Begin to decode."""
+        self._thread.start()
+
+    def submit(self, jobs: list[Job]) -> None:
+        """Take jobs, all or none.
+
+        Raises:
+            BusyError: too many wait, or the decoder is closing.
+        """
+        with self._changed:
+            if self._closing:
+                raise BusyError("the server is stopping; ask another one", stopping=True)
+            if self.waiting + len(jobs) > self._most_waiting + self.rows - self.running:
+                told = f"{self.waiting} prompts wait already; try again later"
+                raise BusyError(told, stopping=False)
+            self._waiting.extend(jobs)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Take no more jobs, finish those that there are, and end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._awaited():
+                if (failure := self._batch()) is not None:
+                    self._fail(failure)  # when nothing holds the engines any more
+        finally:
+            with self._changed:
+                self._closing = True
+            for job in (*self._live.values(), *self._waiting):
+                job.tell(self._nothing(job, "the decoder has stopped; see the server's log"))
+
+    def _awaited(self) -> bool:
+        """Wait for a job; return whether there is one."""
+        with self._changed:
+            while not self._waiting and not self._closing:
+                self._changed.wait()
+            return bool(self._waiting)
+
+    def _batch(self) -> str | None:
+        """Decode until nothing is left; return why that cannot go on."""
+        try:
+            for event in Scheduler[Example](self.rows).run(self):
+                self._tell(event)
+        except TooManyRowsError as error:
+            self.rows = max(1, self.rows // 2)
+            logger.warning("%s; going on with %d at a time", error, self.rows)
+            return str(error)
+        except Exception as error:  # the border of the server: the next requests go on
+            logger.exception("decoding failed")
+            return str(error) or type(error).__name__
+        return None
+
+    def __iter__(self) -> Iterator[tuple[Example, Program[None]]]:
+        return self
+
+    def __next__(self) -> tuple[Example, Program[None]]:
+        """Return the next job's example; there may be more of them after the last one."""
+        while self._waiting:
+            job = self._waiting.popleft()
+            if not job.unwanted():
+                return self._begun(job)
+            self._ended(job, self._nothing(job))
+        raise StopIteration
+
+    def _begun(self, job: Job) -> tuple[Example, Program[None]]:
+        run = job.run
+        example = Example(run.weights, run.settings, job.prompt, question_of(job.prompt))
+        self._live[example] = job
+
+        def program(example: Example) -> Program[None]:
+            own = run.program(example, self._lookups)
+            try:
+                for requests in own:
+                    if job.unwanted():
+                        example.reason = "length"
+                        return
+                    yield requests
+            finally:
+                own.close()
+
+        engines = self._engines_for(run.method.top)
+        self._share(engines, job.prompt)
+        return example, opened(example, engines, program)
+
+    def _share(self, engines: list[Engine], prompt: Prompt) -> None:
+        """Read once what the prompt and the one before it begin with; the next ones may, too.
+
+        That takes a forward of its own, and is left if it would save no more than that.
+        """
+        for engine in engines:
+            ids = engine.model.prompt_ids(prompt)
+            before, self._before[engine] = self._before.get(engine, []), ids
+            engine.share(ids[: common(before, ids[:-1])], FORWARD_COST[engine.model.device.type])
+
+    def _engines_for(self, top: int) -> list[Engine]:
+        """Return the engines of all jobs, which read as many of the likeliest ids as any needs."""
+        if not self._engines:
+            self._engines = [
+                engine_for(m, "tree", top=top, rows=self.rows, slots=slots(m, self._longest))
+                for m in self.models
+            ]
+        for engine in self._engines:
+            engine.top = max(engine.top, top)
+            if engine.spare:
+                engine.spare = FORWARD_COST[engine.model.device.type] / self.running
+        return self._engines
+
+    def _tell(self, event: Event[Example]) -> None:
+        job = self._live[event.example]
+        if isinstance(event, Finished):
+            del self._live[event.example]
+            self._ended(job, result_of(event))
+        elif job.streamed and not job.run.method.replaces_text and not job.gone:
+            before, job.told = job.told, event.example.settled
+            if job.told != before:
+                job.tell(job.told[len(before) :])
+
+    def _ended(self, job: Job, result: Result) -> None:
+        how: Literal["gone", "late", "error", "done"] = "done"
+        if job.gone:
+            how = "gone"
+        elif job.overdue:
+            how = "late"
+        elif result.error is not None:
+            how = "error"
+        self.counts.add(result, how)
+        if not job.gone:
+            job.tell(result)
+
+    def _fail(self, error: str) -> None:
+        """End what was being decoded with an error; the next jobs get new engines."""
+        for job in self._live.values():
+            self._ended(job, self._nothing(job, error))
+        self._live.clear()
+        self._engines.clear()
+        self._before.clear()
+        release()
+
+    def _nothing(self, job: Job, error: str | None = None) -> Result:
+        none = (0,) * len(self.models)
+        reason: Literal["error", "length"] = "length" if error is None else "error"
+        return Result(job.told, reason, (), none, none, none, 0.0, error=error)

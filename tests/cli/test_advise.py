@@ -1,0 +1,45 @@
+"""`adafuse advise` as a user runs it."""
+
+import json
+
+import pytest
+
+from tests.cli.terminal import adafuse
+from tests.conftest import TOY_MODELS, toy_path
+
+PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama")]
+GIVEN = ["--rows", "dev.jsonl", "--scorer", "nq", "--template", r"Question: {question}\nAnswer:"]
+GIVEN += ["--stop", r"\n", "--max-new-tokens", "16"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a few development rows."""
+    rows = (TOY_MODELS.parent / "benchmarks/development/toy_qa.jsonl").read_text().split("\n")
+    (tmp_path / "dev.jsonl").write_text("\n".join(rows[:12]))
+    return tmp_path
+
+
+def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
+    told = adafuse("advise", *PAIR, *GIVEN, cwd=folder)
+    assert told.returncode == 0, told.stderr
+    assert "the better answer of each row" in told.stdout
+    assert "12 rows; agreement " in told.stdout
+    found = json.loads(adafuse("advise", *PAIR, *GIVEN, "--json", cwd=folder).stdout)
+    assert found["verdict"] in told.stdout
+    assert f"{found['ceiling']:.1f}" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--method", "single"], "method single needs exactly 1 model, not 2"),
+        (["--template", "Q:"], "--template 'Q:' has no {question}"),
+        (["--scorer", "gsm8k"], "has no number; correct it or use another scorer"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, options, says):
+    done = adafuse("advise", *PAIR, *GIVEN, *options, cwd=folder)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1

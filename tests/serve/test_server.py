@@ -1,0 +1,115 @@
+"""A server in a process of its own, with OpenAI's own client."""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.conftest import toy_path
+from tests.serve.conftest import started
+
+openai = pytest.importorskip("openai", reason="openai is not installed")
+httpx = pytest.importorskip("httpx")  # which openai brings
+
+GONE = 'adafuse_prompts_total{how="gone"}'
+PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
+
+
+def client_of(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
+def test_the_client_of_openai_reads_texts_and_streams(server, pair):
+    client = client_of(server)
+    assert [model.id for model in client.models.list()] == ["adafuse"]
+    (result,) = pair.generate([PROMPT], stop=["\n"], max_new_tokens=16, branching=2)
+    asked = {"model": "adafuse", "prompt": PROMPT, "stop": ["\n"], "max_tokens": 16}
+    body = {"extra_body": {"options": {"branching": 2}}}
+    assert client.completions.create(**asked, **body).choices[0].text == result.text
+    pieces = client.completions.create(**asked, **body, stream=True)
+    assert "".join(piece.choices[0].text for piece in pieces) == result.text
+    messages = [{"role": "user", "content": "Who?"}]
+    (result,) = pair.generate([messages], max_new_tokens=16)
+    answer = client.chat.completions.create(model="adafuse", messages=messages, max_tokens=16)
+    assert answer.choices[0].message.content == result.text
+    with pytest.raises(openai.BadRequestError, match="temperature must be 0: decoding is greedy"):
+        client.chat.completions.create(model="adafuse", messages=messages, temperature=1.0)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_goes_away_stops_its_text(endless, stream):
+    asked = {"prompt": PROMPT, "max_tokens": 3000, "stream": stream}
+    before = endless.gauge(GONE)
+    with httpx.Client(timeout=httpx.Timeout(10, read=1.5 if not stream else 10)) as client:
+        if stream:
+            with client.stream("POST", f"{endless.url}/v1/completions", json=asked) as answer:
+                next(answer.iter_lines())
+        else:
+            with pytest.raises(httpx.ReadTimeout):
+                client.post(f"{endless.url}/v1/completions", json=asked)
+    end = time.monotonic() + 30
+    while endless.gauge("adafuse_running") or endless.gauge(GONE) == before:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_sigterm_finishes_what_runs_and_writes_its_trace(tmp_path, random_pair):
+    models = [model.name for model in random_pair.models]
+    with started(tmp_path, "--traces", str(tmp_path / "traces"), models=models) as server:
+        answers = []
+
+        def ask():
+            done = httpx.post(
+                f"{server.url}/v1/completions",
+                json={"prompt": PROMPT, "max_tokens": 200}, timeout=60,
+            )  # fmt: skip
+            answers.append(done.json()["choices"][0]["text"])
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        while not server.gauge("adafuse_running"):
+            time.sleep(0.01)
+        assert server.stop() == 0
+        asking.join()
+    assert len(answers[0]) > 100
+    assert len(list((tmp_path / "traces").iterdir())) == 1
+
+
+def test_a_key_comes_from_the_environment_or_a_file(tmp_path):
+    with started(tmp_path, ADAFUSE_API_KEY="secret") as server:
+        assert httpx.get(f"{server.url}/v1/models").status_code == 401
+        headers = {"Authorization": "Bearer secret"}
+        assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 200
+
+
+def test_what_cannot_start_says_so_before_models_load(tmp_path):
+    def told(*options):
+        command = [sys.executable, "-m", "adafuse", "serve", "--model", toy_path("llama")]
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 2
+        return done.stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "(Address already in use); give another --host or --port" in told(
+            "--method", "single", "--port", port
+        )
+    assert "method llm_blender needs at least 2 models, not 1" in told("--method", "llm_blender")
+    (tmp_path / "key").write_text("\n")
+    assert "is empty; write the key into it" in told(
+        "--method", "single", "--api-key-file", str(tmp_path / "key")
+    )
+    assert "leaves no room for a prompt" in told("--method", "single", "--max-length", "100")
+
+
+def test_nothing_of_it_is_imported_unless_it_is_asked_for():
+    code = (
+        "import sys, adafuse.cli.main, adafuse.ensemble\n"
+        "assert not {'fastapi', 'uvicorn', 'prometheus_client'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

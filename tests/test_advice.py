@@ -1,0 +1,97 @@
+"""Advice on whether to fuse: figures that other parts find, too, and what they come to."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from adafuse import Ensemble, UserError
+from adafuse.advice import _verdict, advise
+from adafuse.benchmarks.shards import PreparedRow
+from adafuse.fitting import Development
+from adafuse.metrics.score import evaluate
+from tests.conftest import TOY_MODELS
+
+ROWS = TOY_MODELS.parent / "benchmarks/development/toy_qa.jsonl"
+SETTINGS = {"max_new_tokens": 16, "stop": ["\n"]}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    found = [json.loads(line) for line in ROWS.read_text().split("\n")[:24]]
+    prompts = [f"Question: {row['question']}\nAnswer:" for row in found]
+    answers = [
+        [row["answer"]] if isinstance(row["answer"], str) else row["answer"] for row in found
+    ]
+    return Development("toy_qa", prompts, answers, "nq", SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def advice(pair, rows):
+    return advise(pair, rows, branching=2)
+
+
+def outcomes(rows, results):
+    prepared = [PreparedRow(str(n), "", "", tuple(a)) for n, a in enumerate(rows.answers)]
+    texts = [{"id": str(n), "text": result.text} for n, result in enumerate(results)]
+    found = evaluate(prepared, texts, "nq", benchmark="x", run="y")
+    return [outcome.value for outcome in found.outcomes]
+
+
+def test_the_figures_are_those_of_decoding_and_scoring(advice, pair, rows):
+    right = [
+        outcomes(rows, Ensemble([model]).generate(rows.prompts, method="single", **SETTINGS))
+        for model in pair.models
+    ]
+    fused = pair.generate(rows.prompts, branching=2, **SETTINGS)
+    n = len(rows.prompts)
+    for number, member in enumerate(advice.members):
+        assert member.score.value == pytest.approx(100 * sum(right[number]) / n)
+        alone = sum(a > b for a, b in zip(right[number], right[1 - number], strict=True))
+        assert member.alone == pytest.approx(100 * alone / n)
+    assert advice.fused.value == pytest.approx(100 * sum(outcomes(rows, fused)) / n)
+    either = sum(max(pair_) for pair_ in zip(*right, strict=True))
+    assert advice.ceiling == pytest.approx(100 * either / n)
+    rounds = [taken for result in fused for taken in result.rounds]
+    agreed = sum(len(taken.candidates[taken.selected].proposers) == 2 for taken in rounds)
+    assert advice.agreement == pytest.approx(100 * agreed / len(rounds))
+    better = max(member.score.value for member in advice.members)
+    assert advice.against.difference == pytest.approx(advice.fused.value - better)
+
+
+def valued(advice, *values):
+    """The members, with other scores."""
+    pairs = zip(advice.members, values, strict=True)
+    return tuple(replace(m, score=replace(m.score, value=value)) for m, value in pairs)
+
+
+@pytest.mark.parametrize(
+    ("difference", "low", "p", "ceiling", "count", "says"),
+    [
+        (12.0, 5.0, 0.001, 90.0, 200, "Fuse them."),
+        (-12.0, -20.0, 0.001, 90.0, 200, "Do not fuse them in this way."),
+        (1.0, -4.0, 0.7, 90.0, 200, "These rows do not tell which is better. There is more to ga"),
+        (0.2, -4.0, 0.9, 71.0, 200, "There is little to gain: with the better answer of each row"),
+        (1.0, -4.0, 0.7, 90.0, 20, "With 20 rows only large differences can be told; take more."),
+    ],
+)
+def test_the_verdict_follows_the_figures(advice, difference, low, p, ceiling, count, says):
+    members = valued(advice, *(70.0, 66.0))
+    high = difference + abs(difference - low)
+    against = replace(advice.against, difference=difference, low=low, high=high, p_holm=p)
+    found = replace(advice, members=members, against=against, ceiling=ceiling, rows=count)
+    assert says in _verdict(found, 0, 1)
+
+
+def test_unequal_models_are_told_to_be_weighed(advice):
+    members = valued(advice, *(70.0, 30.0))
+    against = replace(advice.against, difference=-5.0, low=-9.0, high=1.0, p_holm=0.1)
+    found = replace(advice, members=members, against=against, ceiling=75.0)
+    assert "The models are unequal: give the better one more weight" in _verdict(found, 0, 1)
+
+
+def test_what_cannot_be_advised_on_is_one_sentence(pair, rows):
+    with pytest.raises(UserError, match="there is one model, and nothing to fuse; give two"):
+        advise(Ensemble(pair.models[:1]), rows)
+    with pytest.raises(UserError, match="there are no development rows; give some with answers"):
+        advise(pair, replace(rows, prompts=[], answers=[]))
