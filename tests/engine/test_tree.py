@@ -190,11 +190,21 @@ def test_a_model_that_cannot_be_fed_a_tree_runs_on_the_reference_engine(caplog):
     assert "cannot be fed a tree of tokens" in caplog.text
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", ["mpt", "bloom"])
-def test_positions_that_come_from_the_mask_are_noticed(name):
+def test_positions_that_come_from_the_mask_are_noticed(name, dtype):
     config = AutoConfig.for_model(name, vocab_size=700, **ALIBI[name])
     torch.manual_seed(0)
-    assert obstacle(language_model(AutoModelForCausalLM.from_config(config).eval()))
+    network = AutoModelForCausalLM.from_config(config).eval()
+    assert "positions" in obstacle(language_model(network.to(dtype)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_of_large_logits_is_no_obstacle(dtype):
+    network = random_llama(700, seed=4, hidden_size=64, num_hidden_layers=8)
+    with torch.no_grad():
+        network.get_output_embeddings().weight.mul_(100)
+    assert obstacle(language_model(network.to(dtype))) is None
 
 
 def test_the_toy_architectures_can_be_fed_trees(quartet):
