@@ -192,16 +192,19 @@ def with_ids(rows: Sequence[Row], ids: Iterable[str], owner: str) -> tuple[Row, 
     return tuple(row for row in rows if row.id in chosen)
 
 
-def sample(rows: Sequence[Row], size: int, seed: int, owner: str) -> tuple[Row, ...]:
-    """Return `size` rows, in file order.
+def sample(
+    rows: Sequence[Row], size: int, seed: int, owner: str, *, skip: int = 0
+) -> tuple[Row, ...]:
+    """Return `size` rows, in file order, without the sample of the first `skip`.
 
     Which ones is decided by a hash of seed and id: the same everywhere, and a row that is added
     or removed changes the sample by one row at most.
     """
-    if size > len(rows):
-        raise UserError(f"{owner}: sample.size {size} is more than its {len(rows)} rows")
+    if skip + size > len(rows):
+        asked = f"{size} after {skip} skipped ones" if skip else str(size)
+        raise UserError(f"{owner}: sample.size {asked} is more than its {len(rows)} rows")
     ranked = sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\0{row.id}".encode()).digest())
-    return with_ids(rows, (row.id for row in ranked[:size]), owner)
+    return with_ids(rows, (row.id for row in ranked[skip : skip + size]), owner)
 
 
 def read_ids(path: Path) -> tuple[str, ...]:

@@ -71,6 +71,9 @@ class SampleConfig(Section):
     """number of rows"""
     seed: Number = 0
     """seed of the choice; change it when you want other rows"""
+    skip: Number = 0
+    """leave out the rows that a sample of this size would have; change it when development rows
+    come from the same source as the test rows: `skip` is then the size of their sample"""
 
 
 class BenchmarkConfig(Section):

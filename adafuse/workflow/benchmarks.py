@@ -180,7 +180,9 @@ def benchmark_rows(config: Config, benchmark: str) -> tuple[Row, ...]:
     rows = read_rows(source_file(config, benchmark), task.limit, fields)
     if (ids := read_ids(Path(task.ids_file)) if task.ids_file else task.ids) is not None:
         return with_ids(rows, ids, owner)
-    return sample(rows, task.sample.size, task.sample.seed, owner) if task.sample else rows
+    if (part := task.sample) is None:
+        return rows
+    return sample(rows, part.size, part.seed, owner, skip=part.skip)
 
 
 def few_shot_file(config: Config, benchmark: str) -> FewShotFile | None:

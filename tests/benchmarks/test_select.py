@@ -29,6 +29,13 @@ def test_a_sample_is_the_same_everywhere_and_another_for_another_seed() -> None:
     assert ids(sample(ROWS, 4, 3, "qa")) == ["r7", "r12", "r17", "r37"]
 
 
+def test_a_sample_that_skips_another_one_shares_no_row_with_it() -> None:
+    first, second = sample(ROWS, 25, 0, "qa"), sample(ROWS, 15, 0, "qa", skip=25)
+    assert sorted(ids(first) + ids(second)) == sorted(ids(ROWS))
+    with pytest.raises(UserError, match="16 after 25 skipped ones is more than its 40 rows"):
+        sample(ROWS, 16, 0, "qa", skip=25)
+
+
 def test_a_new_row_changes_a_sample_by_one_row_at_most() -> None:
     before = set(ids(sample(ROWS, 10, 0, "qa")))
     for number in range(20):
