@@ -22,8 +22,6 @@ FEW_ROWS = 50
 """With fewer rows, only large differences can be told."""
 LITTLE = 2.0
 """Points below which the answers of one model add little to those of the other."""
-UNEQUAL = 10.0
-"""Points by which one model is so much better that fixed weights of 1 do harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
     """Say in a few sentences what the figures mean."""
     found, member = advice.against, advice.members[better]
     gain, room = sign * found.difference, sign * (advice.ceiling - member.score.value)
-    others = [sign * (member.score.value - m.score.value) for m in advice.members if m != member]
+    unequal = any(_apart(member.score, other.score) for other in advice.members)
     interval = f"{found.difference:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
     said = [f"Fused, the models score {interval} points against {member.name} alone, the best."]
     if found.significant and gain > 0:
@@ -168,8 +166,13 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
             f"There is more to gain, {room:.1f} points with the better answer of each row: try"
             " branching 3, other methods, or a gate (adafuse fit)."
         )
-    if others and max(others) > UNEQUAL and gain <= 0:
+    if unequal and gain <= 0:
         said.append("The models are unequal: give the better one more weight, or fit a gate.")
     if advice.rows < FEW_ROWS:
-        said.append(f"With {advice.rows} rows only large differences can be told; take more.")
+        said.append(f"So few rows ({advice.rows}) tell only large differences; take more.")
     return " ".join(said)
+
+
+def _apart(one: Estimate, other: Estimate) -> bool:
+    """Whether the intervals of two scores have nothing in common."""
+    return one.low > other.high or other.low > one.high

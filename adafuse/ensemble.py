@@ -97,8 +97,12 @@ class Ensemble:
         weights: Sequence[float] | None = None,
         place: Place | None = None,
     ) -> None:
+        if not isinstance(models, Iterable):
+            raise UserError(f"models is {models!r}; give a list of models")
         self.models = tuple(map(_model, models))
-        self.weights = check_weights(weights, len(models) or len(weights or ()))
+        if not self.models and not weights:
+            raise UserError("no model was given; give at least one")
+        self.weights = check_weights(weights, len(self.models) or len(weights or ()))
         self.place = place
         self._closed = False
 
@@ -120,7 +124,7 @@ class Ensemble:
     @classmethod
     def from_pretrained(
         cls,
-        models: str | Path | Sequence[str | Path] | Sequence[ModelSpec],
+        models: str | Path | Iterable[str | Path] | Iterable[ModelSpec],
         *,
         weights: Sequence[float] | None = None,
         threads: int | Literal["auto"] = "auto",
@@ -263,7 +267,7 @@ class Ensemble:
         """
         self._check_open()
         settings = {"batch_size": batch_size, "engine": engine}
-        return likelihoods(self.models, asked, settings)
+        return likelihoods(self.models, [*map(_continuation, asked)], settings)
 
     def stream_text(
         self,
@@ -345,7 +349,22 @@ def _model(given: object) -> LanguageModel:
 def _prompts(prompts: Iterable[Prompt | Messages]) -> list[Prompt]:
     if isinstance(prompts, str | bytes | Chat):
         raise UserError("prompts is one prompt; give a list of texts or chats")
+    if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping) or _is_frame(prompts):
+        kind = type(prompts).__name__
+        raise UserError(f"prompts is a {kind}; give a list of texts, such as list(frame['prompt'])")
     return [as_prompt(prompt, f"prompts[{n}]") for n, prompt in enumerate(prompts)]
+
+
+def _continuation(given: object) -> tuple[Prompt, str]:
+    match given:
+        case (str() | Chat() as prompt, str() as text):
+            return prompt, text
+    raise UserError(f"{given!r} is no (prompt, text); give pairs of a prompt and the text after it")
+
+
+def _is_frame(given: object) -> bool:
+    """Whether it is a data frame, over which one iterates by columns."""
+    return hasattr(given, "columns")
 
 
 def _results(

@@ -1,6 +1,7 @@
 """Prompts, and what decoding returns: one `Result` per prompt, with every round."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
@@ -66,13 +67,15 @@ def as_prompt(given: object, name: str) -> Prompt:
     """Return a prompt, which may be a list of messages; `name` says which one it is.
 
     Raises:
-        UserError: it is neither a text nor a conversation.
+        UserError: it is neither a text nor a conversation, or no text that can be written.
     """
-    if isinstance(given, str | Chat):
-        return given
     if isinstance(given, list | tuple) and given:
-        return Chat(given)
-    raise UserError(f"{name} is {given!r}; give a text, a Chat or a list of messages")
+        given = Chat(given)
+    if not isinstance(given, str | Chat):
+        raise UserError(f"{name} is {given!r}; give a text, a Chat or a list of messages")
+    if re.search("[\ud800-\udfff]", as_text(given)):
+        raise UserError(f"{name} holds half of a surrogate pair, which is no character; remove it")
+    return given
 
 
 def question_of(prompt: Prompt) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import pyarrow as pa
 
@@ -42,6 +42,21 @@ class Results(list[Result]):
             id(result): (str(number), as_text(prompt), result)
             for number, (result, prompt) in enumerate(zip(self, prompts, strict=True), 1)
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        asked = [self._asked.get(id(result)) for result in self]
+        return _restored, (list(self), asked, self.settings, self._plugins)
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Result: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Results": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "Result | Results":
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        part = super().__getitem__(index)
+        asked = [self._asked.get(id(result)) for result in part]
+        return _restored(part, asked, self.settings, self._plugins)
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table.
@@ -85,6 +100,19 @@ class Results(list[Result]):
             raise UserError(f"{str(path)!r} does not end in .parquet; give it that ending")
         metadata = {"settings": self.settings, "versions": {**versions(), **self._plugins}}
         write_arrow(Path(path), self.to_arrow(), metadata)
+
+
+def _restored(
+    results: Iterable[Result],
+    asked: Iterable[tuple[str, str, Result] | None],
+    settings: Mapping[str, Any],
+    plugins: Mapping[str, str],
+) -> Results:
+    """Return results that a copy holds, or a part of them, with the ids and prompts they had."""
+    restored = Results((), (), settings, plugins)
+    restored.extend(results)
+    restored._asked = {id(known[2]): known for known in asked if known is not None}
+    return restored
 
 
 def _installed(package: str) -> Any:

@@ -62,7 +62,10 @@ def test_the_figures_are_those_of_decoding_and_scoring(advice, pair, rows):
 def valued(advice, *values):
     """The members, with other scores."""
     pairs = zip(advice.members, values, strict=True)
-    return tuple(replace(m, score=replace(m.score, value=value)) for m, value in pairs)
+    return tuple(
+        replace(m, score=replace(m.score, value=value, low=value - 9, high=value + 9))
+        for m, value in pairs
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def valued(advice, *values):
         (-12.0, -20.0, 0.001, 90.0, 200, "Do not fuse them in this way."),
         (1.0, -4.0, 0.7, 90.0, 200, "These rows do not tell which is better. There is more to ga"),
         (0.2, -4.0, 0.9, 71.0, 200, "There is little to gain: with the better answer of each row"),
-        (1.0, -4.0, 0.7, 90.0, 20, "With 20 rows only large differences can be told; take more."),
+        (1.0, -4.0, 0.7, 90.0, 20, "So few rows (20) tell only large differences; take more."),
     ],
 )
 def test_the_verdict_follows_the_figures(advice, difference, low, p, ceiling, count, says):
@@ -88,6 +91,8 @@ def test_unequal_models_are_told_to_be_weighed(advice):
     against = replace(advice.against, difference=-5.0, low=-9.0, high=1.0, p_holm=0.1)
     found = replace(advice, members=members, against=against, ceiling=75.0)
     assert "The models are unequal: give the better one more weight" in _verdict(found, 0, 1)
+    near = replace(found, members=valued(advice, *(70.0, 55.0)))  # within their intervals
+    assert "unequal" not in _verdict(near, 0, 1)
 
 
 def test_what_cannot_be_advised_on_is_one_sentence(pair, rows):

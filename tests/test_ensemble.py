@@ -5,6 +5,7 @@ import sys
 import weakref
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -125,12 +126,43 @@ def test_weights_are_checked():
     for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, math.nan]):
         with pytest.raises(UserError, match=r"weights"):
             check_weights(weights, 2)
+    for weights in (2, ["a", 1]):
+        with pytest.raises(UserError, match="is no list of numbers; give one per model"):
+            check_weights(weights, 2)
 
 
 def test_one_prompt_is_not_taken_for_a_list_of_prompts(pair):
     for prompt in ("Question:", b"Question:", Chat((Turn("user", "Question:"),))):
         with pytest.raises(UserError, match="give a list of texts"):
             pair.generate(prompt)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "sentence"),
+    [
+        (None, "prompts is a NoneType; give a list of texts"),
+        ({"role": "user", "content": "hi"}, "prompts is a dict; give a list of texts"),
+        (pd.DataFrame({"prompt": PROMPTS}), "prompts is a DataFrame; give a list of texts, such"),
+        (["fine", "half \ud83d"], r"prompts\[1\] holds half of a surrogate pair"),
+    ],
+)
+def test_what_are_no_prompts_is_one_sentence(pair, prompts, sentence):
+    with pytest.raises(UserError, match=sentence):
+        pair.generate(prompts)
+
+
+@pytest.mark.parametrize("asked", [["one text"], ["ab"], [("prompt", None)], [("a", "b", "c")]])
+def test_what_are_no_continuations_is_one_sentence(pair, asked):
+    with pytest.raises(UserError, match=r"is no \(prompt, text\); give pairs of a prompt and the"):
+        pair.loglikelihoods(asked)
+
+
+@pytest.mark.parametrize(
+    ("models", "sentence"), [(None, "models is None; give a list of"), ([], "no model was given")]
+)
+def test_what_are_no_models_is_one_sentence(models, sentence):
+    with pytest.raises(UserError, match=sentence):
+        Ensemble(models)
 
 
 def test_prompts_may_come_from_a_generator_and_chats_as_messages(pair):
@@ -148,6 +180,8 @@ def test_models_may_be_one_path_and_devices_what_torch_calls_them():
         Path(toy_path("llama")), device=torch.device("cpu"), dtype=torch.bfloat16
     ).models
     assert (model.device.type, model.network.dtype) == ("cpu", torch.bfloat16)
+    paths = (toy_path(name) for name in ("mistral", "llama"))
+    assert len(Ensemble.from_pretrained(paths, device="cpu").models) == 2
     assert Ensemble.from_pretrained(toy_path("llama"), device="cpu").models[0].name == model.name
 
 
@@ -235,6 +269,13 @@ with Ensemble.from_pretrained(["a", "b"], device=torch.device("cpu"), weights=[1
 def highest(candidate, weights):
     """A fusion rule of a notebook."""
     return max(candidate.nll)
+
+
+@pytest.mark.parametrize("fused", [math.nan, math.inf, "a", None])
+def test_a_function_that_returns_no_number_is_told_so(pair, fused):
+    (result,) = pair.generate(PROMPTS[:1], max_new_tokens=4, fusion=lambda *_: fused)
+    assert result.stop_reason == "error"
+    assert result.error == f"fusion rule '<lambda>' returned {fused!r}; return a finite number"
 
 
 def test_a_function_fuses(pair):

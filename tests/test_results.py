@@ -1,6 +1,8 @@
 """What `Ensemble.generate` returns, as a list, as tables and as a reader sees it."""
 
+import copy
 import json
+import pickle
 import sys
 
 import pytest
@@ -56,6 +58,15 @@ def test_results_keep_their_prompts_in_any_order(results, pair):
     others.append(results[0])
     with pytest.raises(UserError, match="is a result of another call; make a table of each"):
         others.to_arrow()
+
+
+def test_a_copy_and_a_part_of_them_keep_their_prompts(results):
+    rows = results.to_arrow().to_pylist()
+    for copied in (pickle.loads(pickle.dumps(results)), copy.deepcopy(results), results[:]):
+        assert copied == results
+        assert copied.to_arrow().to_pylist() == rows
+    assert results[1:].to_arrow().to_pylist() == rows[1:]
+    assert results[0] is next(iter(results))
 
 
 class Rule:

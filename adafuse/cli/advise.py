@@ -17,7 +17,7 @@ from adafuse.cli.options import (
     with_models,
     with_options,
 )
-from adafuse.cli.output import echo_json
+from adafuse.cli.output import counted, echo_json
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 from adafuse.views import one_line
@@ -81,5 +81,5 @@ def _print(found: "Advice", method: str) -> None:
     typer.echo(f"the better answer of each row: {found.ceiling:.1f}")
     agreement = "" if found.agreement is None else f"agreement {found.agreement:.0f} % of rounds; "
     costs = f"{agreement}{found.forwards:.2f} forward passes per token of all models"
-    typer.echo(f"{found.rows} rows; {costs}")
+    typer.echo(f"{counted(found.rows, 'row')}; {costs}")
     typer.echo(found.verdict)

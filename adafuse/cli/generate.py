@@ -1,7 +1,6 @@
 """`adafuse generate`: decode prompts from everywhere into a terminal, a pipe or a file."""
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,8 +47,6 @@ def _prompt(given: Any) -> Prompt:
         prompt = as_prompt(given, "it")
     if not as_text(prompt).strip():
         raise ValueError("must hold some text")
-    if re.search("[\ud800-\udfff]", as_text(prompt)):
-        raise ValueError("must hold no half of a surrogate pair")
     return prompt
 
 
@@ -180,6 +177,7 @@ def decode_to_file(
 ) -> list[dict[str, Any]]:
     """Decode what the journal of a file lacks, write the file and say so; return its rows."""
     with file.journal as journal:
+        file.check_unfinished()
         done = decode_rows(ensemble, rows, decoding, journal, json_line if as_json else None)
         written = "replaced" if file.out.exists() else "written to"
         file.write(done)

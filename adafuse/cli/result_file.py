@@ -46,6 +46,7 @@ class ResultFile:
     plugins: dict[str, str]
     journal: "Journal"
     digests: frozenset[str]
+    resume: bool
 
     @classmethod
     def of(
@@ -61,17 +62,21 @@ class ResultFile:
         """Open the journal for prompts by id; refuse one that the command does not go on with."""
         check_out(out)
         from adafuse.decoding.fusion import FUSION_RULES
-        from adafuse.methods import METHODS
+        from adafuse.methods import METHODS, resolve
         from adafuse.workflow.digest import step_key
         from adafuse.workflow.journal import Journal, journal_path, journal_rows
 
         loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
         settings = {"models": [spec.path for spec in models], **loading, **given(weights=weights)}
         settings |= decoding
-        rule = FUSION_RULES.get(decoding.get("fusion", ""))
-        plugins = code_of(METHODS[decoding["method"]], rule)
-        read = [_files(spec.path, spec.revision) for spec in models]
-        read += [_files(value) for value in decoding.values() if isinstance(value, str)]
+        method, rule = METHODS[decoding["method"]], FUSION_RULES.get(decoding.get("fusion", ""))
+        plugins = code_of(method, rule)
+        options = {k: value for k, value in decoding.items() if k in method.Options.model_fields}
+        chosen = resolve(method.name, options)
+        entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
+        read = [_files(entry.path, entry.revision) for entry in entries]
+        if isinstance(gate := options.get("gate"), str):
+            read.append(_files(gate))
         same = json.dumps([settings, plugins, ENGINE_VERSION, read], sort_keys=True)
         digests = {
             name: step_key("generate", same, isinstance(prompt, Chat), as_text(prompt))
@@ -89,12 +94,17 @@ class ResultFile:
                 f"none of the {counted(held, 'prompt')} in {str(path)!r} is one of this command's"
                 " (other models, settings or prompts); give the same ones, or delete the file"
             )
-        if resume and not held and out.exists():
+        file = cls(out, settings, plugins, journal, frozenset(digests.values()), resume)
+        file.check_unfinished()
+        return file
+
+    def check_unfinished(self) -> None:
+        """Refuse to go on with a file that is whole, which another command may just have made."""
+        if self.resume and not self.journal.rows and self.out.exists():
             raise UserError(
-                f"{str(out)!r} is whole, and there is nothing to go on with; leave out --resume to"
-                " write it anew"
+                f"{str(self.out)!r} is whole, and there is nothing to go on with; leave out"
+                " --resume to write it anew"
             )
-        return cls(out, settings, plugins, journal, frozenset(digests.values()))
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write the file; the journal stays if it has what the file has not, or some failed."""

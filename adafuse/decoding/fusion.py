@@ -1,7 +1,8 @@
 """F(s): how the NLLs of several models become one score; the smallest wins (eq. 5, 6)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -9,7 +10,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.decoding.gate import read_gate
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.options import Located, MethodOptions, WordTokens
 from adafuse.plugins import not_there
 
@@ -35,7 +36,20 @@ def fusion_rule(rule: FusionRule) -> FusionRule:
 
 def per_candidate(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
-    return lambda pool, weights: ([rule(candidate, weights) for candidate in pool], weights)
+
+    def fuse(
+        pool: Sequence[Candidate], weights: Sequence[float]
+    ) -> tuple[list[float], Sequence[float]]:
+        return [_number(rule(candidate, weights), rule) for candidate in pool], weights
+
+    return fuse
+
+
+def _number(fused: object, rule: FusionRule) -> float:
+    if not isinstance(fused, Real) or not math.isfinite(fused):
+        name = getattr(rule, "__name__", repr(rule))
+        raise ExampleError(f"fusion rule {name!r} returned {fused!r}; return a finite number")
+    return float(fused)
 
 
 @fusion_rule
@@ -146,7 +160,10 @@ class FusionOptions(WeightingOptions):
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
     """Return w_k, one per model and all 1 by default; refuse negative ones, or none above 0."""
-    values = (1.0,) * count if weights is None else tuple(float(weight) for weight in weights)
+    given = (1.0,) * count if weights is None else weights
+    if not isinstance(given, Iterable) or not all(isinstance(weight, Real) for weight in given):
+        raise UserError(f"weights {weights!r} is no list of numbers; give one per model")
+    values = tuple(map(float, given))
     if len(values) != count:
         raise UserError(f"{len(values)} weights for {count} models; give one per model")
     if not all(math.isfinite(value) and value >= 0 for value in values) or not any(values):

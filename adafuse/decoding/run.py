@@ -67,7 +67,8 @@ class Runner(Generic[PromptedT]):
                 if isinstance(event, Finished):
                     del unfinished[event.example.index]
                     if event.error is not None:
-                        logger.warning("example %d failed: %s", event.example.index, event.error)
+                        number = event.example.index + 1
+                        logger.warning("prompt %d failed: %s", number, event.error)
                 yield event
             return
         except TooManyRowsError as error:

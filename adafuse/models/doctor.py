@@ -17,6 +17,7 @@ from adafuse.models.files import torn_file, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,
+    check_rows,
     context_length,
     load_config,
     load_tokenizer,
@@ -159,6 +160,10 @@ def _examine(spec: ModelSpec, batch: Batch) -> tuple[ModelFacts, TokenBytes | No
     except UserError as error:
         wrong.append(warning(str(error)))
     facts = _facts(spec, config, tokenizer, token_bytes is not None)
+    try:
+        check_rows(tokenizer, config, spec.path)
+    except UserError as error:
+        wrong.append(problem(str(error)))
     wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_network(facts, batch)]
     return facts, token_bytes, wrong
 
@@ -216,11 +221,6 @@ def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:
 
 def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> Iterator[Finding]:
     name = f"model {facts.name!r}"
-    if facts.vocabulary > facts.rows:
-        yield problem(
-            f"the tokenizer of {name} has {facts.vocabulary} tokens, its network only {facts.rows};"
-            " give it the tokenizer that it was trained with"
-        )
     if facts.odd_spans:
         odd = ", ".join(map(repr, facts.odd_spans))
         yield warning(

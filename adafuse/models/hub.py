@@ -40,6 +40,13 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
         raise UserError(_sentence(str(error), model)) from error
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        raise UserError(
+            f"model {model.path!r} has weights of other shapes than its config asks for; download"
+            " it again"
+        ) from error
 
 
 def check_path(path: str) -> None:
@@ -74,6 +81,8 @@ def _sentence(error: str, model: ModelEntry) -> str:
     if "use_safetensors=True" in error and not model.allow_pickle:
         return f"model {model.path!r} {REFUSED}"
     reason = error.strip().split("\n")[0]
+    if model.path.endswith(GGUF) and "reshape" in reason:  # of fewer bytes than its header says
+        return f"model {model.path!r} is cut off; download it again"
     here = Path(model.path).exists()
     where = "" if here else ", which is not a folder here,"
     offline = " (HF_HUB_OFFLINE is set)" if not here and os.environ.get("HF_HUB_OFFLINE") else ""

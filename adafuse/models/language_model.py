@@ -64,7 +64,8 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     if not sys.stderr.isatty():
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
-    for spec in specs:
+    for spec, config, tokenizer in checked:
+        check_rows(tokenizer, config, spec.path)
         if (torn := torn_file(spec.path, spec.revision)) is not None:
             raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
@@ -114,6 +115,7 @@ def wrapped(
 ) -> LanguageModel:
     """Return a network that is loaded already, with its tokenizer, as a model of an ensemble."""
     name = name or str(network.name_or_path) or type(network).__name__
+    check_rows(tokenizer, network.config, name)
     ends = end_ids(network.generation_config, tokenizer, name)
     return LanguageModel(
         name=name,
@@ -143,6 +145,16 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
             f" {spec.quantization!r}"
         )
     return config
+
+
+def check_rows(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:
+    """Refuse a tokenizer with ordinary tokens that the network has no rows for."""
+    rows, tokens = config.get_text_config().vocab_size, len(tokenizer)
+    if tokens > rows and not special_ids(tokenizer).issuperset(range(rows, tokens)):
+        raise UserError(
+            f"the tokenizer of model {name!r} has {tokens} tokens, its network only {rows}; give it"
+            " the tokenizer that it was trained with"
+        )
 
 
 def torn_weights(file: str, model: str) -> str:

@@ -1,7 +1,7 @@
 """What is said of a model before it is loaded: the only description that loading takes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
@@ -161,22 +161,21 @@ _ONE_FOR_ALL = ("device", "dtype", "quantization")  # a list of one is for all m
 
 
 def model_specs(
-    models: str | Path | Sequence[str | Path] | Sequence[ModelSpec], **loading: Unpack[Loading]
+    models: str | Path | Iterable[str | Path] | Iterable[ModelSpec], **loading: Unpack[Loading]
 ) -> list[ModelSpec]:
     """Combine folders or hub ids with how they are loaded, one spec each; specs stay as they are.
 
     Raises:
         UserError: a value that is not allowed, or a list that does not have one per model.
     """
-    if isinstance(models, str | Path):
-        models = [str(models)]
-    specs = [model for model in models if isinstance(model, ModelSpec)]
-    if specs and (loading or len(specs) < len(models)):
+    given = [models] if isinstance(models, str | Path) else list(models)
+    specs = [model for model in given if isinstance(model, ModelSpec)]
+    if specs and (loading or len(specs) < len(given)):
         raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
     for name in loading:
         if name not in LOADING:
             raise UserError(unknown("model setting", name, list(LOADING)))
-    count = len(models)
+    count = len(given)
     columns = {LOADING[name]: _per_model(name, values, count) for name, values in loading.items()}
     return specs or [
         parse(
@@ -184,7 +183,7 @@ def model_specs(
             {"path": str(path), **{name: values[number] for name, values in columns.items()}},
             f"model {str(path)!r}",
         )
-        for number, path in enumerate(models)
+        for number, path in enumerate(given)
     ]
 
 

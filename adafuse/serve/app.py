@@ -279,6 +279,9 @@ class Exchange:
         found: dict[int, Result] = {}
         written = [""] * len(self.jobs)
         try:
+            for index in range(len(self.jobs)):
+                if (begun := self.form.first(index)) is not None:
+                    yield _event(begun)
             while len(found) < len(self.jobs):
                 index, what = await self.told.get()
                 if isinstance(what, str):

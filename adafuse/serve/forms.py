@@ -87,6 +87,10 @@ class Form:
         choice = {"index": index, **self._piece(text), "logprobs": None, "finish_reason": reason}
         return self._around(self._piece_kind, [choice])
 
+    def first(self, index: int) -> Json | None:
+        """Return the piece that begins a text in a stream, if it begins with one."""
+        return None
+
     def end(self, results: Sequence[Result]) -> Json:
         """Return the last piece of a stream that is counted."""
         around = self._around(self._piece_kind, [])
@@ -140,8 +144,14 @@ class ChatForm(Form):
     def _text(self, text: str) -> Json:
         return {"message": {"role": "assistant", "content": text, "refusal": None}}
 
+    def first(self, index: int) -> Json:
+        """Return the piece that says who speaks."""
+        choice = {"index": index, "delta": {"role": "assistant", "content": ""}}
+        begun = {**choice, "logprobs": None, "finish_reason": None}
+        return self._around(self._piece_kind, [begun])
+
     def _piece(self, text: str | None) -> Json:
-        return {"delta": {} if text is None else {"role": "assistant", "content": text}}
+        return {"delta": {} if text is None else {"content": text}}
 
     def _logprobs(self, result: Result) -> Json:
         return {

@@ -35,6 +35,12 @@ def _nothing(value: object) -> object:
     return value
 
 
+def _some(value: list[Any]) -> list[Any]:
+    if not value:
+        raise ValueError("must hold a message at least")
+    return value
+
+
 Nothing = Annotated[Any, AfterValidator(_nothing)]
 
 
@@ -124,7 +130,7 @@ class Completion(Asked):
 class Conversation(Asked):
     """The body of /v1/chat/completions; the models write on in the last turn of an assistant."""
 
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: Annotated[list[dict[str, Any]], AfterValidator(_some)]
     max_completion_tokens: Positive | None = None
     logprobs: Flag | None = None
     top_logprobs: Nothing = None
@@ -155,7 +161,9 @@ def _turn(message: Mapping[str, Any]) -> Turn:
     content: Any = message.get("content")  # of another type: refused with the conversation
     if isinstance(content, Sequence) and not isinstance(content, str):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        content = None if None in parts else "".join(map(str, parts))
+        if None in parts:
+            raise UserError("a message has a part that is no text; send texts only")
+        content = "".join(map(str, parts))
     (turn,) = Chat([{"role": _ROLES.get(str(role), role), "content": content}]).turns
     return turn
 

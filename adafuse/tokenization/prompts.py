@@ -76,7 +76,10 @@ def ids_if_any(encode: Callable[[Any], Sequence[int]], text: object) -> list[int
 def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
     """Refuse chat formatting for a model that has no template."""
     if not getattr(tokenizer, "chat_template", None):
-        raise UserError(f"model {name!r} has no chat template; run it without chat formatting")
+        raise UserError(
+            f"model {name!r} has no chat template; run it without chat formatting, on prompts"
+            " that are texts"
+        )
 
 
 def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:

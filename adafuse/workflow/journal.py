@@ -97,9 +97,8 @@ class Journal:
             held.enter_context(only_writer(self.path))
             content, good = self._read()
             if content != good:
-                bad = content.count(b"\n") - good.count(b"\n")
-                torn = "" if content.endswith(b"\n") else " and a torn one"
-                logger.warning("%s: dropping damaged lines (%d)%s", self.path, bad, torn)
+                bad = len(content.splitlines()) - good.count(b"\n")
+                logger.warning("%s: dropping damaged lines (%d)", self.path, bad)
                 write_bytes(self.path, good)
             self._held = held.pop_all()
         return self

@@ -118,6 +118,35 @@ def test_with_other_settings_or_files_nothing_is_taken_over(generate, models, ca
     assert len(models.decoded) == 3
 
 
+def test_a_folder_that_is_called_like_the_method_is_none_of_its_files(generate, models, tmp_path):
+    (tmp_path / "adafuse").mkdir()
+    models.stop = KeyboardInterrupt()
+    generate()
+    models.stop = None
+    (tmp_path / "adafuse/new.py").touch()
+    assert generate("--resume") == 0
+    assert texts() == WHOLE
+
+
+def test_a_file_that_another_command_has_just_made_whole_is_not_made_again(
+    generate, models, capsys, monkeypatch
+):
+    models.stop = KeyboardInterrupt()
+    generate()
+    models.stop = None
+
+    def load_slowly(*given):  # meanwhile the other one ends
+        monkeypatch.setattr(decoding, "load", lambda *given: models)
+        assert generate("--resume") == 0
+        models.decoded.clear()
+        return models
+
+    monkeypatch.setattr(decoding, "load", load_slowly)
+    assert generate("--resume") == 2
+    assert "'out.parquet' is whole, and there is nothing to go on with" in capsys.readouterr().err
+    assert not models.decoded
+
+
 def test_rows_keep_the_ids_of_the_command_that_goes_on(generate, models):
     """Prompts may be equal, and move: their texts are found by what they say."""
     same = [{"id": name, "prompt": f"say {name in 'ab'}"} for name in "abcd"]
@@ -176,7 +205,7 @@ def test_a_prompt_that_no_file_can_hold_is_refused_before_any_is_decoded(generat
         file.write(json.dumps(row) + "\n")
     assert generate() == 2
     told = capsys.readouterr().err
-    assert "in.jsonl, line 5: prompt must hold no half of a surrogate pair" in told
+    assert "in.jsonl, line 5: prompt: it holds half of a surrogate pair, which is no char" in told
     assert not models.decoded
 
 

@@ -125,6 +125,16 @@ def test_weights_that_are_missing_or_of_another_shape_are_refused(tmp_path: Path
     save_file({key: value for key, value in weights.items() if key != name}, folder / MODEL)
     with pytest.raises(UserError, match=f"has no weights {name}"):
         Ensemble.from_pretrained([str(folder)], device="cpu")
+    save_file(weights | {name: weights[name].repeat(2, 1)}, folder / MODEL)
+    with pytest.raises(UserError, match="has weights of other shapes than its config asks for"):
+        Ensemble.from_pretrained([str(folder)], device="cpu")
+
+
+def test_a_file_that_is_cut_off_is_one_sentence(file: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.gguf"
+    cut.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(UserError, match=r"cut.gguf' is cut off; download it again"):
+        Ensemble.from_pretrained([str(cut)], device="cpu")
 
 
 def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> None:

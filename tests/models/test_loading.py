@@ -3,13 +3,14 @@ import shutil
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.language_model import load_models
 from adafuse.models.spec import ModelSpec, model_specs
 from tests.conftest import toy_path
-from tests.support.tiny import random_model
+from tests.support.tiny import random_llama, random_model
 
 
 def load(*paths, **settings):
@@ -54,6 +55,27 @@ def test_a_model_without_weights_is_refused(copy):
     (copy / "model.safetensors").unlink()
     with pytest.raises(UserError, match="cannot be loaded"):
         load(str(copy))
+
+
+def test_a_tokenizer_with_more_tokens_than_the_network_has_rows_is_refused(copy, tmp_path, pair):
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"vocab_size": 700}))
+    sentence = "has 1280 tokens, its network only 700; give it the tokenizer that it was trained"
+    with pytest.raises(UserError, match=sentence):
+        load(str(copy))
+    network = random_llama(700, seed=0)
+    with pytest.raises(UserError, match=sentence):
+        Ensemble([(network, pair.models[1].tokenizer)])
+
+
+def test_special_tokens_may_have_no_row(copy):
+    """As Gemma 3's image token has none, which its text models cannot read or write."""
+    tokenizer = AutoTokenizer.from_pretrained(copy)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    network = AutoModelForCausalLM.from_pretrained(copy)
+    assert len(tokenizer) > network.config.vocab_size
+    (result,) = Ensemble([(network, tokenizer)]).generate(["Who"], max_new_tokens=4)
+    assert result.error is None
 
 
 def test_an_encoder_decoder_is_refused(copy):

@@ -101,6 +101,8 @@ def test_the_pieces_of_a_stream_are_the_text(client):
     options = {"stream_options": {"include_usage": True}}
     pieces = streamed(client, "/v1/chat/completions", messages=MESSAGES, **options)
     deltas = [piece["choices"][0]["delta"] for piece in pieces if piece["choices"]]
+    assert deltas[0] == {"role": "assistant", "content": ""}
+    assert not any("role" in delta for delta in deltas[1:])
     chat = client.post("/v1/chat/completions", json={"messages": MESSAGES}).json()
     text = "".join(delta.get("content", "") for delta in deltas)
     assert text == chat["choices"][0]["message"]["content"]
@@ -166,9 +168,9 @@ def test_what_is_no_json_object_is_refused(client, body):
 def test_tools_and_other_messages_are_refused(client):
     for change, sentence in (
         ({"tools": [{"type": "function"}]}, "tools must be left out"),
-        ({"messages": []}, "messages"),
+        ({"messages": []}, "messages must hold a message at least"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "unknown role 'tool'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "is no message"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "part that is no"),
     ):
         done = client.post("/v1/chat/completions", json={"messages": MESSAGES, **change})
         assert (done.status_code, sentence in done.json()["error"]["message"]) == (400, True)
