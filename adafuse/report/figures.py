@@ -313,11 +313,15 @@ def _sweep_panel(
             size=alt.Size("size:Q", scale=None),
         ),
     )
-    first = points.row(0, named=True)
+    return alt.layer(*layers, title=_panel_title(points), width=width, height=_SWEEP_HEIGHT)
+
+
+def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:
+    """Name what a panel of one benchmark under one protocol shows."""
+    first = panel.row(0, named=True)
     head = broken(f"{first['benchmark']}, {metric_named(first['metric']).label}", 34).split("\n")
     below = f"{first['protocol']} scoring, {counted(first['n'])}"
-    title = alt.TitleParams([*head, below], anchor="start", frame="group")
-    return alt.layer(*layers, title=title, width=width, height=_SWEEP_HEIGHT)
+    return alt.TitleParams([*head, below], anchor="start", frame="group")
 
 
 def draw_frontier(title: str, table: pl.DataFrame) -> alt.VConcatChart:
@@ -354,8 +358,7 @@ def _frontier_panel(
             x=x, y=y, color=colour, shape=alt.Shape("series:N", **told(SHAPES))
         ),
     )
-    title = alt.TitleParams(_title(panel), anchor="start", frame="group")
-    return alt.layer(*layers, title=title, width=width, height=_SWEEP_HEIGHT + 60)
+    return alt.layer(*layers, title=_panel_title(panel), width=width, height=_SWEEP_HEIGHT + 60)
 
 
 def _tight() -> alt.Scale:

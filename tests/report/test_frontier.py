@@ -50,6 +50,7 @@ def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None
     assert dashed["mark"]["strokeDash"]
     assert dashed["transform"] == [{"filter": "!isValid(datum.forwards_per_token)"}]
     assert {"filter": "datum.best"} in joined["transform"]
+    assert panel["title"]["text"][-1].startswith("strict scoring, n = ")
     names = dots["encoding"]["color"]["scale"]["domain"]
     assert names == ["m", "l", "both", "both_b3", "oracle (oracle)"]
     assert bars["encoding"]["y2"] == {"field": "high"}

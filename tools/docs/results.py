@@ -17,6 +17,7 @@ from adafuse.config.reading import read_config
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
 from adafuse.metrics.scorer import STRICT
+from adafuse.metrics.selection import SELECTIONS
 from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table, to_markdown
 from adafuse.report.measures import Cost, cost
@@ -52,6 +53,28 @@ class RealResults:
         """Return what each ensemble gains over the better of its models."""
         return best_members_section(self.comparisons())
 
+    def experiments(self) -> dict[str, str]:
+        """Return a table for each experiment that compares scores, by its title."""
+        return {
+            section.title: self._experiment(name)
+            for name, section in self.config.experiments.items()
+            if section.kind == "scores" and self.layout.experiment(name, "csv").is_file()
+        }
+
+    def _experiment(self, name: str) -> str:
+        section = self.config.experiments[name]
+        rows = [
+            [
+                escape(run),
+                *(
+                    _with_interval(read_score(self.layout.score(STRICT, benchmark, run)))
+                    for benchmark in section.benchmarks
+                ),
+            ]
+            for run in section.runs
+        ]
+        return markdown_table(["run", *map(escape, section.benchmarks)], rows)
+
     def agreement(self) -> str:
         """Return how often both models of the first pair, alone, are right, one, or none."""
         runs = [self.config.runs[name] for name in self.config.main_runs]
@@ -78,6 +101,7 @@ class RealResults:
         rows = [
             [escape(run), *(self._cost(name, run) for name in self.config.main_benchmarks)]
             for run in self.config.main_runs
+            if self.config.runs[run].method not in SELECTIONS
         ]
         return markdown_table(["run", *map(escape, self.config.main_benchmarks)], rows)
 
@@ -114,6 +138,11 @@ class RealResults:
 
     def _scored(self, benchmark: str, run: str) -> ScoredRun:
         return read_scored(self.layout.score(STRICT, benchmark, run))
+
+
+def _with_interval(score: Score) -> str:
+    main = score.main
+    return f"{main.value:.1f} [{main.low:.1f}, {main.high:.1f}] (n = {score.n})"
 
 
 def _way(shard: dict[str, Any]) -> str:
