@@ -61,7 +61,7 @@ def read_once(network: torch.nn.Module) -> None:
     """Let the reference engine read a text once for all methods: they often write the same."""
     plain = network.forward
 
-    @lru_cache(maxsize=1000)
+    @lru_cache(maxsize=200)
     def read(ids: tuple[int, ...], asked: tuple[int, ...]) -> object:
         kept = {"logits_to_keep": torch.tensor(asked)}
         return plain(input_ids=torch.tensor([ids]), use_cache=False, **kept)
