@@ -22,7 +22,6 @@ class ReferenceEngine(Engine):
     def __init__(self, model: LanguageModel, top: int) -> None:
         super().__init__(model)
         self.top = top
-        self._keeps = "logits_to_keep" in inspect.signature(model.network.forward).parameters
 
     @torch.inference_mode()
     def evaluate(self, nodes: Iterable[Node]) -> None:
@@ -34,16 +33,16 @@ class ReferenceEngine(Engine):
                 self._run(leaf, set(missing))
 
     def _run(self, leaf: Node, missing: set[Node]) -> None:
-        sequence, path = leaf.sequence, leaf.path()
+        network, sequence, path = self.model.network, leaf.sequence, leaf.path()
         ids = torch.tensor([sequence.ids + [node.token for node in path]])
         chain = [node for node in (sequence.root, *path) if node in missing]
         asked = torch.tensor([node.depth for node in chain])
         # The output layer is most of a small model with a large vocabulary.
-        keep = {"logits_to_keep": asked} if self._keeps else {}
-        output = self.model.network(input_ids=ids.to(self.model.device), use_cache=False, **keep)
-        logits = output.logits[0] if self._keeps else output.logits[0][asked]
+        keeps = "logits_to_keep" in inspect.signature(network.forward).parameters
+        keep = {"logits_to_keep": asked} if keeps else {}
+        logits = network(input_ids=ids.to(self.model.device), use_cache=False, **keep).logits[0]
         sequence.forwards += 1
-        read_logits(self.model, self.top, chain, logits)()
+        read_logits(self.model, self.top, chain, logits if keeps else logits[asked])()
 
 
 _obstacles: "WeakKeyDictionary[PreTrainedModel, str | None]" = WeakKeyDictionary()
