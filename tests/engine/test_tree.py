@@ -183,6 +183,15 @@ def test_layers_with_a_sliding_window_see_no_further(config):
     assert tree == pytest.approx(plain, abs=2e-5)
 
 
+def test_a_network_that_always_makes_all_logits_gives_the_reference_engine_the_same(model):
+    network = random_llama(700, seed=4)
+    some = network.forward
+    network.forward = lambda input_ids, use_cache: some(input_ids=input_ids, use_cache=use_cache)
+    every = grow_and_commit(ReferenceEngine(language_model(network), top=2), PROMPTS)
+    wanted = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
+    assert every == pytest.approx(wanted, abs=2e-5)
+
+
 def test_a_model_that_cannot_be_fed_a_tree_runs_on_the_reference_engine(caplog):
     config = MambaConfig(vocab_size=700, hidden_size=16, num_hidden_layers=2, state_size=4)
     recurrent = language_model(MambaForCausalLM(config).eval())
