@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 __version__ = "0.1.0"
 
-ENGINE_VERSION = 2
+ENGINE_VERSION = 3
 """Part of every decode job's digest: raise it whenever the text that a method decodes, or what
 its trace says of it, may change."""
 

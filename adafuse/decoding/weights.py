@@ -43,8 +43,9 @@ def weigh_by_prompt(example: Example) -> Program[None]:
 def question_span(model: ModelTokenizer, prompt: Prompt, question: str) -> tuple[int, int]:
     """Return the first id of the question in those of the prompt, and the one after its last.
 
-    They are the ids that change when another question stands there; of a prompt without the
-    question, all ids after the first.
+    They are the ids that change when another question stands there. Of a question that few-shot
+    examples divide, they are those after the examples; of a prompt without the question, all
+    after the first.
     """
     ids, other = model.prompt_ids(prompt), model.prompt_ids(_replaced(prompt, question))
     first = max(1, common(ids, other))
@@ -54,15 +55,31 @@ def question_span(model: ModelTokenizer, prompt: Prompt, question: str) -> tuple
 
 def _replaced(prompt: Prompt, question: str) -> Prompt:
     texts = [turn.content for turn in prompt.turns] if isinstance(prompt, Chat) else [prompt]
-    asked = max((n for n, text in enumerate(texts) if question and question in text), default=None)
-    if asked is None:
+    places = [(n, around) for n, text in enumerate(texts) if (around := _around(text, question))]
+    if not places:
         return OTHER
-    text = OTHER.join(texts[asked].rsplit(question, 1))
+    asked, around = places[-1]
+    other = OTHER.join(around)
     if isinstance(prompt, str):
-        return text
+        return other
     turns = list(prompt.turns)
-    turns[asked] = replace(turns[asked], content=text)
+    turns[asked] = replace(turns[asked], content=other)
     return replace(prompt, turns=tuple(turns))
+
+
+def _around(text: str, question: str) -> tuple[str, str] | None:
+    """Return what stands before and after the question in a text; None if it is not there.
+
+    Few-shot examples may divide it, after an instruction: what follows them is the question then.
+    """
+    if not question:
+        return None
+    before, found, after = text.rpartition(question)
+    if found:
+        return before, after
+    tail = common(text[::-1], question[::-1])
+    divided = common(text, question) + tail >= len(question) and len(text) > len(question)
+    return (text[: len(text) - tail], "") if divided else None
 
 
 def _read(sequence: TokenSequence, span: tuple[int, int]) -> Program[float]:

@@ -59,8 +59,8 @@ def shared_prefix(
     return shared if len(shared) >= WORTH_SHARING else []
 
 
-def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """Return how many ids both begin with."""
+def common(left: Sequence[object], right: Sequence[object]) -> int:
+    """Return how many ids, or letters, both begin with."""
     pairs = zip(left, right, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from adafuse import UserError
-from adafuse.decoding.weights import PIECE, question_span
+from adafuse.benchmarks.prompts import make_prompt_template, read_few_shot
+from adafuse.benchmarks.rows import Row
+from adafuse.benchmarks.shards import prepare
+from adafuse.decoding.weights import PIECE, _around, question_span
 from adafuse.methods.registry import resolve
 from adafuse.methods.unite import average, consistent
 from adafuse.records import Chat, Turn
@@ -107,6 +110,46 @@ def test_the_span_of_a_question_is_its_ids(pair):
             assert question_span(model, prompt, prompt) == (1, size)
             assert question_span(model, prompt, "Who asks?") == (1, size)
             assert question_span(model, prompt, "") == (1, size)
+
+
+@pytest.mark.parametrize("layout", ["strict", "published"])
+def test_few_shot_examples_of_a_benchmark_do_not_count(pair, tmp_path, layout):
+    """They stand between the instruction and the question, in a row's prompt but not its question.
+
+    A row's question is the prompt without them, which is not a part of the prompt then.
+    """
+    path = tmp_path / "shots.txt"
+    path.write_text(f"Answer.\n\n{SHOTS.strip()}", "utf-8")
+    few_shot = read_few_shot(path, "Question: {question}\nAnswer:")
+    template = make_prompt_template("Question: {question}\nAnswer:", few_shot, layout)
+    (row,) = prepare([Row("1", QUESTIONS[0], ("Niby",))], template, shards=1)
+    assert row.question not in row.prompt
+    for model in pair.models:
+        first, last = question_span(model, row.prompt, row.question)
+        own = model.tokenizer.decode(model.prompt_ids(row.prompt)[first:last])
+        assert own.strip() == f"Question: {QUESTIONS[0]}\nAnswer:"
+
+
+texts = st.text("abc", max_size=4)
+
+
+@given(texts, texts, texts, texts)
+def test_what_surrounds_a_question_wherever_it_is(before, first, second, after):
+    """In one piece, or divided after its first part and at the end of the text."""
+    question = first + second
+    if not question:
+        assert _around(before + after, question) is None
+        return
+    around = _around(before + question + after, question)
+    assert around is not None
+    assert question.join(around) == before + question + after
+    divided = first + before + second
+    around = _around(divided, question)
+    assert around is not None
+    kept = around[0] + "?" + around[1]
+    assert question in divided or (kept.endswith("?") and len(around[0]) <= len(first + before))
+    assert _around(divided, "?" + question) is None
+    assert _around(divided, question + "?") is None
 
 
 def test_the_span_of_a_question_in_a_chat_is_within_its_turn(pair):

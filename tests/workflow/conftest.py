@@ -74,7 +74,7 @@ class Workplace:
         assert done.returncode == 0, done.stdout + done.stderr
 
     def plan(self, **versions: int) -> Planned:
-        """What would run now, or with other versions of the package: `ENGINE_VERSION=2`."""
+        """What would run now, or with other versions of the package: `ENGINE_VERSION=99`."""
         changes = [f"{name}={value}" for name, value in versions.items()]
         script = str(ROOT / "tests/support/planned.py")
         done = self._snakemake([sys.executable, script, *changes, "--"], "config.yaml", [])
