@@ -123,6 +123,7 @@ def wrapped(
         end_ids=ends,
         stop_ids=ends | special_ids(tokenizer),
         chat=chat,
+        rows=network.config.get_text_config().vocab_size,
         network=network.eval(),  # type: ignore[no-untyped-call]
         context=context_length(network.config),
     )

@@ -64,12 +64,13 @@ def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
 
 
 def span_encoder(
-    tokenizer: "PreTrainedTokenizerBase", name: str
+    tokenizer: "PreTrainedTokenizerBase", name: str, rows: int | None = None
 ) -> Callable[[str], tuple[int, ...]]:
     """Return what encodes spans as they would continue a text, and remembers the last ones.
 
     A span is encoded after an anchor: "a" before whitespace, else a newline; the ids after the
-    anchor's own are the span's. It raises ValueError where the tokenizer merges the two.
+    anchor's own are the span's. It raises ValueError where the tokenizer merges the two, and where
+    the network has only `rows` rows and none for one of the ids.
     """
 
     @lru_cache(1 << 16)
@@ -82,9 +83,19 @@ def span_encoder(
                 f"the tokenizer of {name} merges the span {span!r} with the text before it"
                 f" ({before!r} is {anchor_ids}, together they start with {ids[:4]})"
             )
-        return tuple(ids[len(anchor_ids) :])
+        return tuple(_with_rows(tokenizer, name, rows, ids[len(anchor_ids) :]))
 
     return encode
+
+
+def _with_rows(
+    tokenizer: "PreTrainedTokenizerBase", name: str, rows: int | None, ids: list[int]
+) -> list[int]:
+    """Return the ids; a special token without a row would end the forward of a whole batch."""
+    if rows is not None and max(ids, default=0) >= rows:
+        token = tokenizer.convert_ids_to_tokens(max(ids))
+        raise ValueError(f"the text has the special token {token!r}, which {name} has no row for")
+    return ids
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -93,7 +104,8 @@ class ModelTokenizer:
 
     `end_ids` is EOS_k (generation config and tokenizer together), whose probabilities add up to
     p_k(END); `stop_ids` holds every other special token too: a model that emits one of them is
-    taken to have ended. `chat` asks for the model's own chat template around each prompt.
+    taken to have ended. `chat` asks for the model's own chat template around each prompt. Ids below
+    `rows` have embeddings (None: all); those of special tokens may lie above.
     """
 
     name: str
@@ -101,11 +113,12 @@ class ModelTokenizer:
     end_ids: frozenset[int]
     stop_ids: frozenset[int]
     chat: bool = False
+    rows: int | None = None
 
     @cached_property
     def encode_span(self) -> Callable[[str], tuple[int, ...]]:
         """Encodes spans that another model wrote."""
-        return span_encoder(self.tokenizer, self.name)
+        return span_encoder(self.tokenizer, self.name, self.rows)
 
     @cached_property
     def vocabulary(self) -> int:
@@ -119,7 +132,8 @@ class ModelTokenizer:
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
-        return prompt_ids(self.tokenizer, prompt, chat=self.chat)
+        ids = prompt_ids(self.tokenizer, prompt, chat=self.chat)
+        return _with_rows(self.tokenizer, self.name, self.rows, ids)
 
     def anchor(self, ids: Sequence[int]) -> Anchor:
         """Return the place at the end of `ids` that generated text is added to."""

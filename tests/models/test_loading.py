@@ -69,13 +69,21 @@ def test_a_tokenizer_with_more_tokens_than_the_network_has_rows_is_refused(copy,
 
 
 def test_special_tokens_may_have_no_row(copy):
-    """As Gemma 3's image token has none, which its text models cannot read or write."""
+    """As Gemma 3's image token has none, which its text models cannot read or write.
+
+    Only the prompt that holds one fails, with a sentence.
+    """
     tokenizer = AutoTokenizer.from_pretrained(copy)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
     network = AutoModelForCausalLM.from_pretrained(copy)
     assert len(tokenizer) > network.config.vocab_size
-    (result,) = Ensemble([(network, tokenizer)]).generate(["Who"], max_new_tokens=4)
-    assert result.error is None
+    model = Ensemble([(network, tokenizer)])
+    read, unread = model.generate(["Who", "Who is on the <image>"], max_new_tokens=4)
+    assert read.error is None
+    assert unread.error is not None
+    assert "the text has the special token '<image>'" in unread.error
+    with pytest.raises(ValueError, match=r"special token '<image>', which .* has no row for"):
+        model.models[0].encode_span(" an <image>")
 
 
 def test_an_encoder_decoder_is_refused(copy):
