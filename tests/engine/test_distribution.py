@@ -59,6 +59,16 @@ def test_the_largest_are_sorted_with_ties_to_the_lower_index(rows):
         assert value == [row[index] for index in expected]
 
 
+@given(st.integers(2048, 6000), st.integers(1, 3), st.integers(1, 400), st.integers(0))
+def test_so_are_those_of_a_large_vocabulary(size, count, different, seed):
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    rows = torch.randint(different, (3, size), generator=generator).float()
+    values, indices = rows.sort(dim=1, descending=True, stable=True)
+    found = largest(rows, count)
+    assert found[0].equal(indices[:, :count])
+    assert found[1].equal(values[:, :count])
+
+
 def test_a_chain_knows_its_log_probabilities_from_parents_inside_and_outside_the_request():
     owner = engine()
     sequence = TokenSequence(owner, [0])
