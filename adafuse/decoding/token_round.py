@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
@@ -14,6 +17,8 @@ from adafuse.options import MethodOptions
 from adafuse.records import Candidate, Round
 from adafuse.tokenization.text import encode_bytes
 from adafuse.tokenization.token_bytes import TokenKeys
+
+Probabilities = NDArray[np.float64]
 
 LONGEST_CHAIN = 64
 """Text without spaces is committed after this many ids, whatever could still be merged."""
@@ -140,12 +145,26 @@ Choose = Callable[[Sequence[PendingText]], Program[Choice]]
 Mean = Literal["arithmetic", "geometric"]
 
 
-class TokenFusionOptions(MethodOptions):
-    """What methods share that average probabilities of tokens."""
+class MeanOptions(MethodOptions):
+    """What methods share that average probabilities."""
 
     mean: Mean = "arithmetic"
-    """mean of the models' probabilities of a token; the geometric one is low where any of them is;
-    change it when a token should be likely for all models"""
+    """mean of the models' probabilities; the geometric one is low where any of them is; change it
+    when what is written should be likely for all models"""
+
+
+def average(rows: Probabilities, weights: Probabilities, mean: Mean) -> Probabilities:
+    """Return the mean of probabilities of shape [models, entries], shape [entries]."""
+    rows, weights = rows[weights > 0], weights[weights > 0]
+    if mean == "arithmetic":
+        return np.asarray(np.average(rows, axis=0, weights=weights))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.exp(np.average(np.log(rows), axis=0, weights=weights)))
+
+
+class TokenFusionOptions(MeanOptions):
+    """What methods share that average probabilities of tokens."""
+
     positions: Literal["all", "stable"] = "all"
     """at which tokens a model has a say: at all of them, or where it would begin one, too
     (`stable`); change it when tokenizers split words or numbers differently"""

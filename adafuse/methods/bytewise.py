@@ -14,11 +14,18 @@ from pydantic import Field
 from adafuse.decoding.fusion import WeightingOptions
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
+from adafuse.decoding.token_round import (
+    TRACED,
+    Choice,
+    Entry,
+    MeanOptions,
+    PendingText,
+    Probabilities,
+    average,
+    fuse_tokens,
+)
 from adafuse.engine.node import Node, Program, evaluated, gather
 from adafuse.tokenization.token_bytes import TokenBytes
-
-Probabilities = NDArray[np.float64]
 
 END = 256
 """The symbol after the 256 bytes."""
@@ -146,8 +153,8 @@ class CoverEncodings:
         return masses
 
 
-class BytewiseOptions(WeightingOptions):
-    """Which tokenizations count."""
+class BytewiseOptions(WeightingOptions, MeanOptions):
+    """Which mean is taken, and which tokenizations count."""
 
     prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
     """drop tokenizations whose share of the text's probability is below this; larger values save
@@ -177,7 +184,7 @@ class Bytewise(Method[BytewiseOptions]):
                 pairs = zip(texts, self._vocabularies, strict=True)
                 covers.extend(CoverEncodings(*pair, self.options.prune) for pair in pairs)
             p = yield from gather(own.probabilities() for own in covers)
-            mean = np.average(p, axis=0, weights=example.weights)
+            mean = average(np.array(p), np.array(example.weights), self.options.mean)
             best = np.argsort(-mean, kind="stable")[:TRACED].tolist()
             entries = [_entry(symbol, mean, p) for symbol in best if mean[symbol] > 0]
             return Choice(entries, ((),) * len(texts))

@@ -15,9 +15,9 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     Choice,
     Entry,
-    Mean,
     PendingText,
     TokenFusionOptions,
+    average,
     fuse_tokens,
     stable,
     token_keys,
@@ -121,15 +121,6 @@ class UniteOptions(TokenFusionOptions):
     """normalise probabilities over the union (as published) or over the whole vocabulary"""
     commit: Literal["surface", "first_token"] = "surface"
     """commit the chosen string (`surface`) or, as published, the primary's first token of it"""
-
-
-def average(rows: Values, weights: Values, mean: Mean) -> Values:
-    """Return the mean of probabilities of shape [models, entries], shape [entries]."""
-    rows, weights = rows[weights > 0], weights[weights > 0]
-    if mean == "arithmetic":
-        return np.asarray(np.average(rows, axis=0, weights=weights))
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.exp(np.average(np.log(rows), axis=0, weights=weights)))
 
 
 class Unite(Method[UniteOptions]):

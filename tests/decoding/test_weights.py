@@ -13,9 +13,10 @@ from adafuse import UserError
 from adafuse.benchmarks.prompts import make_prompt_template, read_few_shot
 from adafuse.benchmarks.rows import Row
 from adafuse.benchmarks.shards import prepare
+from adafuse.decoding.token_round import average
 from adafuse.decoding.weights import PIECE, _around, question_span
 from adafuse.methods.registry import resolve
-from adafuse.methods.unite import average, consistent
+from adafuse.methods.unite import consistent
 from adafuse.records import Chat, Turn
 from adafuse.tokenization.text import ModelTokenizer
 from tests.support.results import assert_same

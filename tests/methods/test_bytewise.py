@@ -83,6 +83,18 @@ def test_weights_shift_the_mean():
     assert probabilities(example.rounds[0])[2] == pytest.approx([0.625, 0.275, 0.1], abs=1e-6)
 
 
+@pytest.mark.parametrize(("mean", "text"), [("arithmetic", "a"), ("geometric", "b")])
+def test_the_geometric_mean_lets_any_model_veto_a_byte(mean, text):
+    models, limits = [*members(), guide("ba")], {"max_rounds": 1}
+    assert decode("bytewise", models, weights=(4, 4, 1), mean=mean, limits=limits).text == text
+
+
+def test_the_geometric_mean_of_two_models():
+    taken = decode("bytewise", members(), mean="geometric", limits={"max_rounds": 1}).rounds[0]
+    means = [math.sqrt(one * other) for one, other in zip(*TABLE[""][:2], strict=True)]
+    assert probabilities(taken)[2] == pytest.approx(means, abs=1e-6)
+
+
 def test_a_round_tells_who_proposed_its_bytes():
     candidates = decode("bytewise", members(), limits={"max_rounds": 4}).rounds[3].candidates
     assert [(c.text, c.proposers) for c in candidates] == [("b", (1,)), ("a", (0,)), ("", ())]

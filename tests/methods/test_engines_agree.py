@@ -49,6 +49,7 @@ METHODS = [
     ("adafuse", {"weighting": "prompt", "branching": 2}),
     ("unite", {"weighting": "consistency"}),
     ("gac", {"weighting": "prompt", "mean": "geometric"}),
+    ("bytewise", {"mean": "geometric"}),
 ]
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""
