@@ -156,7 +156,7 @@ class CoverEncodings:
 class BytewiseOptions(WeightingOptions, MeanOptions):
     """Which mean is taken, and which tokenizations count."""
 
-    prune: Annotated[float, Field(ge=0, lt=1)] = 1e-6
+    prune: Annotated[float, Field(ge=0, lt=1)] = 1e-3
     """drop tokenizations whose share of the text's probability is below this; larger values save
     forward passes"""
 
