@@ -219,7 +219,7 @@ def largest(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tenso
 
 def _one_by_one(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Do what `largest` does with argmax, which is documented to return the first."""
-    rest = values.clone()
+    rest = values.clamp(min=torch.finfo(values.dtype).min)  # -inf is what was taken already
     indices = []
     for _ in range(count):
         indices.append(rest.argmax(dim=-1, keepdim=True))

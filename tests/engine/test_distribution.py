@@ -42,6 +42,17 @@ def test_the_margin_is_the_difference_of_the_two_largest_probabilities():
     assert node.next.margin == pytest.approx(float(first - second))
 
 
+@pytest.mark.parametrize("size", [5, 5000])
+def test_a_token_is_the_likeliest_once_if_all_others_are_masked(size):
+    logits = [-float("inf")] * size
+    logits[3] = 2.0
+    owner = engine(vocabulary=size)
+    root = TokenSequence(owner, [0, 3]).root
+    read_logits(owner.model, 3, [root], torch.tensor([logits]))()
+    assert root.next.top_ids == (3, 0, 1)
+    assert root.next.margin == 1
+
+
 def test_16_bit_logits_are_normalised_in_float32():
     owner = engine(vocabulary=1000)
     sequence = TokenSequence(owner, [0])
@@ -59,10 +70,14 @@ def test_the_largest_are_sorted_with_ties_to_the_lower_index(rows):
         assert value == [row[index] for index in expected]
 
 
-@given(st.integers(2048, 6000), st.integers(1, 3), st.integers(1, 400), st.integers(0))
-def test_so_are_those_of_a_large_vocabulary(size, count, different, seed):
+@given(
+    st.integers(2048, 6000), st.integers(1, 3), st.integers(1, 4000), st.integers(0), st.booleans()
+)
+def test_so_are_those_of_a_large_vocabulary(size, count, different, seed, masked):
     generator = torch.Generator().manual_seed(seed % 2**63)
     rows = torch.randint(different, (3, size), generator=generator).float()
+    if masked:
+        rows[rows < different - 1] = -torch.inf
     values, indices = rows.sort(dim=1, descending=True, stable=True)
     found = largest(rows, count)
     assert found[0].equal(indices[:, :count])
