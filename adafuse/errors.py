@@ -16,9 +16,15 @@ class ExampleError(Exception):
     """One example cannot go on, and says why in a sentence; the others do."""
 
 
+MOST_NAMES = 40
+"""A message names no more choices: the runs of a configuration may be hundreds."""
+
+
 def unknown(kind: str, value: object, choices: list[str]) -> str:
     """Return a sentence: `value` is an unknown `kind`, the choices, and the nearest of them."""
-    names = ", ".join(choices) or "none"
+    names = ", ".join(choices[:MOST_NAMES]) or "none"
+    if more := len(choices[MOST_NAMES:]):
+        names += f" and {more} more"
     return f"unknown {kind} {value!r}; known are: {names}{nearest(value, choices)}"
 
 

@@ -32,6 +32,16 @@ def test_the_main_table_shows_what_there_is(
         parse_config({**values, **section})
 
 
+def test_of_hundreds_of_runs_a_sentence_names_some_and_the_nearest(values: dict[str, Any]) -> None:
+    values["runs"] |= {f"run_{number}": SINGLE for number in range(200)}
+    values["main"] = {"runs": ["rnu_150"]}
+    with pytest.raises(
+        UserError, match=r"run_\d+ and \d+ more; did you mean 'run_150'\?"
+    ) as raised:
+        parse_config(values)
+    assert len(str(raised.value)) < 500
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
