@@ -1,7 +1,9 @@
 """Reading a user's text file, and writing a file so that others see the whole of it or nothing."""
 
 import glob
+import hashlib
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,6 +33,32 @@ def read_text(path: Path, kind: str) -> str:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{kind} {str(path)!r} cannot be read: {error}") from None
+
+
+_PART, _PARTS = 64 << 10, 16
+_CLOCK = 2.0  # seconds in which a file may be written twice at the same time of its file system
+
+
+def file_state(path: Path) -> str:
+    """Return what is another string when the content of a file may be another.
+
+    Copies keep size and modification time, some file systems have no change time or inode, and
+    clocks are coarse. So parts of the content count, too, which are all of a file of up to a
+    megabyte; a larger one that was changed a moment ago has no state that comes again.
+    """
+    status, parts = path.stat(), hashlib.sha256()
+    step = max(_PART, (status.st_size - _PART) // (_PARTS - 1))
+    with path.open("rb") as content:
+        for start in range(0, status.st_size, step):
+            content.seek(start)
+            parts.update(content.read(_PART))
+    if step > _PART and time.time() - status.st_ctime < _CLOCK:
+        parts.update(os.urandom(8))
+    return f"{' '.join(map(str, file_times(status)))} {parts.hexdigest()[:16]}"
+
+
+def file_times(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @contextmanager

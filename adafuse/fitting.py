@@ -37,7 +37,7 @@ from adafuse.learning import Case, Objective, learned
 from adafuse.methods import resolve
 from adafuse.metrics import scorer as scoring
 from adafuse.metrics.registry import scorer_named
-from adafuse.models.files import model_key
+from adafuse.models.files import keys_now
 from adafuse.options import parse
 from adafuse.records import Prompt, Result, Round, question_of
 from adafuse.version import versions
@@ -273,7 +273,10 @@ def fit(
     names = [model.name for model in ensemble.models]
     points = 100 / rows
     return Gate(
-        models=tuple(FittedModel(name=n, key=tuple(model_key(n, None))) for n in names),
+        models=tuple(
+            FittedModel(name=name, key=tuple(key))
+            for name, key in zip(names, keys_now(names), strict=True)
+        ),
         bias=tuple(found.bias),
         weights=dict(zip(MODEL_FEATURES, found.theta, strict=True)),
         span=dict(zip(SPAN_FEATURES, found.span, strict=True)),

@@ -177,7 +177,7 @@ def decode_to_file(
 ) -> list[dict[str, Any]]:
     """Decode what the journal of a file lacks, write the file and say so; return its rows."""
     with file.journal as journal:
-        file.check_unfinished()
+        file.check()
         done = decode_rows(ensemble, rows, decoding, journal, json_line if as_json else None)
         written = "replaced" if file.out.exists() else "written to"
         file.write(done)

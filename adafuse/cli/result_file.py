@@ -11,7 +11,7 @@ from adafuse.cli.options import given
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
 from adafuse.files import remove_torn
-from adafuse.models.files import cached_folder
+from adafuse.models.files import check_unchanged, keys_now, local_path
 from adafuse.models.spec import LOADING, ModelSpec
 from adafuse.plugins import code_of
 from adafuse.records import Chat, Prompt, as_text
@@ -74,10 +74,11 @@ class ResultFile:
         options = {k: value for k, value in decoding.items() if k in method.Options.model_fields}
         chosen = resolve(method.name, options)
         entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
-        read = [_files(entry.path, entry.revision) for entry in entries]
-        if isinstance(gate := options.get("gate"), str):
-            read.append(_files(gate))
-        same = json.dumps([settings, plugins, ENGINE_VERSION, read], sort_keys=True)
+        paths = [local_path(entry.path, entry.revision) or entry.path for entry in entries]
+        gate = [options["gate"]] if isinstance(options.get("gate"), str) else []
+        read = keys_now(map(str, [*paths, *gate]))
+        deciding = {name: value for name, value in settings.items() if name != "models"}
+        same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
         digests = {
             name: step_key("generate", same, isinstance(prompt, Chat), as_text(prompt))
             for name, prompt in prompts.items()
@@ -98,6 +99,12 @@ class ResultFile:
         file.check_unfinished()
         return file
 
+    def check(self) -> None:
+        """Refuse models that were changed while they were loaded, too."""
+        for model in self.settings["models"]:
+            check_unchanged(str(Path(model)))
+        self.check_unfinished()
+
     def check_unfinished(self) -> None:
         """Refuse to go on with a file that is whole, which another command may just have made."""
         if self.resume and not self.journal.rows and self.out.exists():
@@ -115,18 +122,6 @@ class ResultFile:
         failed = any(row["stop_reason"] == "error" for row in rows)
         if not failed and journal_rows(self.journal.path).keys() <= self.digests:
             self.journal.path.unlink(missing_ok=True)
-
-
-def _files(model: str, revision: str | None = None) -> list[tuple[str, int, int]]:
-    """Return what a path or hub id stands for now.
-
-    Of files that is their names, sizes and times; reading them would take too long.
-    """
-    path = Path(model)
-    if not path.exists() and "/" in model:
-        path = cached_folder(model, revision) or path
-    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
-    return [(str(file), (found := file.stat()).st_size, found.st_mtime_ns) for file in files]
 
 
 def write_trace(

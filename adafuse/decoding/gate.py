@@ -19,7 +19,7 @@ from pydantic import AfterValidator, ValidationError
 from adafuse.decoding.candidates import Candidate
 from adafuse.errors import UserError, unknown
 from adafuse.files import read_text, write_text
-from adafuse.models.files import model_key
+from adafuse.models.files import keys_now
 from adafuse.options import Section, Text, refusing, sentence
 
 MODEL_FEATURES = ("margin", "least_margin", "own_nll", "others_nll")
@@ -163,7 +163,7 @@ class Gate(Section):
             UserError: they are not those that the gate was fitted on.
         """
         known = [list(model.key) for model in self.models]
-        keys = [model_key(name, None) for name in models]
+        keys = keys_now(models)
         if sorted(map(str, keys)) != sorted(map(str, known)):
             names = " and ".join(model.name for model in self.models)
             raise UserError(

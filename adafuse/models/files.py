@@ -3,16 +3,17 @@
 import hashlib
 import json
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.files import write_text
+from adafuse.files import file_state, file_times, write_text
 from adafuse.models.spec import GGUF
 
 SAFE = "*.safetensors"
@@ -45,7 +46,7 @@ def torn_file(model: str, revision: str | None) -> str | None:
 
     Those of a hub model are looked up in this machine's cache.
     """
-    folder = Path(model) if Path(model).is_dir() else cached_folder(model, revision)
+    folder = local_path(model, revision)
     files = [] if folder is None else sorted(folder.glob("model*.safetensors"))
     torn = (file for file in files if _file_bytes(file, "float32", None) is None)
     return next((file.name for file in torn), None)
@@ -70,8 +71,7 @@ def weight_bytes(
     """
     if path.endswith(GGUF):
         return _gguf_bytes(path, revision, dtype)
-    folder = Path(path) if Path(path).is_dir() else cached_folder(path, revision)
-    if folder is None:
+    if (folder := local_path(path, revision)) is None:
         return None
     if not (files := safe_files(folder)):
         size = sum(file.stat().st_size for file in pickled_files(folder))
@@ -83,6 +83,17 @@ def weight_bytes(
 def item_bytes(dtype: str, quantization: str | None) -> float:
     """Return the bytes of one weight of a linear layer."""
     return _ITEM[dtype] if quantization is None else _QUANTIZED[quantization]
+
+
+def local_path(path: str, revision: str | None) -> Path | None:
+    """Return the folder or GGUF file of a model, which a hub model has in this machine's cache."""
+    if Path(path).exists():
+        return Path(path)
+    if not path.endswith(GGUF):
+        return cached_folder(path, revision)
+    source, _, name = path.rpartition("/")
+    folder = cached_folder(source, revision, name)
+    return folder and folder / name
 
 
 def cached_folder(path: str, revision: str | None, file: str = "config.json") -> Path | None:
@@ -100,10 +111,9 @@ def cached_folder(path: str, revision: str | None, file: str = "config.json") ->
 def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
     from gguf import GGUFReader
 
-    source, _, name = path.rpartition("/")
-    folder = Path(source) if Path(path).is_file() else cached_folder(source, revision, name)
+    file = local_path(path, revision)
     try:
-        tensors = [] if folder is None else GGUFReader(folder / name).tensors
+        tensors = [] if file is None else GGUFReader(file).tensors
     except (OSError, ValueError, IndexError):
         return None
     return sum(int(tensor.n_elements) for tensor in tensors) * _ITEM[dtype] or None
@@ -134,7 +144,7 @@ def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | Non
 
 
 class KnownDigests:
-    """SHA-256 digests of files; a file is read once while it has its size, time and inode."""
+    """SHA-256 digests of files; a file is read once while its `file_state` is the same."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
@@ -169,20 +179,24 @@ class KnownDigests:
 
     @staticmethod
     def _key(file: Path) -> str:
-        status = file.stat()
-        return f"{file.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+        return f"{file.resolve()} {file_state(file)}"
 
 
 def _sha256(file: Path, done: Callable[[int], object]) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as content:
-        while block := content.read(_BLOCK):
-            digest.update(block)
-            done(len(block))
-    return digest.hexdigest()
+    for _ in range(_TRIES):
+        digest = hashlib.sha256()
+        with file.open("rb") as content:
+            before = file_times(os.fstat(content.fileno()))
+            while block := content.read(_BLOCK):
+                digest.update(block)
+                done(len(block))
+        if file_times(file.stat()) == before:
+            return digest.hexdigest()
+    raise UserError(f"{str(file)!r} changes while it is read; run again once it is whole")
 
 
 _BLOCK = 8 << 20
+_TRIES = 3
 _LONG = 2 << 30  # bytes whose reading is worth a progress bar
 _READERS = 4
 
@@ -192,20 +206,45 @@ DIGESTS = KnownDigests()
 
 @cache
 def content_digest(path: str) -> str | None:
-    """Return a digest of a file, or of a folder; None for a hub id.
+    """Return a digest of a model's file, or of its folder; None for a hub id.
 
     Hidden files and Markdown, as model cards, do not count.
     """
-    folder = Path(path)
-    if folder.is_file():
-        return DIGESTS.of([folder])[0][:32]
-    if not folder.is_dir():
-        return None
-    names = [file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*"))]
-    names = [n for n in names if (folder / n).is_file() and not re.search(r"(^|/)\.|\.md$", n)]
+    if Path(path).is_dir():
+        return folder_digest(Path(path), r"(^|/)\.|\.md$")
+    return DIGESTS.of([Path(path)])[0][:32] if Path(path).is_file() else None
+
+
+def folder_digest(folder: Path, without: str) -> str:
+    """Return a digest of the files of a folder, but for those of names that have a pattern."""
+    names = [file.relative_to(folder).as_posix() for file in sorted(_files_below(folder))]
+    names = [name for name in names if not re.search(without, name)]
     digests = DIGESTS.of([folder / name for name in names])
     lines = (f"{name}\0{digest}\n" for name, digest in zip(names, digests, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder, and in what links in it lead to."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        here = Path(place)
+        around = [
+            each for each in folders if here.resolve().is_relative_to((here / each).resolve())
+        ]
+        folders[:] = sorted({*folders} - {*around})
+        yield from filter(Path.is_file, map(here.joinpath, names))
+
+
+def check_unchanged(path: str) -> None:
+    """Refuse a model whose files are not those that this process has made a digest of."""
+    if content_digest.__wrapped__(path) != content_digest(path):
+        raise UserError(f"model {path!r} was changed while it was loaded; run again")
+
+
+def keys_now(paths: Iterable[str]) -> list[list[str | None]]:
+    """Return the keys of models by their paths, where this process may have saved them again."""
+    content_digest.cache_clear()
+    return [model_key(path, None) for path in paths]
 
 
 def model_key(path: str, revision: str | None) -> list[str | None]:

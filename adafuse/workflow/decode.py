@@ -15,6 +15,7 @@ from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
 from adafuse.files import remove_torn
 from adafuse.methods import METHODS
+from adafuse.models.files import check_unchanged
 from adafuse.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
 from adafuse.records import Answer, Result
 from adafuse.traces import RESULT_FIELDS, result_columns
@@ -276,7 +277,10 @@ def _loaded(job: DecodeJob) -> "Ensemble":
     from adafuse.ensemble import Ensemble
 
     threads = torch.get_num_threads()
-    return Ensemble.from_pretrained(job.models, weights=_weights(job), threads=threads)
+    ensemble = Ensemble.from_pretrained(job.models, weights=_weights(job), threads=threads)
+    for model in job.models:
+        check_unchanged(model.path)
+    return ensemble
 
 
 def _weights(job: DecodeJob) -> tuple[float, ...]:

@@ -23,7 +23,7 @@ from adafuse.methods import METHODS
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
-from adafuse.models.files import DIGESTS
+from adafuse.models.files import DIGESTS, content_digest
 from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
@@ -65,6 +65,7 @@ class Plan:
         self.config = config
         self.layout = ResultsLayout(config.results)
         DIGESTS.load(self.layout.model_files)
+        content_digest.cache_clear()
         self.missing: dict[str, str] = {}
         self._fresh: dict[Path, str] = {}
         self._started = False

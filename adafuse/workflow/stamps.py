@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.files import write_text
+from adafuse.files import file_state, write_text
 
 _SNAKEMAKE = ".snakemake_timestamp"  # which Snakemake puts into every folder that is an output
 
@@ -19,13 +19,12 @@ _SNAKEMAKE = ".snakemake_timestamp"  # which Snakemake puts into every folder th
 class Stamp:
     """`digest` is the plan's of all that an output is made from, `sha256` that of its content.
 
-    Content of the same size and modification time is taken for the same.
+    A file in the same `state` is taken for the same; a folder has none.
     """
 
     digest: str
     sha256: str
-    size: int
-    mtime_ns: int
+    state: str
 
 
 def stamp_path(output: Path) -> Path:
@@ -60,9 +59,9 @@ def is_unchanged(output: Path) -> bool:
 
 
 def renew(output: Path) -> None:
-    """Note the time of an output that was only touched, so that it is not read again to compare."""
+    """Note the state of an output that was only touched, so that it is not read to compare it."""
     stamp = _read(output)
-    if stamp is not None and output.exists() and stamp.mtime_ns != output.stat().st_mtime_ns:
+    if stamp is not None and output.exists() and stamp.state != _state(output):
         now = _stamp(output, stamp.digest)
         if now.sha256 == stamp.sha256:
             write_text(stamp_path(output), json.dumps(asdict(now)) + "\n")
@@ -76,15 +75,16 @@ def _read(output: Path) -> Stamp | None:
 
 
 def _holds(output: Path, stamp: Stamp) -> bool:
-    status = output.stat()
-    same = (status.st_size, status.st_mtime_ns) == (stamp.size, stamp.mtime_ns)
-    # A folder's own time says nothing of the files in it.
-    return (same and not output.is_dir()) or _sha256(output) == stamp.sha256
+    return _state(output) == stamp.state != "" or _sha256(output) == stamp.sha256
 
 
 def _stamp(output: Path, digest: str) -> Stamp:
-    status = output.stat()
-    return Stamp(digest, _sha256(output), status.st_size, status.st_mtime_ns)
+    state = _state(output)  # before it is read: a change meanwhile makes another one
+    return Stamp(digest, _sha256(output), state)
+
+
+def _state(output: Path) -> str:
+    return "" if output.is_dir() else file_state(output)
 
 
 def _sha256(output: Path) -> str:

@@ -1,6 +1,7 @@
 """The file of `adafuse generate`, above all when decoding stops before the end."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -116,6 +117,27 @@ def test_with_other_settings_or_files_nothing_is_taken_over(generate, models, ca
     assert generate("--resume", *learned) == 2
     assert "none of the 3 prompts in" in capsys.readouterr().err
     assert len(models.decoded) == 3
+
+
+def test_weights_of_the_same_size_and_time_are_not_mixed_into_one_file(
+    generate, models, capsys, tmp_path
+):
+    weights = tmp_path / "model/model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(bytes(1000))
+    before = weights.stat()
+    models.stop = KeyboardInterrupt()
+    generate("--model", "model")
+    weights.write_bytes(bytes(999) + b"x")
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+    models.stop = None
+    models.decoded.clear()
+    assert generate("--resume", "--model", "model") == 2
+    assert "none of the 3 prompts in 'out.journal'" in capsys.readouterr().err
+    weights.write_bytes(bytes(1000))  # the first ones again, at another time and place
+    weights.parent.rename(tmp_path / "moved")
+    assert generate("--resume", "--model", "moved") == 0
+    assert models.decoded == ["say c"]
 
 
 def test_a_folder_that_is_called_like_the_method_is_none_of_its_files(generate, models, tmp_path):

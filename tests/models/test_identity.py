@@ -1,5 +1,6 @@
 """What a model is."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import adafuse.files
+from adafuse.errors import UserError
+from adafuse.files import file_state
 from adafuse.models import files
-from adafuse.models.files import KnownDigests, model_key
+from adafuse.models.files import KnownDigests, check_unchanged, keys_now, model_key
 
 
 def folder(path: Path, weights: bytes = b"weights") -> Path:
@@ -86,6 +90,103 @@ def test_a_file_is_read_again_only_when_it_was_written(tmp_path: Path, monkeypat
     first.write_bytes(b"3")  # of the same size
     os.utime(first, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     assert later.of([first]) != digests[:1] and read[2:] == [first]
+
+
+def in_place(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def by_rename(path: Path, content: bytes) -> None:
+    path.with_suffix(".new").write_bytes(content)
+    path.with_suffix(".new").replace(path)
+
+
+def by_link(path: Path, content: bytes) -> None:
+    other = path.with_suffix(".other")
+    other.write_bytes(content)
+    path.unlink()
+    path.symlink_to(other)
+
+
+@pytest.mark.parametrize("size", [1000, 3 << 20])
+@pytest.mark.parametrize("replace", [in_place, by_rename, by_link])
+def test_weights_replaced_by_others_of_the_same_size_and_time_are_other_weights(
+    tmp_path: Path, size: int, replace: Callable[[Path, bytes], None]
+) -> None:
+    model = folder(tmp_path / "model", bytes(size))
+    weights, record = model / "model.safetensors", tmp_path / "record.json"
+    os.utime(weights, ns=(0, 0))
+    known = KnownDigests()
+    before, key = known.of([weights]), keys_now([str(model)])
+    known.save(record)
+    replace(weights, bytes(size // 3) + b"x" + bytes(size - size // 3 - 1))
+    os.utime(weights, ns=(0, 0))
+    later = KnownDigests()
+    later.load(record)
+    assert later.of([weights]) == known.of([weights]) != before
+    assert keys_now([str(model)]) != key
+
+
+def test_without_change_times_and_inodes_parts_of_the_content_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adafuse.files, "file_times", lambda status: (status.st_size,))
+    monkeypatch.setattr(adafuse.files, "_CLOCK", 0)
+    megabytes = [bytes(1 << 20)] * 10
+    states = set()
+    for number in range(10):
+        changed = [b"x" * (1 << 20) if n == number else zeros for n, zeros in enumerate(megabytes)]
+        (tmp_path / "weights").write_bytes(b"".join(changed))
+        states.add(file_state(tmp_path / "weights"))
+    assert len(states) == 10
+
+
+def test_new_times_or_another_place_cost_a_reading_and_change_nothing(tmp_path: Path) -> None:
+    model = folder(tmp_path / "model", bytes(3 << 20))
+    states, keys = [file_state(model / "model.safetensors")], keys_now([str(model)])
+    (model / "model.safetensors").chmod(0o600)
+    os.link(model / "model.safetensors", tmp_path / "backup")
+    moved = model.rename(tmp_path / "moved")
+    states.append(file_state(moved / "model.safetensors"))
+    assert states[0] != states[1]
+    assert keys_now([str(moved)]) == keys
+
+
+def test_a_file_that_is_written_while_it_is_read_is_read_again_and_then_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "weights"
+    path.write_bytes(b"half")
+    changes = [b"whole"]
+
+    def change(_: int) -> None:
+        if changes:
+            path.write_bytes(changes.pop())
+
+    assert files._sha256(path, change) == hashlib.sha256(b"whole").hexdigest()
+    changes += [b"1", b"22", b"333", b"4444"]
+    with pytest.raises(UserError, match="changes while it is read; run again once it is whole"):
+        files._sha256(path, change)
+
+
+def test_files_behind_links_to_folders_count_and_loops_end(tmp_path: Path) -> None:
+    model, disk = folder(tmp_path / "model"), folder(tmp_path / "disk")
+    (model / "more").symlink_to(disk)
+    (disk / "loop").symlink_to(disk)
+    (model / "up").symlink_to(tmp_path)
+    (model / "gone").symlink_to(tmp_path / "nowhere")
+    before = keys_now([str(model)])
+    (disk / "model.safetensors").write_bytes(b"WEIGHTS")
+    assert keys_now([str(model)]) != before
+
+
+def test_models_that_changed_while_they_were_loaded_are_refused(tmp_path: Path) -> None:
+    model = folder(tmp_path / "model")
+    keys_now([str(model)])
+    check_unchanged(str(model))
+    (model / "model.safetensors").write_bytes(b"WEIGHTS")
+    with pytest.raises(UserError, match="was changed while it was loaded; run again"):
+        check_unchanged(str(model))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, '{"a": ', "7"])

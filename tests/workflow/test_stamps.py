@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.workflow.stamps import check_content, is_fresh, renew, stamp_path, write_stamp
+from adafuse.workflow.stamps import (
+    check_content,
+    is_fresh,
+    is_unchanged,
+    renew,
+    stamp_path,
+    write_stamp,
+)
 
 
 @pytest.fixture(params=["file", "folder"])
@@ -60,6 +67,23 @@ def test_a_change_that_keeps_size_and_time_is_found_where_the_file_is_read(tmp_p
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(UserError, match="changed or damaged"):
         check_content(path)
+
+
+@pytest.mark.parametrize("size", [7, 3 << 20])
+def test_another_content_of_the_same_size_and_time_is_not_fresh(tmp_path: Path, size: int) -> None:
+    path, other = tmp_path / "made", tmp_path / "other"
+    path.write_bytes(bytes(size))
+    write_stamp(path, "digest")
+    other.write_bytes(bytes(size // 3) + b"x" + bytes(size - size // 3 - 1))
+    shutil.copystat(path, other)
+    shutil.copy2(other, path)
+    assert not is_fresh(path, "digest") and not is_unchanged(path)
+
+
+def test_an_output_in_another_folder_is_fresh(output: Path, tmp_path: Path) -> None:
+    os.link(content(output), tmp_path / "backup")
+    moved = shutil.copytree(tmp_path, tmp_path.with_name(f"{tmp_path.name}-moved")) / "made"
+    assert is_fresh(moved, "digest") and is_fresh(output, "digest")
 
 
 def test_a_touched_output_is_fresh_and_noted_once(output: Path) -> None:
