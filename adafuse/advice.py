@@ -10,7 +10,7 @@ from typing import Any
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.fitting import Development
+from adafuse.fitting import Development, failures
 from adafuse.methods import METHODS
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
@@ -76,6 +76,7 @@ def advise(
     fused = ensemble.generate(rows.prompts, method=method, **rows.settings, **options)
     clock.append(time.perf_counter())
     seconds = [(after - before) / len(rows.prompts) for before, after in pairwise(clock)]
+    failed = [failures(results, rows.name) for results in (*alone, fused)]
     names = [str(number) for number in range(len(alone))]
     scored = [_scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
     together = _scored(rows, "fused", fused)
@@ -112,7 +113,8 @@ def advise(
         against=against,
         verdict="",
     )
-    return replace(advice, verdict=_verdict(advice, names.index(better.score.run), sign))
+    verdict = _verdict(advice, names.index(better.score.run), sign)
+    return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
 
 
 def _scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:

@@ -7,6 +7,7 @@ policy gradient (objective `reward`). Objective `likelihood` is cheaper: it foll
 answer as long as some candidate does, and asks for that candidate.
 """
 
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ from adafuse.models.files import keys_now
 from adafuse.options import parse
 from adafuse.records import Prompt, Result, Round, question_of
 from adafuse.version import versions
+
+logger = logging.getLogger(__name__)
 
 MOST_CHOICES = 32
 """At most this many candidates of a row are tried, those that lost by least."""
@@ -87,7 +90,7 @@ class Fitter:
         """Return the rounds from which a choice can be learned."""
         if objective == "likelihood":
             return list(self._followed(rows))
-        base = self._decode(rows, rows.prompts)
+        base = self._decode_rows(rows)
         choices = [
             (index, number, (other.text, other.ends))
             for index, result in enumerate(base)
@@ -109,7 +112,7 @@ class Fitter:
 
     def _followed(self, rows: Development) -> Iterator[Case]:
         guides = [partial(_after_reference, answers) for answers in rows.answers]
-        for row, result in enumerate(self._decode(rows, rows.prompts, guides)):
+        for row, result in enumerate(self._decode_rows(rows, guides)):
             text = ""
             for taken in result.rounds:
                 scored = _scored(taken.candidates)
@@ -121,6 +124,14 @@ class Fitter:
                 if len(values) > 1:
                     best = min(scored, key=lambda s: s.fused)
                     yield self._case(row, taken, values, (best.text, best.ends))
+
+    def _decode_rows(
+        self, rows: Development, guides: Sequence[Callable[[Example, Pool], Candidate | None]] = ()
+    ) -> list[Result]:
+        results = self._decode(rows, rows.prompts, guides)
+        if failed := failures(results, rows.name):
+            logger.warning("%s: %s", rows.name, failed)
+        return results
 
     def _decode(
         self,
@@ -213,6 +224,17 @@ def _least_lost(result: Result) -> list[tuple[int, Any]]:
     ]
     kept = sorted(lost, key=lambda each: each[:3])[:MOST_CHOICES]
     return [(number, other) for _, number, _, other in sorted(kept, key=lambda each: each[1:3])]
+
+
+def failures(results: Sequence[Result], rows: str) -> str:
+    """Say how many texts ended in an error; refuse rows of which nothing was decoded."""
+    errors = [result.error for result in results if result.error is not None]
+    if not errors:
+        return ""
+    said = f"{len(errors)} of {len(results)} texts ended in an error, the first with: {errors[0]}"
+    if len(errors) == len(results):
+        raise UserError(f"{rows}: {said}; correct that first")
+    return f"{said}; they count as wrong."
 
 
 def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) -> list[float]:

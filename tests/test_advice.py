@@ -8,7 +8,7 @@ import pytest
 from adafuse import Ensemble, UserError
 from adafuse.advice import _verdict, advise
 from adafuse.benchmarks.shards import PreparedRow
-from adafuse.fitting import Development
+from adafuse.fitting import Development, fit
 from adafuse.metrics.score import evaluate
 from tests.conftest import TOY_MODELS
 
@@ -36,6 +36,27 @@ def outcomes(rows, results):
     texts = [{"id": str(n), "text": result.text} for n, result in enumerate(results)]
     found = evaluate(prepared, texts, "nq", benchmark="x", run="y")
     return [outcome.value for outcome in found.outcomes]
+
+
+def test_rows_that_all_end_in_an_error_are_no_advice_and_some_are_told(pair, rows):
+    model = pair.models[1]
+    few = Development("few", rows.prompts[:3], rows.answers[:3], "nq", SETTINGS)
+    hook = model.network.lm_head.register_forward_hook(
+        lambda *call: call[-1].clone().fill_(float("nan"))
+    )
+    try:
+        with pytest.raises(UserError, match=f"few: 3 of 3 texts ended in an error.*{model.name}"):
+            advise(pair, few)
+        with pytest.raises(UserError, match=f"few: 3 of 3 texts ended in an error.*{model.name}"):
+            fit(pair, [few])
+    finally:
+        hook.remove()
+    long = Development(
+        "long", [*rows.prompts[:2], "Who? " * 9000], rows.answers[:3], "nq", SETTINGS
+    )
+    verdict = advise(pair, long).verdict
+    assert verdict.count("1 of 3 texts ended in an error, the first with: the prompt has") == 2
+    assert "they count as wrong" in verdict
 
 
 def test_the_figures_are_those_of_decoding_and_scoring(advice, pair, rows):

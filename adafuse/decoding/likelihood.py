@@ -1,26 +1,34 @@
 """How likely the models find given continuations: their token trees, read without rounds."""
 
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from adafuse.decoding.run import Runner, most_ids
 from adafuse.decoding.words import Settings
-from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, evaluated, gather
+from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
 from adafuse.engine.scheduler import Finished
-from adafuse.errors import ExampleError
 from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
 from adafuse.records import Likelihood, Prompt
+from adafuse.tokenization.prompts import ids_if_any
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Continuations:
-    """All texts that follow one prompt, each with the indices of its requests."""
+    """All texts that follow one prompt, each with the indices of its requests.
+
+    `cuts` are how many of its first ids each model leaves out.
+    """
 
     index: int
     prompt: Prompt
+    cuts: Mapping[LanguageModel, int]
     texts: Mapping[str, Sequence[int]]
     sequences: list[TokenSequence] = field(default_factory=list)
     found: dict[str, Likelihood] = field(default_factory=dict)
@@ -32,62 +40,135 @@ def likelihoods(
     settings: Mapping[str, Any],
 ) -> Iterator[tuple[int, Likelihood]]:
     """Read all texts after their prompts; see `Ensemble.loglikelihoods`."""
-    grouped: dict[Prompt, dict[str, list[int]]] = {}
-    for index, (prompt, text) in enumerate(requests):
-        grouped.setdefault(prompt, {}).setdefault(text, []).append(index)
+    grouped: dict[tuple[Prompt, tuple[int, ...]], dict[str, list[int]]] = {}
+    for index, (request, cuts) in enumerate(zip(requests, _cuts(models, requests), strict=True)):
+        prompt, text = request
+        grouped.setdefault((prompt, cuts), {}).setdefault(text, []).append(index)
     sizes = {text: len(text.encode(errors="replace")) for _, text in requests}
     longest = max(most_ids(m.encode_span, sizes, sizes.__getitem__) for m in models)
     checked = parse(Settings, {**settings, "max_new_tokens": longest}, "loglikelihood")
-    prompts = list(grouped)
+    groups = list(grouped)
 
     def start(index: int) -> Continuations:
-        return Continuations(index, prompts[index], grouped[prompts[index]])
+        prompt, cuts = groups[index]
+        cut = dict(zip(models, cuts, strict=True))
+        return Continuations(index, prompt, cut, grouped[groups[index]])
 
-    def impossible(error: str | None) -> Likelihood:
-        count = len(models)
-        return Likelihood((-math.inf,) * count, (0,) * count, (False,) * count, error)
+    def ids(group: Continuations, model: LanguageModel) -> list[int]:
+        whole = _prompt_ids(model, group.prompt)
+        return whole[group.cuts[model] :]
 
-    events = Runner(models, checked, 2, prompts, start, read).events()
+    prompts = [prompt for prompt, _ in groups]
+    events = Runner(models, checked, 2, prompts, start, read, ids).events()
 
     def found() -> Iterator[tuple[int, Likelihood]]:
         for event in events:
             if isinstance(event, Finished):
                 for text, indices in event.example.texts.items():
-                    likelihood = event.example.found.get(text) or impossible(event.error)
+                    likelihood = event.example.found.get(text) or impossible(models, event.error)
                     yield from ((index, likelihood) for index in indices)
 
     return found()
 
 
+def impossible(models: Sequence[LanguageModel], error: str | None) -> Likelihood:
+    count = len(models)
+    return Likelihood((-math.inf,) * count, (0,) * count, (False,) * count, error)
+
+
+def _cuts(
+    models: Sequence[LanguageModel], requests: Sequence[tuple[Prompt, str]]
+) -> list[tuple[int, ...]]:
+    """Return for each request how many ids of its prompt each model leaves out, on the left.
+
+    As in lm-evaluation-harness, these are the ones that do not fit. The last id of a text needs no
+    position, as nobody asks what follows it.
+    """
+    columns = []
+    for model in models:
+        length = cache(partial(_length, partial(_prompt_ids, model)))
+        column = []
+        for prompt, text in requests:
+            before, after = length(prompt), _length(partial(_text_ids, model, prompt), text)
+            excess = before + after - model.context - 1
+            column.append(max(0, excess) if excess < before else 0)
+        columns.append(column)
+        if cut := sum(map(bool, column)):
+            logger.warning(
+                "%d of %d texts do not fit into the context of %s, %d tokens, with their prompts,"
+                " which are cut on the left",
+                cut,
+                len(requests),
+                model.name,
+                model.context,
+            )
+    return list(zip(*columns, strict=True))
+
+
+def _length(encode: Callable[[Any], Sequence[int]], text: Prompt) -> int:
+    return len(ids_if_any(encode, text))
+
+
+def _prompt_ids(model: LanguageModel, prompt: Prompt) -> list[int]:
+    return model.document_ids("")[0] if _empty(model, prompt) else model.prompt_ids(prompt)
+
+
+def _text_ids(model: LanguageModel, prompt: Prompt, text: str) -> Sequence[int]:
+    return model.document_ids(text)[1] if _empty(model, prompt) else model.encode_span(text)
+
+
+def _empty(model: LanguageModel, prompt: Prompt) -> bool:
+    return prompt == "" and not model.chat
+
+
 def read(continuations: Continuations) -> Program[None]:
     """Read one text after the other in the trees of all models."""
+    sequences, found = continuations.sequences, continuations.found
+    models = [sequence.model for sequence in sequences]
     for text in continuations.texts:
-        by_model = yield from gather(_read(own, text) for own in continuations.sequences)
-        logprobs, tokens, greedy = zip(*by_model, strict=True)
-        continuations.found[text] = Likelihood(logprobs, tokens, greedy)
+        try:
+            ids = [_text_ids(model, continuations.prompt, text) for model in models]
+            _check_room(sequences, ids, text)
+            by_model = yield from gather(map(_read, sequences, ids))
+        except ValueError as error:  # what a tokenizer refuses, or does not fit
+            found[text] = impossible(models, str(error))
+            continue
+        logprobs, greedy = zip(*by_model, strict=True)
+        found[text] = Likelihood(logprobs, tuple(map(len, ids)), greedy)
+        if odd := [m.name for m, value in zip(models, logprobs, strict=True) if math.isnan(value)]:
+            wrong = f"{text[:40]!r} has a log-likelihood that is not a number under"
+            found[text] = impossible(models, f"{wrong} {' and '.join(odd)}")
 
 
-def _read(sequence: TokenSequence, text: str) -> Program[tuple[float, int, bool]]:
-    """Return a text's log-probability, its number of ids, and whether all of them are greedy."""
-    model = sequence.model
-    try:
-        chain = sequence.root.chain(model.encode_span(text))
-    except ContextFullError:
-        raise ExampleError(
-            f"the prompt and {text[:40]!r} after it are longer than the context of {model.name},"
-            f" {sequence.engine.context} tokens; shorten the prompt"
-        ) from None
-    parents = [sequence.root, *chain[:-1]]
+def _check_room(
+    sequences: Sequence[TokenSequence], ids: Sequence[Sequence[int]], text: str
+) -> None:
+    for sequence, own in zip(sequences, ids, strict=True):
+        if len(sequence.ids) + len(own) > sequence.engine.context + 1:
+            raise ValueError(
+                f"the prompt and {text[:40]!r} after it are longer than the context of"
+                f" {sequence.model.name}, {sequence.engine.context} tokens; shorten the text"
+            )
+
+
+def _read(sequence: TokenSequence, ids: Sequence[int]) -> Program[tuple[float, bool]]:
+    """Return a text's log-probability, and whether all of its ids are greedy."""
+    context = sequence.engine.context
+    chain = sequence.root.chain(ids[: context - len(sequence.ids)])
+    parents = [sequence.root, *chain][: len(ids)]
     # What follows the last id is not asked, unless that is how its own row comes back.
     unread = [node for node in chain[-1:] if node.logprob is None and parents[-1].released]
     yield from evaluated([*parents, *unread])
-    steps = [_step(parent, node) for parent, node in zip(parents, chain, strict=False)]
+    steps = [_step(*step) for step in zip(parents, ids, strict=True)]
     for node in chain:
-        node.release()
-    return math.fsum(logprob for logprob, _ in steps), len(chain), all(best for _, best in steps)
+        if node.depth + 1 < context:  # no child of the last one can be run for its row
+            node.release()
+    return math.fsum(logprob for logprob, _ in steps), all(best for _, best in steps)
 
 
-def _step(parent: Node, node: Node) -> tuple[float, bool]:
+def _step(parent: Node, token: int) -> tuple[float, bool]:
     assert parent.next is not None
-    logprob = float(parent.next.logprobs[node.token]) if node.logprob is None else node.logprob
-    return logprob, parent.next.greedy == node.token
+    node = parent.children.get(token)
+    known = None if node is None else node.logprob
+    logprob = float(parent.next.logprobs[token]) if known is None else known
+    return logprob, parent.next.greedy == token

@@ -22,6 +22,7 @@ from adafuse.engine.scheduler import (
     TooManyRowsError,
     opened,
     release,
+    whole_prompt,
 )
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel, demands, slots
@@ -39,7 +40,8 @@ TextT = TypeVar("TextT")
 class Runner(Generic[PromptedT]):
     """Runs `program` on an example of each prompt, as many at a time as settings and memory allow.
 
-    `start` makes the example of a prompt, `top` is how many of the likeliest ids the program reads.
+    `start` makes the example of a prompt, `top` is how many of the likeliest ids the program reads,
+    `ids` are those of its prompt.
     """
 
     models: tuple[LanguageModel, ...]
@@ -48,6 +50,7 @@ class Runner(Generic[PromptedT]):
     prompts: Sequence[Prompt]
     start: Callable[[int], PromptedT]
     program: Callable[[PromptedT], Program[None]]
+    ids: Callable[[PromptedT, LanguageModel], list[int]] = whole_prompt
 
     def events(self) -> Iterator[Event[PromptedT]]:
         """Run all prompts; what cannot run is refused at the call.
@@ -87,7 +90,7 @@ class Runner(Generic[PromptedT]):
         engines = [self._engine(model, rows) for model in self.models]
         for index in list(indices):
             example = self.start(index)
-            yield example, opened(example, engines, self.program)
+            yield example, opened(example, engines, self.program, self.ids)
 
     def _engine(self, model: LanguageModel, rows: int) -> Engine:
         size = slots(model, self._longest(model))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program, TokenSequence, gather
+from adafuse.errors import ExampleError
 from adafuse.records import Chat, Prompt
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import ModelTokenizer
@@ -31,13 +32,15 @@ def weigh_by_prompt(example: Example) -> Program[None]:
     logs = {
         k: math.log(example.weights[k]) - (nll / tokens if tokens else 0.0)
         for k, nll in zip(asked, nlls, strict=True)
-        if math.isfinite(nll)
+        if nll < math.inf
     }
+    if any(map(math.isnan, nlls)) or (not logs and asked):
+        odd = [s.model.name for s, nll in zip(sequences, nlls, strict=True) if not nll < math.inf]
+        raise ExampleError(f"the question has no finite likelihood under {' and '.join(odd)}")
     shares = {k: math.exp(log - max(logs.values())) for k, log in logs.items()}
-    if shares:
-        total = math.fsum(shares.values())
-        example.weights = [shares.get(k, 0.0) / total for k in range(len(example.weights))]
-        example.weighed = True
+    total = math.fsum(shares.values())
+    example.weights = [shares.get(k, 0.0) / total for k in range(len(example.weights))]
+    example.weighed = True
 
 
 def question_span(model: ModelTokenizer, prompt: Prompt, question: str) -> tuple[int, int]:

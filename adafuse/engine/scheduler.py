@@ -6,13 +6,16 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import torch
 
 from adafuse.engine.node import Engine, Evaluator, Program, Request, TokenSequence
 from adafuse.errors import UserError
 from adafuse.records import Prompt
+
+if TYPE_CHECKING:
+    from adafuse.models.language_model import LanguageModel
 
 ExampleT = TypeVar("ExampleT")
 
@@ -136,21 +139,31 @@ class Prompted(Protocol):
 PromptedT = TypeVar("PromptedT", bound=Prompted)
 
 
+def whole_prompt(example: Prompted, model: "LanguageModel") -> list[int]:
+    """Return the ids of a prompt that leaves room for one more."""
+    ids = model.prompt_ids(example.prompt)
+    if len(ids) >= model.context:
+        raise ValueError(
+            f"the prompt has {len(ids)} tokens, but {model.name} has a context of"
+            f" {model.context}; shorten the prompt"
+        )
+    return ids
+
+
 def opened(
-    example: PromptedT, engines: Sequence[Engine], program: Callable[[PromptedT], Program[None]]
+    example: PromptedT,
+    engines: Sequence[Engine],
+    program: Callable[[PromptedT], Program[None]],
+    ids: "Callable[[PromptedT, LanguageModel], list[int]]" = whole_prompt,
 ) -> Program[None]:
     """Open the prompt of an example in every engine, run its program, and close the sequences."""
     try:
         for engine in engines:
-            name, ids = engine.model.name, engine.model.prompt_ids(example.prompt)
-            if not ids:
-                raise ValueError(f"the prompt {example.prompt!r} has no tokens for {name}")
-            if len(ids) >= engine.context:
+            if not (own := ids(example, engine.model)):
                 raise ValueError(
-                    f"the prompt has {len(ids)} tokens, but {name} has a context of"
-                    f" {engine.context}; shorten the prompt"
+                    f"the prompt {example.prompt!r} has no tokens for {engine.model.name}"
                 )
-            example.sequences.append(engine.open(ids))
+            example.sequences.append(engine.open(own))
         yield from program(example)
     finally:
         for sequence in example.sequences:

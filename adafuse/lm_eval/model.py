@@ -1,6 +1,8 @@
 """The model that lm-evaluation-harness runs as `--model adafuse`."""
 
 import json
+import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -145,6 +147,10 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
                 self.cache_hook.add_partial("loglikelihood", requests[number].args, found[number])
             else:
                 errors[_name(requests[number])] = likelihood.error
+        for choices in _by_document(requests):
+            if len(choices) > 1 and all(found[number][0] == -math.inf for number in choices):
+                for number in choices:
+                    errors.setdefault(_name(requests[number]), NO_CHOICE)
         self._check(errors, "loglikelihood", len(pairs))
         return [found[number] for number in range(len(pairs))]
 
@@ -212,6 +218,17 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     def _check(self, errors: Mapping[str, str], kind: str, requests: int) -> None:
         self._failed += len(errors)
         check_failures(errors, kind, requests, self._arguments.max_error_share)
+
+
+NO_CHOICE = "every choice has probability 0 under one of the models or another"
+
+
+def _by_document(requests: Sequence[Instance]) -> Iterable[list[int]]:
+    """Return the numbers of the requests of each document, such as its choices."""
+    numbers = defaultdict[tuple[Any, Any], list[int]](list)
+    for number, request in enumerate(requests):
+        numbers[request.task_name, request.doc_id].append(number)
+    return numbers.values()
 
 
 def _name(request: Instance) -> str:

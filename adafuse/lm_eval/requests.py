@@ -131,6 +131,13 @@ def fuse(found: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
     return mean, all(greedy for _, _, greedy in counted)
 
 
+_CONSEQUENCE = {
+    "generate_until": "they count as wrong",
+    "loglikelihood": "they count as impossible, and where all choices do, the harness takes the"
+    " first one",
+}
+
+
 def check_failures(errors: Mapping[str, str], kind: str, requests: int, share: float) -> None:
     """Warn of failed requests (errors by name); refuse to answer if more than `share` failed."""
     if not errors:
@@ -142,4 +149,4 @@ def check_failures(errors: Mapping[str, str], kind: str, requests: int, share: f
     )
     if len(errors) > share * requests:
         raise UserError(f"{message}; fix it or raise max_error_share={share:g}")
-    logger.warning("%s; they count as wrong", message)
+    logger.warning("%s; %s", message, _CONSEQUENCE[kind])

@@ -135,6 +135,18 @@ class ModelTokenizer:
         ids = prompt_ids(self.tokenizer, prompt, chat=self.chat)
         return _with_rows(self.tokenizer, self.name, self.rows, ids)
 
+    def document_ids(self, text: str) -> tuple[list[int], list[int]]:
+        """Return the id that a document begins after, and those of the text that begins it.
+
+        As lm-evaluation-harness has it, that is the start token, added by default or not, else the
+        end token; a text that begins with it has it once.
+        """
+        start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        first = next((i for i in (start, end) if isinstance(i, int)), min(self.end_ids))
+        ids = list(self.tokenizer.encode(text, add_special_tokens=False))
+        rest = ids[1:] if ids[:1] == [first] else ids
+        return [first], _with_rows(self.tokenizer, self.name, self.rows, rest)
+
     def anchor(self, ids: Sequence[int]) -> Anchor:
         """Return the place at the end of `ids` that generated text is added to."""
         return anchor(self.tokenizer, ids)

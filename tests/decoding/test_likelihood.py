@@ -6,8 +6,10 @@ from functools import partial
 import pytest
 import torch
 
-from adafuse import UserError
+from adafuse import Ensemble, UserError
 from adafuse.records import Chat, Turn
+from tests.conftest import toy_path
+from tests.support.tiny import random_model
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
@@ -87,6 +89,114 @@ def test_a_text_that_does_not_fit_is_impossible_and_says_why_and_the_others_are_
     assert long.logprobs == (-math.inf, -math.inf)
     assert not any(long.greedy)
     assert "after it are longer than the context of" in long.error
+
+
+@pytest.fixture
+def logits(pair):
+    """Change the second model's logits in a test."""
+    hooks = []
+
+    def change(of):
+        head = pair.models[1].network.lm_head
+        hooks.append(head.register_forward_hook(lambda *call: of(call[-1].clone())))
+
+    yield change
+    for hook in hooks:
+        hook.remove()
+
+
+def set_all(value):
+    return lambda logits: logits.fill_(value)
+
+
+def set_first(value):
+    return lambda logits: logits.index_fill_(-1, torch.tensor([5]), value)
+
+
+@pytest.mark.parametrize("engine", ["tree", "reference"])
+@pytest.mark.parametrize(
+    "odd", [set_all(math.nan), set_first(math.nan), set_first(math.inf), set_all(-math.inf)]
+)
+def test_a_likelihood_that_is_not_a_number_is_an_error_that_names_the_model(
+    pair, logits, odd, engine
+):
+    logits(odd)
+    for found in asked(pair, [(PROMPT, " Paila"), ("", " Paila"), (PROMPT, "?")], engine=engine):
+        assert found.logprobs == (-math.inf, -math.inf)
+        assert not any(found.greedy)
+        assert "that is not a number under" in found.error
+        assert pair.models[1].name in found.error and pair.models[0].name not in found.error
+
+
+@pytest.mark.parametrize("engine", ["tree", "reference"])
+def test_a_text_that_one_model_rules_out_is_impossible_without_an_error(pair, logits, engine):
+    token = pair.models[1].encode_span(" Paila")[0]
+    logits(lambda row: row.index_fill_(-1, torch.tensor([token]), -math.inf))
+    out, other = asked(pair, [(PROMPT, " Paila"), (PROMPT, " no")], engine=engine)
+    assert out.error is None and other.error is None
+    assert math.isfinite(out.logprobs[0]) and out.logprobs[1] == -math.inf
+    assert all(map(math.isfinite, other.logprobs))
+
+
+def as_the_harness(model, prompt, text):
+    """log p(text | prompt) by lm-evaluation-harness's rules for models of Hugging Face."""
+    tokenizer = model.tokenizer
+    own = tokenizer.encode(text, add_special_tokens=False)
+    first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    before = tokenizer.encode(prompt) if prompt else [first]
+    after = tokenizer.encode(prompt + text)[len(before) :] if prompt else own
+    ids = (before + after)[-(model.context + 1) :]
+    with torch.inference_mode():
+        logits = model.network(input_ids=torch.tensor([ids[:-1]])).logits[0, :, : model.vocabulary]
+    rows = logits[-len(after) :].float().log_softmax(-1)
+    own = torch.tensor(ids[-len(after) :])
+    return rows.gather(1, own[:, None]).sum().item(), bool((rows.argmax(-1) == own).all())
+
+
+CONTEXT = 40
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """Models of four tokenizers with a context of 40 tokens."""
+    folder = tmp_path_factory.mktemp("short")
+    names = ("mistral", "llama", "qwen3", "internlm3")
+    return Ensemble.from_pretrained(
+        [
+            random_model(toy_path(name), folder / name, seed=seed, context=CONTEXT)
+            for seed, name in enumerate(names)
+        ],
+        device="cpu",
+    )
+
+
+@pytest.mark.parametrize("text", [" yes", "yes", " no one knows"])
+def test_an_empty_context_is_the_start_token_as_in_the_harness(short, text):
+    (found,) = asked(short, [("", text)])
+    for number, model in enumerate(short.models):
+        logprob, greedy = as_the_harness(model, "", text)
+        assert found.logprobs[number] == pytest.approx(logprob, abs=1e-3)
+        assert found.greedy[number] == greedy
+
+
+@pytest.mark.parametrize("engine", ["tree", "reference"])
+def test_prompts_of_about_a_context_are_cut_on_the_left_as_in_the_harness(short, engine, caplog):
+    texts = (" two", " two three", " two three four five", " two three six")
+    sizes = range(CONTEXT - 6, CONTEXT + 4)
+    prompts = [
+        prompt
+        for prompt in ("Question:" + " one" * n for n in range(CONTEXT))
+        if any(len(model.prompt_ids(prompt)) in sizes for model in short.models)
+    ]
+    pairs = [(prompt, text) for prompt in prompts for text in texts]
+    for (prompt, text), found in zip(pairs, asked(short, pairs, engine=engine), strict=True):
+        assert found.error is None
+        for number, model in enumerate(short.models):
+            logprob, greedy = as_the_harness(model, prompt, text)
+            assert found.logprobs[number] == pytest.approx(logprob, abs=1e-3)
+            assert found.greedy[number] == greedy
+    for model in short.models:
+        assert f"fit into the context of {model.name}, {CONTEXT} tokens" in caplog.text
 
 
 def test_rows_at_a_time_make_no_difference(pair):

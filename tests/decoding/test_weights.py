@@ -93,6 +93,19 @@ def test_long_prompts_without_a_question_are_read_whole_in_any_batch(pair):
     assert [result.error for result in one] == [None] * 4
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("method", ["adafuse", "gac"])
+def test_a_question_without_a_likelihood_is_an_error_that_names_the_model(pair, value, method):
+    """Not a weight of 0, with which the others would go on."""
+    head = pair.models[1].network.lm_head
+    hook = head.register_forward_hook(lambda *call: call[-1].clone().fill_(value))
+    try:
+        (found,) = pair.generate(PROMPTS[:1], method=method, weighting="prompt", max_new_tokens=4)
+    finally:
+        hook.remove()
+    assert found.error == (f"the question has no finite likelihood under {pair.models[1].name}")
+
+
 def test_a_given_weight_counts_and_0_stays_0(pair):
     options = {"questions": QUESTIONS, "weighting": "prompt", "stop": ["\n"]}
     uneven = type(pair)(pair.models, (3.0, 1.0)).generate(PROMPTS, **options)

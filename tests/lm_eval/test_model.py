@@ -1,10 +1,12 @@
 """`--model adafuse` inside the harness itself, over tasks of the toy world."""
 
+import functools
 import json
 import math
 
 import pytest
 import yaml
+from transformers import LlamaForCausalLM
 
 from adafuse import Ensemble, UserError
 from adafuse.lm_eval.arguments import Arguments
@@ -186,7 +188,7 @@ def test_likelihoods_that_fail_are_impossible(tmp_path, manager):
 
     small = random_model(toy_path("llama"), tmp_path / "small", seed=1, context=64)
     lm = AdaFuseLM(models=small, max_error_share=0.5)
-    pairs = [("Who?", " She"), ("Who? " * 64, " She")]
+    pairs = [("Who?", " She"), ("Who?", " She" * 65)]
     requests = [
         Instance("loglikelihood", {}, pair, 0, ("toy", number, 1))
         for number, pair in enumerate(pairs)
@@ -196,6 +198,37 @@ def test_likelihoods_that_fail_are_impossible(tmp_path, manager):
     assert failed == (-math.inf, False)
     with pytest.raises(UserError, match=r"1 of 1 loglikelihood requests failed; .* 'toy/1/0'"):
         lm.loglikelihood(requests[1:])
+
+
+def test_likelihoods_that_are_not_numbers_become_no_accuracy(evaluate, monkeypatch):
+    """The harness would take the first choice, right or wrong."""
+
+    def odd(model, *args, **kwargs):
+        output = forward(model, *args, **kwargs)
+        output.logits.fill_(values[0])
+        return output
+
+    forward = LlamaForCausalLM.forward
+    monkeypatch.setattr(LlamaForCausalLM, "forward", functools.wraps(forward)(odd))
+    values = [math.nan, math.inf, -math.inf]
+    while values:
+        with pytest.raises(UserError, match=r"loglikelihood requests failed; .* under .*llama"):
+            evaluate(task(CHOICE))
+        del values[0]
+
+
+def test_choices_that_all_are_impossible_are_failures(monkeypatch, caplog):
+    from lm_eval.api.instance import Instance
+
+    lm = AdaFuseLM(models=MODELS)
+    monkeypatch.setattr("adafuse.lm_eval.model.fuse", lambda *_: (-math.inf, False))
+    choices = [
+        Instance("loglikelihood", {}, ("Who?", text), number, ("toy", 0, 1))
+        for number, text in enumerate((" She", " He"))
+    ]
+    with pytest.raises(UserError, match=r"2 of 2 loglikelihood .* every choice has probability 0"):
+        lm.loglikelihood(choices)
+    assert lm.loglikelihood(choices[:1]) == [(-math.inf, False)]
 
 
 def test_a_cache_answers_the_second_time(evaluate, tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.methods.llm_blender.networks import (
     PREFIXES,
     PairNetwork,
@@ -162,3 +162,11 @@ def test_a_missing_head_is_named(copy):
     save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match=r"has no weights for head_layer\.4\.bias"):
         load_pair_ranker(ModelEntry(path=str(copy)), CPU)
+
+
+def test_logits_that_are_not_numbers_rank_nothing(monkeypatch):
+    monkeypatch.setattr(PairRanker, "logits", lambda ranker, pairs: [float("nan")] * len(pairs))
+    program = RANKER.compare("Who?", ["a", "b"])
+    RANKER.evaluate(next(program))
+    with pytest.raises(ExampleError, match=r"pair_ranker gives logits that are not finite"):
+        next(program)

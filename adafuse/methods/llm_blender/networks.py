@@ -1,6 +1,7 @@
 """The networks of LLM-Blender: PairRanker compares answers, GenFuser writes one out of several."""
 
 import logging
+import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from transformers import (
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2PreTrainedModel
 
 from adafuse.engine.node import Evaluator, Program
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path, from_hub
@@ -110,6 +111,9 @@ class PairRanker(Evaluator):
         request = Request(self, source, candidates)
         yield [request]
         matrix: Sequence[Sequence[float]] = request.result
+        if not all(math.isfinite(logit) for row in matrix for logit in row):
+            name = self.network.name_or_path
+            raise ExampleError(f"ranker {name} gives logits that are not finite numbers")
         return matrix
 
     def evaluate(self, requests: Iterable[Request]) -> None:
