@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adafuse.metrics.published_scorer import MATCHERS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import Example, Outcome
+from adafuse.metrics.scorer import Example, Outcome, trimmed
 
 RULES = ("equal", "number", "containment", "substring", "dropped")
 
@@ -52,7 +52,7 @@ def audit(
     """Compare the outcomes of the same predictions under both protocols."""
     other = {outcome.id: outcome for outcome in published}
     pairs = [(outcome, other[outcome.id]) for outcome in strict if outcome.id in other]
-    empty = [a for a, _ in pairs if not a.text.strip()]
+    empty = [a for a, _ in pairs if not trimmed(a.text)]
     if not SCORERS[scorer].primary.binary:
         dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in empty)
         return Audit(benchmark, run, len(pairs), len(empty), None, None, dropped, None)

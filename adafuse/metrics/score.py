@@ -14,7 +14,7 @@ from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
-from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome
+from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, trimmed
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def evaluate(
         n=len(scored),
         excluded=len(rows) - len(scored),
         missing=sum(row.id not in by_id for row in scored),
-        empty=sum(row.id in texts and not texts[row.id].strip() for row in scored),
+        empty=sum(row.id in texts and not trimmed(texts[row.id]) for row in scored),
         failed=sum(row.id in failed for row in scored),
         metrics=judgement.metrics,
         primary=chosen.primary.name,

@@ -1,7 +1,9 @@
 """What a scorer is: how the texts of a benchmark are scored, and what it reports."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from unicodedata import category
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, wilson
@@ -23,7 +25,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Example):
-    """A scored example; `text` and `answers` of a translation are stripped and NFC.
+    """A scored example; `text` is what was compared: of a short answer its prediction.
+
+    Both `text` and `answers` of a translation are one line in NFC.
 
     `value` is 1.0 or 0.0 for a binary metric, else in the unit of the metric (for translations the
     sentence's BLEU, 0 to 100, effective order).
@@ -97,6 +101,18 @@ class Scorer:
                 self.check_answers(f"row {example.id!r}", example.answers)
         rules = self.strict if protocol == STRICT else self.published or self.strict
         return rules(examples)
+
+
+def shown_lines(text: str) -> list[str]:
+    r"""Return the lines of a text that are not blank, `trimmed`; they end at \n, \r\n or \r."""
+    return [line for line in map(trimmed, re.split(r"[\r\n]", text)) if line]
+
+
+def trimmed(text: str) -> str:
+    """Return a text without what cannot be seen at its ends: white space, U+FEFF and the like."""
+    unseen = ("Cf", "Cc")
+    shown = [n for n, c in enumerate(text) if not (c.isspace() or category(c) in unseen)]
+    return text[shown[0] : shown[-1] + 1] if shown else ""
 
 
 def judge(examples: Sequence[Example], right: Callable[[Example], bool]) -> tuple[Outcome, ...]:

@@ -5,9 +5,20 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from adafuse.metrics.intervals import mean
-from adafuse.metrics.scorer import Example, Judgement, Metric, Scorer, judge, published, share_right
+from adafuse.metrics.scorer import (
+    Example,
+    Judgement,
+    Metric,
+    Scorer,
+    judge,
+    published,
+    share_right,
+    shown_lines,
+    trimmed,
+)
 
 Normaliser = Callable[[str], str]
 
@@ -33,12 +44,12 @@ def triviaqa(text: str) -> str:
 
 
 def _without_articles(text: str) -> str:
-    return " ".join(_ARTICLES.sub(" ", text).split())
+    return " ".join(_ARTICLES.sub(" ", trimmed(text)).split())
 
 
 def first_line(text: str) -> str:
-    """Return the prediction of a short answer: the first line of the generated text, stripped."""
-    return text.split("\n", 1)[0].strip()
+    """Return the prediction in a generated text: its first line that is not blank."""
+    return next(iter(shown_lines(text)), "")
 
 
 def exact_match(text: str, answers: Sequence[str], normalise: Normaliser) -> bool:
@@ -64,7 +75,8 @@ def _overlap(prediction: Counter[str], gold: Counter[str]) -> float:
 
 def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
     def strict(examples: Sequence[Example]) -> Judgement:
-        outcomes = judge(examples, lambda e: exact_match(e.text, e.answers, normalise))
+        answers = [replace(example, text=first_line(example.text)) for example in examples]
+        outcomes = judge(answers, lambda e: exact_match(e.text, e.answers, normalise))
         f1 = mean([token_f1(e.text, e.answers, normalise) for e in examples])
         return Judgement(outcomes, {"exact_match": share_right(outcomes), "f1": f1})
 

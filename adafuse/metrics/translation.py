@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, mean
-from adafuse.metrics.scorer import Details, Example, Judgement, Metric, Outcome, Scorer
+from adafuse.metrics.scorer import (
+    Details,
+    Example,
+    Judgement,
+    Metric,
+    Outcome,
+    Scorer,
+    shown_lines,
+    trimmed,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,14 +109,18 @@ def _bleu(tokenize: str) -> tuple["BLEU", Details]:
 
 
 def _cleaned(example: Example) -> Example:
-    answers = tuple(unicodedata.normalize("NFC", answer.strip()) for answer in example.answers)
-    return Example(example.id, unicodedata.normalize("NFC", example.text.strip()), answers)
+    return Example(example.id, _segment(example.text), tuple(map(_segment, example.answers)))
+
+
+def _segment(text: str) -> str:
+    """Return a text as one line in NFC: tokenizers differ in what they make of line breaks."""
+    return unicodedata.normalize("NFC", " ".join(shown_lines(text)))
 
 
 def _dropped(pairs: Sequence[Example]) -> "NDArray[Any]":
     import numpy as np
 
-    return np.array([not (p.text.strip() and "".join(p.answers).strip()) for p in pairs])
+    return np.array([not (trimmed(p.text) and trimmed("".join(p.answers))) for p in pairs])
 
 
 def _counts(metric: Any, pairs: Sequence[Example]) -> "Counts":

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.metrics.short_answers import exact_match, first_line, nq_open, squad, triviaqa
+from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.scorer import Example
+from adafuse.metrics.short_answers import (
+    exact_match,
+    first_line,
+    nq_open,
+    squad,
+    token_f1,
+    triviaqa,
+)
+
+SQUAD = SCORERS["squad"]
 
 
 @pytest.mark.parametrize(
@@ -52,11 +63,30 @@ def test_triviaqa_puts_spaces_for_punctuation_underscores_and_quotes() -> None:
     assert triviaqa("\u2018Rock\u2019n\u2019roll") == "rock n roll"
 
 
-def test_the_prediction_is_the_first_line_stripped() -> None:
+def test_the_prediction_is_the_first_line_that_is_not_blank() -> None:
     assert first_line("  Paris \nQuestion: x") == "Paris"
     assert first_line("one\u2028line") == "one\u2028line"
     assert exact_match(" Paris.\nLondon", ["paris"], squad)
-    assert not exact_match("\nParis", ["paris"], squad)
+    assert not exact_match("\nLondon\nParis", ["paris"], squad)
+    assert first_line(" \n\t\n") == first_line("\ufeff\r\n\u200b") == ""
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["\n", "\n\n  ", "\r\n", "\r", " \n\t\n", "\u2028", "\x0b", "\x0c", "\x85", "\ufeff",
+     "\u200b\n", "\ufeff\n\u200b", "\u00a0\n", "\x00"],
+)  # fmt: skip
+@pytest.mark.parametrize("normalise", [squad, nq_open, triviaqa])
+def test_what_cannot_be_seen_before_or_after_an_answer_costs_nothing(before, normalise) -> None:
+    for text in (f"{before}Paris", f"{before}Paris{before}", f"{before}Paris\nQuestion: who?"):
+        assert exact_match(text, ["paris"], normalise), repr(text)
+        assert token_f1(text, ["paris"], normalise) == 1
+    assert exact_match("Paris", [f"Paris{before}"], normalise)
+
+
+def test_the_outcome_of_a_short_answer_is_the_prediction() -> None:
+    (outcome,) = SQUAD.score("strict", [Example("a", "\nParis\nQuestion: x", ("Paris",))]).outcomes
+    assert (outcome.text, outcome.value) == ("Paris", 1)
 
 
 def test_the_best_answer_counts() -> None:

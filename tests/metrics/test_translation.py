@@ -166,3 +166,15 @@ def test_a_torn_model_is_one_sentence(
     model_file().write_bytes(data)
     with pytest.raises(UserError, match=sentence):
         strict(HYPOTHESES, "flores101")
+
+
+@pytest.mark.parametrize("before", ["\n", "\r\n\n", "\ufeff", "\u200b\n", "\u2028"])
+def test_a_hypothesis_is_one_line_whatever_its_line_breaks(before: str) -> None:
+    def changed(text: str) -> str:
+        return before + text.replace(" ", "\n\n", 1)
+
+    lines = [changed(text) for text in HYPOTHESES]
+    for score in (strict, published):
+        plain, broken = score(HYPOTHESES), score(lines)
+        assert broken.metrics == plain.metrics
+        assert [o.text for o in broken.outcomes] == [o.text for o in plain.outcomes]
