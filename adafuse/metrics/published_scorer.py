@@ -13,8 +13,6 @@ from operator import eq
 
 from word2number import w2n
 
-from adafuse.metrics.scorer import trimmed
-
 Accepts = Callable[[str, str], bool]
 
 _BOX = re.compile(r"\\boxed\{([^}]+)\}")
@@ -139,7 +137,7 @@ class Matcher:
 
     def rule(self, text: str, answers: Sequence[str]) -> str | None:
         """Return the first rule by which some gold answer accepts the text; None: it is wrong."""
-        if not trimmed(text):  # the scripts accept it if a gold answer normalises to nothing
+        if not text.strip():  # the scripts accept it if a gold answer normalises to nothing
             return None
         prediction, golds = self.prediction(text), [self.gold(answer) for answer in answers]
         for name, accepts in self.rules.items():
