@@ -1,5 +1,6 @@
 """Settings that users write: what each means, and what is wrong with one, in a sentence."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -17,6 +18,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from adafuse.errors import UserError, unknown
 from adafuse.files import located
+from adafuse.notation import Written
 
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
@@ -51,7 +53,7 @@ def _as_text(identifier: object) -> object:
 
 
 Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int)]
-"""The id of a row; whole numbers become text."""
+"""The id of a row, or the name of something; whole numbers become text."""
 
 
 def _positive_or(word: str) -> BeforeValidator:
@@ -136,4 +138,19 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
         if location[-1:] == ["[key]"]:  # of a mapping, whose message names it
             location = location[:-2]
         return f"{': '.join(filter(None, [owner, '.'.join(location)])) or 'config'}: {message}"
-    return f"{owner or 'config'}: {'.'.join(location)} {message}, not {error['input']!r}"
+    message = f"{message}, not {error['input']!r}{_advice(error)}"
+    return f"{owner or 'config'}: {'.'.join(location)} {message}"
+
+
+def _advice(error: ErrorDetails) -> str:
+    """Say where a text without quotes stands, and what makes a text of what is none."""
+    value = error["input"]
+    if isinstance(value, Written):
+        odd = re.fullmatch(_LOOKS_LIKE_MORE, value, re.IGNORECASE)
+        return f" ({value.place}){_IS_TEXT * bool(odd)}"
+    scalar = value is None or isinstance(value, int | float)
+    return "; put it in quotes" if scalar and error["type"] == "string_type" else ""
+
+
+_IS_TEXT = ", which is a text; write true or false, and numbers like 12, 0.5 or 1e-3"
+_LOOKS_LIKE_MORE = r"y|n|yes|no|on|off|[-+.]?\d.*"

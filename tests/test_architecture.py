@@ -19,7 +19,18 @@ LISTENERS = {"ensemble.py", "decoding/run.py"}
 """What hears of a round (the scheduler's events), and takes no part in it."""
 
 LAYERS = [
-    {"errors", "files", "parquet", "plugins", "records", "toy", "traces", "version", "views"},
+    {
+        "errors",
+        "files",
+        "notation",
+        "parquet",
+        "plugins",
+        "records",
+        "toy",
+        "traces",
+        "version",
+        "views",
+    },
     {"options"},
     {"tokenization"},
     {"models"},

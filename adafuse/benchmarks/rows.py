@@ -2,7 +2,6 @@
 
 import codecs
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 
 from adafuse.errors import UserError
 from adafuse.files import read_text
+from adafuse.notation import parse_json
 from adafuse.options import Section, Text
 
 Record = Mapping[str, Any]
@@ -114,7 +114,7 @@ def at_row(source: object, number: int) -> str:
 
 def _parsed(data: bytes, where: str, fix: str) -> Any:
     try:
-        return json.loads(data)
+        return parse_json(data)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None
 

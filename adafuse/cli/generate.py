@@ -30,6 +30,7 @@ from adafuse.cli.output import counted, json_line, write
 from adafuse.cli.result_file import ResultFile
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
+from adafuse.notation import parse_json
 from adafuse.options import Identifier, parse, refusing
 from adafuse.records import Prompt, as_prompt, as_text
 from adafuse.views import harmless, one_line
@@ -373,11 +374,13 @@ def _read(path: Path, name: str) -> str:
 
 def _object(line: str, where: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except json.JSONDecodeError as error:
         raise UserError(
             f"{where}: broken JSON ({error.msg} at column {error.colno}); write {_FORM}"
         ) from None
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
     except RecursionError:
         raise UserError(f"{where}: JSON that is nested too deeply; write {_FORM}") from None
     if not isinstance(row, dict):

@@ -15,6 +15,7 @@ import yaml
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.spec import AUTO, DTYPES, QUANTIZATIONS, ModelSpec, model_specs
+from adafuse.notation import parse_yaml
 
 
 def method_names(incomplete: str) -> list[tuple[str, str]]:
@@ -231,9 +232,9 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
         if name in options:
             raise UserError(f"option {name!r} is given twice; give it once")
         try:
-            options[name] = yaml.safe_load(value)
-        except (yaml.YAMLError, RecursionError):
+            options[name] = parse_yaml(value, f"--option {text!r}")
+        except (yaml.YAMLError, RecursionError) as error:
             raise UserError(
-                f"--option {text!r} has a value that is not valid YAML; quote it"
+                f"--option {text!r} has a value that is not valid YAML ({error}); quote it"
             ) from None
     return options

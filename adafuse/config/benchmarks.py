@@ -112,7 +112,7 @@ class BenchmarkConfig(Section):
     shards: Positive = 1
     """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes; each
     loads the models"""
-    development: Text | None = None
+    development: Identifier | None = None
     """benchmark of other rows: its scores choose the models for this one, and gates are fitted on
     it; change it when a run has method `development_pair` or option `gate: development`"""
     batch_size: BatchSize | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from adafuse.errors import unknown
-from adafuse.options import Section, Text
+from adafuse.options import Identifier, Section, Text
 
 WHOLE_PAPER = ("paper", "paper_toy")
 """Targets that make all experiments; the toy configuration's documentation uses the second."""
@@ -24,7 +24,7 @@ def _different(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-DifferentNames = Annotated[tuple[Text, ...], AfterValidator(_different)]
+DifferentNames = Annotated[tuple[Identifier, ...], AfterValidator(_different)]
 SomeNames = Annotated[DifferentNames, Field(min_length=1)]
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
+from adafuse.notation import TwiceError, parse_json, parse_yaml
 from adafuse.options import parse, sentence
 
 
@@ -52,6 +53,48 @@ def read_config(path: Path) -> Config:
     return _typed(_read(path, f"configuration {str(path)!r}", "config/README.md"))
 
 
+def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
+    """Return the configuration of a Snakemake workflow as its files and `--config` say it.
+
+    Snakemake reads YAML 1.1, where `on` is true, 012 is 10 and 1e-1 is a text, and forgets a key
+    that is written twice. A configuration of other origin, such as a module's, stays as it is, and
+    so do templates, which Snakemake has filled in.
+    """
+    from snakemake.common.configfile import load_configfile
+    from snakemake.utils import update_config
+
+    settings = workflow.config_settings
+    files = [Path(os.path.relpath(f)) for f in (*workflow.configfiles, *settings.configfiles)]
+    found: dict[str, Any] = {}
+    read = {file: load_configfile(file) for file in files}
+    for values in (*read.values(), settings.config):
+        update_config(found, values)
+    if found != config:
+        return config
+    written: dict[str, Any] = {}
+    for file in files:
+        values = _read(file, f"configuration {str(file)!r}", "config/README.md")
+        template = values.pop("__use_yte__", False)
+        update_config(written, read[file] if template else values)
+    update_config(written, _arguments(settings.config_args))
+    return written
+
+
+def _arguments(given: Sequence[str]) -> dict[str, Any]:
+    """Read `--config NAME=VALUE ...`; a value that is not valid YAML is a text."""
+    values: dict[str, Any] = {}
+    for name, _, text in (each.partition("=") for each in given):
+        if name in values:
+            raise UserError(f"--config {name!r} is given twice; give it once")
+        try:
+            values[name] = parse_yaml(text, f"--config {name}={text}")
+        except TwiceError as error:
+            raise UserError(f"--config {name}={text} cannot be read: {error}") from None
+        except yaml.YAMLError:
+            values[name] = text
+    return values
+
+
 def to_json(config: Config) -> str:
     return json.dumps(config.model_dump(mode="json"), ensure_ascii=False, indent=2)
 
@@ -62,9 +105,9 @@ def _typed(values: Mapping[str, Any]) -> Config:
 
 def _read(path: Path, name: str, page: str) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         # YAML is slow to read, and does not take every string that JSON does.
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        values = parse_json(text) if path.suffix == ".json" else parse_yaml(text, str(path))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):

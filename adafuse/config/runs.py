@@ -9,10 +9,10 @@ from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import AUTO, DeviceName, ModelEntry
-from adafuse.options import BatchSize, Flag, Number, Positive, Section, Text, refusing
+from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text, refusing
 from adafuse.plugins import not_there
 
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Values = Annotated[list[Any], Field(min_length=1)]
 
 
@@ -50,7 +50,7 @@ class RunConfig(Section):
     method: Text
     """one of `adafuse methods`, or a choice between other runs: `best_of`, `best_pair`,
     `development_pair`"""
-    models: tuple[Text, ...] = Field(min_length=1)
+    models: tuple[Identifier, ...] = Field(min_length=1)
     """names of `models`, in order"""
     weights: tuple[Weight, ...] | None = None
     """one per model; all 1 without it; not for `llm_blender` and choices between runs; change it

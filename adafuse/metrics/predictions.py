@@ -1,6 +1,5 @@
 """Predictions matched to the rows of a benchmark, and rows to exclude; nothing is passed over."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 from adafuse.benchmarks.rows import PLAIN, Row, read_records, row_id
 from adafuse.errors import UserError
 from adafuse.files import read_text
+from adafuse.notation import parse_json
 
 _COLUMNS = ("id", "question", "text", "stop_reason", "benchmark")
 
@@ -97,7 +97,7 @@ def read_exclusions(path: Path, rows: Sequence[Row]) -> frozenset[str]:
 
 def _name(line: str) -> str:
     try:
-        value = json.loads(line)
+        value = parse_json(line)
     except (ValueError, RecursionError):
         return line
     if isinstance(value, dict):

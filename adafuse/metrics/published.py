@@ -8,6 +8,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from adafuse.errors import UserError
+from adafuse.notation import parse_yaml
 from adafuse.options import Section, Text, parse
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
@@ -81,6 +82,6 @@ def read_published(path: Path) -> Published:
     """Read the paper's numbers."""
     owner = f"published numbers {str(path)!r}"
     try:
-        return parse(Published, yaml.safe_load(path.read_text(encoding="utf-8")), owner)
+        return parse(Published, parse_yaml(path.read_text(encoding="utf-8-sig")), owner)
     except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{owner} cannot be read: {' '.join(str(error).split())}") from None

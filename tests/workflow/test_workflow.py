@@ -119,3 +119,17 @@ def test_every_step_has_its_log(finished: Workplace) -> None:
         for path in (finished.folder / "results/logs").rglob("*.log")
     }
     assert logs >= {"prepare", "shard", "decode", "merge", "score", "compare.log"}
+
+
+def test_snakemake_hands_over_what_files_and_the_command_line_say(tmp_path: Path) -> None:
+    place = unfinished(tmp_path)
+    text = (tmp_path / "config.yaml").read_text()
+    assert "  llama:\n    method" in text
+    (tmp_path / "config.yaml").write_text(
+        text.replace("  llama:\n    method", "  012:\n    method")
+    )
+    planned = place.snakemake("-n", "--config", "decode={max_error_share: 1e-1, gpu: 0}")
+    assert planned.returncode == 0 and "run=012" in planned.stdout
+    (tmp_path / "config.yaml").write_text(text.replace("  llama:\n    m", "  adafuse:\n    m"))
+    refused = place.snakemake("-n")
+    assert refused.returncode and "key 'adafuse' is written twice, in line" in refused.stderr

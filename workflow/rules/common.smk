@@ -7,11 +7,13 @@ from pathlib import Path
 from snakemake.settings.enums import Quietness
 from snakemake.settings.types import DeploymentMethod
 
+from adafuse.config.reading import as_written
 from adafuse.errors import UserError
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.plan import Plan, one_of
 
 try:
+    config = as_written(config, workflow)
     plan = Plan.of(config)
 except UserError as error:
     sys.exit(f"error: {error}")

@@ -1,0 +1,106 @@
+"""YAML and JSON as users write them: what is written is what is read, or an error."""
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+
+class TwiceError(yaml.YAMLError):
+    """A key is written twice."""
+
+
+class Written(str):
+    """Text without quotes; `place` is its file and line."""
+
+    place = ""
+
+
+def parse_yaml(text: str, name: str = "text") -> Any:
+    """Read YAML 1.2 with merge keys; `name` is that of its file.
+
+    Text are, as in JSON, all numbers that would be written otherwise (`012`, `1_000`, `0x10`), and
+    all keys. A text without quotes knows its place.
+
+    Raises:
+        yaml.YAMLError: no YAML, or a tag that is none of it; `TwiceError`: a key is there twice.
+    """
+    try:
+        loader = _Loader(text.removeprefix("\ufeff"))
+        loader.name = name
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise yaml.YAMLError(f"{line}{error.problem}") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Read JSON.
+
+    Raises:
+        ValueError: no JSON, or a key that an object has twice.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {twice!r} is there twice; remove one")
+    return values
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, with scalars of YAML 1.2 instead of 1.1."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.YAMLError(f"line {line}: a key must be text; quote it")
+            if key.value in lines:
+                raise TwiceError(
+                    f"key {key.value!r} is written twice, in line {lines[key.value]} and in line"
+                    f" {line}; remove or rename one"
+                )
+            lines[key.value] = line
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        self.flatten_mapping(node)
+        return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
+
+    def _text(self, node: Any) -> str:
+        text = Written(node.value)
+        text.place = f"{self.name}, line {node.start_mark.line + 1}"
+        return node.value if node.style else text
+
+
+def _number(node: Any) -> float:
+    return float(re.sub(r"\.(?=[in])", "", node.value.lower()))  # .inf and .nan
+
+
+_SCALARS = {
+    "null": (r"~|null|Null|NULL|", [*"~nN", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", [*"tTfF"]),
+    "int": (r"0|-?[1-9][0-9]*", [*"-0123456789"]),
+    "float": (
+        r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        [*"-+.0123456789"],
+    ),
+    "merge": (r"<<", ["<"]),
+}
+_Loader.yaml_implicit_resolvers = {}
+for _kind, (_pattern, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _first
+    )
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
+_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _number(node))
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader._text)

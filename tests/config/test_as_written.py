@@ -1,0 +1,101 @@
+"""A configuration is what its files and `--config` say, whatever Snakemake makes of them."""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake.cli import parse_config
+from snakemake.settings.types import ConfigSettings
+
+from adafuse.config.reading import as_written, read_config
+from adafuse.errors import UserError
+
+
+def snakemake(texts: dict[str, str], *arguments: str) -> tuple[dict[str, Any], Any]:
+    """Write configurations; return what Snakemake makes of them and of `--config`, and itself."""
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    settings = ConfigSettings(parse_config(arguments), [*map(Path, texts)], arguments)
+    workflow = SimpleNamespace(configfiles=settings.configfiles, config_settings=settings)
+    return copy.deepcopy(settings.overwrite_config), workflow
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_names_and_numbers_of_files_are_those_that_are_written() -> None:
+    first = "runs:\n  on: {tau: 1e-1, ids: [012, 1_000]}\n  012: {tau: 0.5}\nnote: 2024-01-01\n"
+    second = "runs:\n  012: {tau: .7}\n  null: {}\n"
+    config, workflow = snakemake({"a.yaml": first, "b.yaml": second})
+    assert as_written(config, workflow) == {
+        "runs": {"on": {"tau": 0.1, "ids": ["012", "1_000"]}, "012": {"tau": 0.7}, "null": {}},
+        "note": "2024-01-01",
+    }
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("decode={share: 0.5, gpu: 0, device: cpu}", {"share": 0.5, "gpu": 0, "device": "cpu"}),
+        ("decode={a: {b: [1, 1e-1, true, null]}}", {"a": {"b": [1, 0.1, True, None]}}),
+        ('decode={"a": "0.5"}', {"a": "0.5"}),
+        *((f"decode={text}", text) for text in ("012", "on", "1_000", "True story", "@x", "{a")),
+        *(("decode=1e-1", 0.1), ("decode=7", 7), ("decode=false", False), ("decode=", None)),
+        ("decode=a=b", "a=b"),
+    ],
+)
+def test_a_setting_of_the_command_line_is_what_it_is_in_a_file(argument: str, value: Any) -> None:
+    config, workflow = snakemake({"a.yaml": "decode: {}\nnote: a\n"}, argument, "other=1")
+    found = as_written(config, workflow)
+    assert found == {"decode": value, "note": "a", "other": 1}
+    assert isinstance(found["decode"], type(value))
+
+
+@pytest.mark.parametrize(
+    ("texts", "arguments", "told"),
+    [
+        (
+            {"a.yaml": "runs:\n  a: {}\n  a: {}"},
+            (),
+            "'a.yaml' cannot be read: key 'a' is written tw",
+        ),
+        ({"a.yaml": "a: 1", "b.json": '{"a": 1,\n"a": 2}'}, (), "'b.json' cannot be read: key 'a'"),
+        (
+            {"a.yaml": "a: 1"},
+            ("ab={c: 1, c: 2}",),
+            "--config ab={c: 1, c: 2} cannot be read: key 'c",
+        ),
+        ({"a.yaml": "a: 1"}, ("ab=1", "ab=2"), "--config 'ab' is given twice; give it once"),
+    ],
+)
+def test_what_is_written_twice_is_refused(
+    texts: dict[str, str], arguments: Sequence[str], told: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        as_written(*snakemake(texts, *arguments))
+    assert told in str(refused.value)
+
+
+def test_a_configuration_of_other_origin_and_a_template_stay() -> None:
+    _, workflow = snakemake({"a.yaml": "a: {b: 1}"})
+    given = {"models": {"of": "a module"}}
+    assert as_written(given, workflow) is given
+    template = "__use_yte__: true\na: ?1 + 1\n?if True:\n  b: 2\n"
+    assert as_written(*snakemake({"a.yaml": template, "c.yaml": "c: 012"})) == {
+        "a": 2,
+        "b": 2,
+        "c": "012",
+    }
+
+
+def test_a_benchmark_s_file_is_read_alike() -> None:
+    Path("task.yaml").write_text("source: {file: rows.jsonl}\nprompt: a\nprompt: b\n")
+    Path("a.yaml").write_text("benchmarks: {qa: {use: task.yaml}}\n")
+    told = "file 'task.yaml' cannot be read: key 'prompt' is written twice, in line 2 and in line 3"
+    with pytest.raises(UserError, match=told):
+        read_config(Path("a.yaml"))
