@@ -12,7 +12,13 @@ from adafuse.errors import UserError
 from adafuse.notation import TwiceError, parse_json, parse_yaml
 from adafuse.options import Flag, Positive, Section, Text, parse
 
-_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("abc01")
+_SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("abc01")
+)
 _VALUES = st.recursive(
     _SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text("ab1"), inner), max_leaves=9
 )
