@@ -96,6 +96,9 @@ def read_metadata(path: Path) -> dict[str, Any]:
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise UserError(f"{str(path)!r} has two columns {twice[0]!r}; rename one")
             yield file
     except FileNotFoundError:
         raise UserError(f"file {str(path)!r} does not exist; check its path") from None

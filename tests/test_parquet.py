@@ -5,13 +5,14 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
 from adafuse.files import write_text
-from adafuse.parquet import as_table, read_metadata, read_rows, write_table
+from adafuse.parquet import as_table, iterate_rows, read_metadata, read_rows, write_table
 from adafuse.records import Candidate, Result, Round
 from adafuse.traces import RESULT_FIELDS, result_columns, result_from
 
@@ -100,3 +101,10 @@ def test_files_of_others_are_refused_in_one_sentence(tmp_path: Path) -> None:
         read_metadata(plain)
     with pytest.raises(UserError, match="has no column 'id'"):
         read_rows(plain, ["id"])
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    columns = [pa.array(["q"]), pa.array(["p"])]
+    pq.write_table(pa.table(columns, names=["question", "question"]), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="has two columns 'question'; rename one"):
+        list(iterate_rows(tmp_path / "a.parquet"))

@@ -5,8 +5,8 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
 from itertools import chain, count, filterfalse, product
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
-from adafuse.config.reading import parse_config, to_json
+from adafuse.config.reading import parse_config, read_config, to_json
 from adafuse.decoding.fusion import LEARNED
 from adafuse.decoding.gate import DEVELOPMENT, read_gate
 from adafuse.errors import UserError
@@ -155,11 +155,12 @@ class Plan:
         names = self.config.main_runs
         return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
-    def start(self) -> None:
+    def start(self, wanted: Collection[Path] = ()) -> None:
         """Keep the results folder to this process until it ends, and store the configuration.
 
-        Tables and figures that it does not ask for are moved to `orphans/`; a reader would take
-        them for those of this configuration. Traces and scores of other runs stay.
+        Tables, figures and pages that it does not ask for are moved to `orphans/`, but for those
+        that are `wanted`; a reader would take them for those of this configuration. Traces and
+        scores of other runs stay.
 
         Raises:
             UserError: another Snakemake is at work there, or nothing can be written.
@@ -182,28 +183,56 @@ class Plan:
             if not is_fresh(path, key):
                 raise UserError(f"{str(path)!r} changed while this was planned; run again")
             renew(path)
-        self._move_orphans()
+        for path in (*self.orphans(), *self._unasked(wanted)):
+            if path.relative_to(self.config.results).parts[0] in (
+                "tables",
+                "experiments",
+                "report",
+            ):
+                self._put_aside(path)
         DIGESTS.save(self.layout.model_files)
         self.store_config()
         self._started = True
 
-    def _move_orphans(self) -> None:
+    def _unasked(self, wanted: Collection[Path]) -> list[Path]:
+        """Return figures and the folder of pages that targets do not name, and earlier ones did.
+
+        Others stay while they are what would be made: a user may have asked for one by its name.
+        """
+        earlier: tuple[str, ...] = ()
+        with suppress(UserError):
+            earlier = read_config(self.layout.config).targets
+        names = {} if "experiments" in self.config.targets else self.config.experiments
+        ends, pages = ("csv", "svg", "png"), [self.layout.report / "index.html"]
+        figures = {n: [self.layout.experiment(n, end) for end in ends] for n in names}
+        files = [
+            file
+            for name, files in figures.items()
+            if "experiments" in earlier or not self.is_fresh("experiment", files, experiment=name)
+            for file in files
+        ]
+        shown = "report" in self.config.targets or any(map(self._is_page, wanted))
+        if not shown and ("report" in earlier or not self.is_fresh("report", pages)):
+            files.append(self.layout.report)
+        return [file for file in files if file.exists() and file not in wanted]
+
+    def _is_page(self, path: Path) -> bool:
+        return path.is_relative_to(self.layout.report)
+
+    def _put_aside(self, path: Path) -> None:
         results = Path(self.config.results)
-        for path in self.orphans():
-            inside = path.relative_to(results)
-            if inside.parts[0] in ("tables", "experiments"):
-                aside = results / "orphans" / inside
-                names = (aside.with_name(f"{aside.stem}.{n}{aside.suffix}") for n in count(2))
-                aside = next(filterfalse(Path.exists, chain([aside], names)))
-                logger.warning("%s is not made by this configuration: moved to %s", path, aside)
-                try:
-                    aside.parent.mkdir(parents=True, exist_ok=True)
-                    path.replace(aside)
-                except OSError as error:
-                    raise UserError(
-                        f"{str(path)!r} cannot be moved to {str(aside)!r} ({error.strerror}); it"
-                        " is not of this configuration, so move it yourself"
-                    ) from None
+        aside = results / "orphans" / path.relative_to(results)
+        names = (aside.with_name(f"{aside.stem}.{n}{aside.suffix}") for n in count(2))
+        aside = next(filterfalse(Path.exists, chain([aside], names)))
+        logger.warning("%s is not made by this configuration: moved to %s", path, aside)
+        try:
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(aside)
+        except OSError as error:
+            raise UserError(
+                f"{str(path)!r} cannot be moved to {str(aside)!r} ({error.strerror}); it is not of"
+                " this configuration, so move it yourself"
+            ) from None
 
     def store_config(self) -> None:
         write_text(self.layout.config, self._config_text())

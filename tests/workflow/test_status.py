@@ -294,6 +294,71 @@ def test_what_the_configuration_does_not_make_is_an_orphan(
     assert (results.folder / "tables/main.csv").exists() and (results.folder / "mine.txt").exists()
 
 
+FIGURES = {
+    name: {"title": name, "kind": "scores", "benchmarks": ["qa"], "runs": [name]}
+    for name in ("left", "both")
+}
+SHOWN = [
+    *(f"experiments/{name}.{end}" for name in FIGURES for end in ("csv", "svg", "png")),
+    *("report/index.html", "report/explorer.html", "report/data/qa/0.js"),
+]
+
+
+def start(values: dict[str, Any], *targets: str, tau: float = 0.7, wanted: Any = ()) -> None:
+    plan = shown(values, *targets, tau=tau)
+    plan.start(wanted)
+    plan._held.close()  # as the end of its process does
+
+
+def shown(values: dict[str, Any], *targets: str, tau: float = 0.7) -> Plan:
+    values["runs"]["both"]["options"]["tau"] = tau
+    return Plan.of(values | {"experiments": FIGURES, "targets": targets})
+
+
+def made(values: dict[str, Any], *targets: str) -> Path:
+    """A results folder with all that can be made; the targets were `targets` when it was."""
+    plan = shown(values, *targets)
+    plan.store_config()
+    keys = {name: plan.key("experiment", experiment=name) for name in FIGURES}
+    for name in SHOWN:
+        path = Path(plan.config.results, name)
+        write_text(path, name)
+        write_stamp(path, keys.get(path.stem) or plan.key("report"))
+    return Path(plan.config.results)
+
+
+def there(folder: Path) -> list[str]:
+    return [name for name in SHOWN if (folder / name).exists()]
+
+
+def test_figures_and_pages_that_targets_no_longer_name_are_moved(
+    values: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = made(values, "tables", "experiments", "report")
+    start(values, "tables", "report")
+    assert there(folder) == SHOWN[-3:]
+    start(values, "tables")
+    assert there(folder) == [] and there(folder / "orphans") == SHOWN
+    assert f"{folder}/report is not made by this configuration: moved to" in caplog.text
+    assert f"moved to {folder}/orphans/experiments/left.csv" in caplog.text
+
+
+def test_figures_and_pages_that_targets_never_named_are_moved_when_they_are_stale(
+    values: dict[str, Any],
+) -> None:
+    folder = made(values, "tables")
+    start(values, "tables")
+    assert there(folder) == SHOWN
+    start(values, "tables", tau=0.5, wanted={folder / "experiments/both.csv"})
+    assert there(folder) == [*SHOWN[:3], "experiments/both.csv"]
+
+
+def test_figures_and_pages_that_are_made_now_stay(values: dict[str, Any]) -> None:
+    folder = made(values, "tables", "experiments", "report")
+    start(values, "tables", tau=0.5, wanted={folder / name for name in SHOWN})
+    assert there(folder) == SHOWN
+
+
 def test_a_folder_that_cannot_be_written_is_refused_where_something_is_to_be_written(
     values: dict[str, Any],
 ) -> None:

@@ -89,7 +89,7 @@ wildcard_constraints:
 def start(log, others=workflow._onstart):
     others(log)
     try:
-        plan.start()
+        plan.start({Path(file) for job in workflow.dag.jobs for file in job.output})
     except UserError as error:
         sys.exit(f"error: {error}")
 
