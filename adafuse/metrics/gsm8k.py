@@ -1,38 +1,51 @@
 """Strict accuracy of arithmetic: the final number of a text, compared exactly."""
 
 import re
-from decimal import Decimal
-from functools import cache
+from decimal import Context, Decimal
 
+from adafuse.metrics.numbers import Number, numbers, plain
 from adafuse.metrics.scorer import Example, Metric, Scorer, accuracy, published
 
-_BOX = "\\boxed{"
-_ANSWER = re.compile(r"answer is", re.IGNORECASE)
-_MINUS = str.maketrans("\u2212\u2013", "--")
-_NUMBER = re.compile(
-    # A minus is a sign unless it stands between two numbers or words, as in 10-3.
-    r"(?P<sign>(?<![\w.)])-)?[$€£¥\\]*"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<![\d.])\.\d+)",
-    re.ASCII,
+_BOX = re.compile(r"\\f?boxed\s*\{")
+_IN_BOX = re.compile(r"^\s*(-?)\s*(\d+)(?:st|nd|rd|th)?\s*$")
+_ANSWER = re.compile(r"\banswer is\b", re.IGNORECASE)
+_LEADING = re.compile(
+    r"\W*(?:(?:only|just|exactly|about|approximately|roughly|around|a total of|x) ?[:=*]*\W*)?",
+    re.IGNORECASE,
 )
-_SIGN = re.compile(r"^(?:minus|negative)\s+")
-_SCALES = ("hundred", "thousand", "million", "billion")
+_CLAUSE = re.compile(r"[.;!?](?=\s|$)|\n|,\s")
+_OPERATOR = re.compile(
+    r"[%)]?\s*[xyzn]?\s*(?:[-+/^]|\*(?!\*)|(?:times|plus|minus|divided by|multiplied by)\s)"
+    r"\s*[$(]?\s*(?:\d|\.\d|[xyzn]\b)"
+)
+_NOT = re.compile(r"(?:\bnot|n't)(?: equal to)?\s+$", re.IGNORECASE)
+_NEAR = 40  # characters
+_PRONOUN_BEFORE = re.compile(
+    r"\b(?:no|any|every|each|some|another|other|same|if|(?:this|that|which|the|a)(?: \w+)?)\W*$",
+    re.IGNORECASE,
+)
+_PRONOUN_AFTER = re.compile(
+    r"'s\b|\W+(?:another|must|can|could|should|would|may|might|will|does|day|by one|knows?|thinks?"
+    r"|needs?|who|which)\b",
+    re.IGNORECASE,
+)
 
 
 def final_number(text: str) -> Decimal | None:
     """Return the number in the last \\boxed{}, or after the last "answer is", or the last number.
 
-    Number words are read where that part of the text has no digits.
+    Number words at the end of a text are read where it has no digits. A fraction that is no decimal
+    is rounded to so many digits that none is taken for another.
     """
-    text = text.translate(_MINUS)
-    _, box, boxed = text.rpartition(_BOX)
-    if box:
-        return next(iter(_numbers(_until_brace(boxed))), None)
-    *before, end = _ANSWER.split(text)
-    numbers = _numbers(end)
+    *_, boxed = _BOX.split(text)
+    if boxed is not text and _BOX.search(text):
+        return _decimal(_first(_IN_BOX.sub(r"\1\2", plain(_until_brace(boxed)))))
+    *before, end = _ANSWER.split(plain(text))
     if before:
-        return next(iter(numbers), None)
-    return numbers[-1] if numbers else None
+        return _decimal(_first(end))
+    found = _said(end)
+    found = [number for number in found if number.digits] or found
+    return _decimal(found[-1] if found else None)
 
 
 def _until_brace(rest: str) -> str:
@@ -45,35 +58,43 @@ def _until_brace(rest: str) -> str:
     return rest
 
 
-def _numbers(text: str) -> list[Decimal]:
-    matches = list(_NUMBER.finditer(text.replace("{,}", ",")))
-    if matches:
-        return [Decimal((m["sign"] or "") + m["digits"].replace(",", "")) for m in matches]
-    return [value for words in _words().findall(text) if (value := _spoken(words)) is not None]
+def _said(text: str) -> list[Number]:
+    """Return the numbers of a text but for those that are denied, and "one" as a pronoun."""
+    return [number for number in numbers(text) if not _means_another(text, number)]
 
 
-@cache
-def _words() -> re.Pattern[str]:
-    from word2number import w2n
-
-    names = sorted(w2n.american_number_system.keys() - {"point"}, key=len, reverse=True)
-    word = "|".join(names)
-    return re.compile(
-        rf"\b(?:(?:minus|negative)\s+)?(?:{word})(?:[\s-]+(?:and\s+)?(?:{word}))*\b", re.IGNORECASE
-    )
+def _means_another(text: str, number: Number) -> bool:
+    before = text[max(0, number.start - _NEAR) : number.start]
+    if _NOT.search(before):
+        return True
+    pronoun = _PRONOUN_BEFORE.search(before) or _PRONOUN_AFTER.match(text, number.end)
+    return bool(pronoun) and text[number.start : number.end].lower() == "one"
 
 
-def _spoken(words: str) -> Decimal | None:
-    from word2number import w2n
-
-    number = _SIGN.sub("", words.lower())
-    if number.startswith(_SCALES):
-        number = f"one {number}"  # word2number takes "hundred and five" for 500
-    try:
-        value = Decimal(str(w2n.word_to_num(number)))
-    except (ValueError, IndexError):  # the latter from "thousand million" and the like
+def _first(text: str) -> Number | None:
+    """Return the number that a text begins with, else its first; of an equation the right side."""
+    found = _said(text)
+    if not found:
         return None
-    return -value if _SIGN.match(words.lower()) else value
+    first = next((number for number in found if number.digits), found[0])
+    if _LEADING.fullmatch(text, 0, found[0].start):
+        first = found[0]
+    boundary = _CLAUSE.search(text, first.end)
+    end = boundary.start() if boundary else len(text)
+    if (sign := text.rfind("=", first.end, end)) > 0:
+        return next((number for number in found if sign < number.start < end), first)
+    return None if _OPERATOR.match(text, first.end) else first
+
+
+def _decimal(number: Number | None) -> Decimal | None:
+    if number is None:
+        return None
+    above, below = Decimal(number.value.numerator), Decimal(number.value.denominator)
+    if below == 1:
+        return above
+    # Enough for every fraction that ends, and more than two others can have in common.
+    exact = len(above.as_tuple().digits) + 4 * len(below.as_tuple().digits)
+    return Context(prec=60 + exact).divide(above, below)
 
 
 def _right(example: Example) -> bool:
