@@ -59,16 +59,20 @@ def _until_brace(rest: str) -> str:
 
 
 def _said(text: str) -> list[Number]:
-    """Return the numbers of a text but for those that are denied, and "one" as a pronoun."""
-    return [number for number in numbers(text) if not _means_another(text, number)]
+    """Return the numbers of a text: denied ones if it has no others, never "one" as a pronoun."""
+    found = [number for number in numbers(text) if not _is_pronoun(text, number)]
+    return [number for number in found if not _NOT.search(_before(text, number))] or found
 
 
-def _means_another(text: str, number: Number) -> bool:
-    before = text[max(0, number.start - _NEAR) : number.start]
-    if _NOT.search(before):
-        return True
-    pronoun = _PRONOUN_BEFORE.search(before) or _PRONOUN_AFTER.match(text, number.end)
-    return bool(pronoun) and text[number.start : number.end].lower() == "one"
+def _before(text: str, number: Number) -> str:
+    return text[max(0, number.start - _NEAR) : number.start]
+
+
+def _is_pronoun(text: str, number: Number) -> bool:
+    if text[number.start : number.end].lower() != "one":
+        return False
+    before, after = _PRONOUN_BEFORE.search(_before(text, number)), _PRONOUN_AFTER
+    return bool(before or after.match(text, number.end))
 
 
 def _first(text: str) -> Number | None:
