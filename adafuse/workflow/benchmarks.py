@@ -7,9 +7,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -33,7 +36,7 @@ from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.metrics.registry import SCORERS
-from adafuse.models.files import content_digest
+from adafuse.models.files import folder_digest
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import check_content, write_stamp
 
@@ -69,7 +72,10 @@ def _fetched(source: SourceConfig) -> Iterator[Row]:
 
 
 def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the records of a configuration of a dataset, each with its place for errors."""
+    """Yield the records of a configuration of a dataset, each with its place for errors.
+
+    The cache of `datasets` knows the files of a folder by their times, and archives by their names.
+    """
     import datasets
 
     assert source.dataset is not None, "checked with the configuration"
@@ -77,8 +83,16 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
     where = {"split": source.split, "revision": source.revision}
     parts = [f"{key} {value}" for key, value in {"config": config, **where}.items() if value]
     named = f"dataset {source.dataset!r} ({', '.join(parts)})"
+    folder = Path(source.dataset)
+    fresh = TemporaryDirectory() if folder.is_dir() else nullcontext()
     try:
-        records = datasets.load_dataset(source.dataset, config, **where)
+        with fresh as cache:
+            if folder.is_dir():
+                builder = datasets.load_dataset_builder(source.dataset, config, cache_dir=cache)
+                _check_inside(folder, builder.config.data_files or {})
+            records = datasets.load_dataset(source.dataset, config, cache_dir=cache, **where)
+            for number, record in enumerate(records):
+                yield at_row(named, number), record
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         advice = (
@@ -88,10 +102,21 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
             " where there is a network and set HF_HUB_OFFLINE=1, or name a local `file` as source"
         )
         raise UserError(f"{named} cannot be loaded ({reason}); {advice}") from None
-    for number, record in enumerate(records):
-        yield at_row(named, number), record
 
 
+def _check_inside(folder: Path, data_files: Mapping[str, Sequence[str]]) -> None:
+    """Refuse what a dataset's card names elsewhere, where a change would not be seen."""
+    for file in chain.from_iterable(data_files.values()):
+        path = Path(os.path.abspath(file.rpartition("::")[2]))  # of a file in an archive
+        place = Path(os.path.abspath(folder))
+        if not path.is_relative_to(place) or re.search(_UNREAD, str(path.relative_to(place))):
+            raise UserError(
+                f"dataset {str(folder)!r} reads {file!r}, which is not among its own files; put it"
+                " into its folder"
+            )
+
+
+_UNREAD = r"(^|/)\.(git|cache)/"  # of programs that bring datasets, whatever they hold
 _FORM = 1  # counted up when fetched rows are written otherwise, so that they are fetched again
 
 
@@ -104,10 +129,7 @@ def source_file(config: Config, benchmark: str) -> Path:
     source = config.benchmarks[benchmark].source
     if source.file is not None:
         return Path(source.file)
-    # The digest is of everything that decides the rows.
-    content = content_digest(str(source.dataset))
-    parts = [_FORM, content, source.model_dump(exclude={"dataset"} if content else set())]
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    digest = _source_digest(source)
     path = ResultsLayout(config.results).source(f"{_name(source)}-{digest}")
     if not path.is_file():
         if source.revision is None and not Path(str(source.dataset)).is_dir():
@@ -115,9 +137,20 @@ def source_file(config: Config, benchmark: str) -> Path:
                 f"benchmarks.{benchmark}: hub dataset {source.dataset!r} has no revision; {PIN}"
             )
         _fetch(source, path)
+        if _source_digest(source) != digest:
+            path.unlink()
+            raise UserError(f"dataset {source.dataset!r} was changed while it was read; run again")
         write_stamp(path, digest)
     check_content(path)
     return path
+
+
+def _source_digest(source: SourceConfig) -> str:
+    """Return the digest of everything that decides the rows: of a folder, its card, too."""
+    folder = Path(str(source.dataset))
+    content = folder_digest(folder, without=_UNREAD) if folder.is_dir() else None
+    parts = [_FORM, content, source.model_dump(exclude={"dataset"} if content else set())]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _name(source: SourceConfig) -> str:

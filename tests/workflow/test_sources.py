@@ -1,11 +1,13 @@
 """Datasets as sources of a benchmark: fetched once, then planned from without them."""
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,6 +72,87 @@ def test_other_content_or_fields_are_fetched_again(
     assert benchmark_rows(config, "qa")[0].answers == ("b0",)
     from_dataset["benchmarks"]["qa"]["source"]["fields"]["answer"] = "question"
     assert source_file(parse_config(from_dataset), "qa") not in (first, second)
+
+
+CARD = """---
+configs:
+- config_name: default
+  data_files: [{{split: test, path: {path}}}]
+---
+"""
+
+
+def test_the_card_of_a_folder_decides_its_rows(
+    from_dataset: dict[str, Any], tmp_path: Path
+) -> None:
+    config, data = parse_config(from_dataset), tmp_path / "data"
+    (data / "one").mkdir()
+    (data / "test-00000-of-00001.parquet").rename(data / "one/a.parquet")
+    write(data / "two", "b")
+    for path, answer in (("one/a.parquet", "a0"), ("two/*.parquet", "b0")):
+        (data / "README.md").write_text(CARD.format(path=path))
+        assert benchmark_rows(config, "qa")[0].answers == (answer,)
+
+
+@pytest.mark.parametrize("name", ["test.jsonl", "test.zip"])
+def test_data_of_the_same_size_and_time_are_other_rows(
+    from_dataset: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    config, file = parse_config(from_dataset), tmp_path / "data" / name
+    (tmp_path / "data/test-00000-of-00001.parquet").unlink()
+    for answer in "ab":
+        rows = [{"key": f"r{n}", "question": f"q{n}?", "answer": answer} for n in range(12)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        if file.suffix == ".zip":
+            with ZipFile(file, "w") as packed:
+                packed.writestr("test.jsonl", text)
+        else:
+            file.write_text(text)
+        os.utime(file, ns=(10**18, 10**18))
+        assert benchmark_rows(config, "qa")[0].answers == (answer,)
+
+
+@pytest.mark.parametrize("name", ["README.md", ".huggingface.yaml", "dataset_infos.json", "x/a.md"])
+def test_every_file_of_a_folder_counts_but_not_of_what_brought_it(
+    from_dataset: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    def digest() -> str:
+        return sources._source_digest(parse_config(from_dataset).benchmarks["qa"].source)
+
+    before = digest()
+    for unread in (".git/index", ".cache/huggingface/download/a.metadata"):
+        (tmp_path / "data" / unread).parent.mkdir(parents=True)
+        (tmp_path / "data" / unread).write_text("x")
+    assert digest() == before
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "data/x").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / name).write_text("x")
+    assert digest() != before
+
+
+@pytest.mark.parametrize("path", ["../other/*", "{}/other/*", ".cache/*"])
+def test_a_card_that_names_files_elsewhere_is_refused(
+    from_dataset: dict[str, Any], tmp_path: Path, path: str
+) -> None:
+    write(tmp_path / "other", "b")
+    (tmp_path / "data/.cache").symlink_to(tmp_path / "other")
+    (tmp_path / "data/README.md").write_text(CARD.format(path=path.format(tmp_path)))
+    with pytest.raises(UserError, match="which is not among its own files; put it into its folder"):
+        sources.fetch(parse_config(from_dataset).benchmarks["qa"].source, tmp_path / "out.jsonl")
+
+
+def test_a_folder_that_changes_while_it_is_read_is_refused(
+    from_dataset: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch_slowly(_: object, path: Path) -> None:
+        write(tmp_path / "data", "b")
+        path.parent.mkdir(parents=True)
+        path.touch()
+
+    monkeypatch.setattr(sources, "_fetch", fetch_slowly)
+    with pytest.raises(UserError, match="was changed while it was read; run again"):
+        source_file(parse_config(from_dataset), "qa")
+    assert not [*(tmp_path / "results/sources").iterdir()]
 
 
 def test_a_dataset_that_cannot_be_loaded_is_one_sentence(from_dataset: dict[str, Any]) -> None:
