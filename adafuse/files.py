@@ -1,9 +1,12 @@
 """Reading a user's text file, and writing a file so that others see the whole of it or nothing."""
 
 import glob
+import gzip
 import hashlib
 import os
+import re
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,18 +24,66 @@ def shipped(name: str) -> Path:
 
 
 def located(path: str) -> str:
-    """Return a path; one below adafuse/toy/ that is not here is that of the package."""
+    """Return a path with its `~` and `$VARIABLES` filled in.
+
+    One below adafuse/toy/ that is not here is that of the package.
+
+    Raises:
+        UserError: no such home folder or variable, and no file of that name.
+    """
     inside = PACKAGE.parent / path
-    elsewhere = path.startswith(_TOY) and not Path(path).exists() and inside.exists()
-    return str(inside) if elsewhere else path
+    if path.startswith(_TOY) and not os.path.exists(path) and inside.exists():
+        return str(inside)
+    if path.split("/")[0] != "~" and os.path.lexists(path):
+        return path
+    known = {name for name, value in os.environ.items() if value}
+    for name, braced in re.findall(r"\$([^\W\d]\w*)|\$\{(.*?)\}", path):
+        if (name or braced) not in known:
+            raise UserError(f"path {path!r}: variable {name or braced!r} is not set; write it out")
+    filled = os.path.expandvars(os.path.expanduser(path))
+    if filled.startswith("~"):
+        raise UserError(f"path {path!r}: there is no such home folder; write it out")
+    return filled
+
+
+_PACKED = (".zip", ".bz2", ".xz", ".zst", ".7z", ".tar", ".tgz")
 
 
 def read_text(path: Path, kind: str) -> str:
-    """Return the text of a UTF-8 file, line ends as they are; errors begin with its kind."""
+    """Return the text of a user's file, which may be gzipped; errors begin with its kind.
+
+    A line ends with `\\n`; `\\r\\n` is read as that. A byte order mark is no part of the text.
+    """
+    name = f"{kind} {str(path)!r}"
+    if path.suffix.lower() in _PACKED:
+        raise UserError(f"{name} is packed; unpack it (only .gz is read as it is)")
     try:
-        return path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{kind} {str(path)!r} cannot be read: {error}") from None
+        data = path.read_bytes()
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{name} cannot be read: {reason}; check its path") from None
+    return text_of(data, name)
+
+
+def text_of(data: bytes, name: str) -> str:
+    """Return bytes as `read_text` does."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise UserError(
+            f"{name}, line {line}, is not UTF-8 (byte 0x{byte:02x}); save it as UTF-8"
+        ) from None
+    # A mark begins a line where files were joined.
+    text = re.sub("(?m)^\ufeff", "", text).replace("\r\n", "\n")
+    if found := re.search("[\r\0]", text):
+        line, what = text.count("\n", 0, found.start()) + 1, repr(found[0])
+        raise UserError(
+            f"{name}, line {line}, has the character {what}; save it as UTF-8, with line ends of"
+            " Unix or Windows"
+        )
+    return text
 
 
 _PART, _PARTS = 64 << 10, 16

@@ -34,8 +34,6 @@ def _split_descriptions(schema: dict[str, Any]) -> None:
 
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
-Located = Annotated[Text, AfterValidator(located)]
-"""A path, or the name of what is on the hub."""
 Number = Annotated[int, Field(ge=0, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
@@ -106,6 +104,13 @@ class MethodOptions(Section):
     kind_of_key = "option"
 
 
+def _located(path: str) -> str:
+    with refusing():
+        return located(path)
+
+
+Located = Annotated[Text, AfterValidator(_located)]
+"""A path, with `~` and `$VARIABLES`, or the name of what is on the hub."""
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 

@@ -64,8 +64,17 @@ def iterate_rows(path: Path, columns: Collection[str] | None = None) -> Iterator
     """Yield the rows of a file that may be large, or those of `columns` that it has."""
     with _opened(path) as file:
         names = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"{str(path)!r} has column {twice[0]!r} twice; remove one")
         for batch in file.iter_batches(columns=names):
-            yield from batch.to_pylist()
+            values = map(_widened, batch.columns)
+            yield from pa.RecordBatch.from_arrays([*values], names).to_pylist()
+
+
+def _widened(values: pa.Array) -> pa.Array:
+    """Return 0.1 of 32 bits as 0.1, not as 0.10000000149011612."""
+    single = pa.types.is_float32(values.type)
+    return values.cast(pa.string()).cast(pa.float64()) if single else values
 
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from adafuse.benchmarks.rows import read_records
+from adafuse.benchmarks.records import read_records
 from adafuse.config.benchmarks import SourceConfig
 from adafuse.config.config import SAFE_NAME
 from adafuse.config.reading import parse_config, read_config

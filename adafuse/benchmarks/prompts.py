@@ -1,6 +1,7 @@
 """From a question to the whole prompt: few-shot examples and the template around them."""
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -33,11 +34,13 @@ class FewShotFile:
 
 
 def question_key(question: str) -> str:
-    """Return the letters and digits of a question.
+    """Return the letters and digits of a question, or all of one that has none.
 
     The published SQuAD examples differ from their own test rows in a line break or question mark.
+    An accent may be a character of its own.
     """
-    return "".join(filter(str.isalnum, question)).casefold()
+    question = unicodedata.normalize("NFKC", question)
+    return "".join(filter(str.isalnum, question)).casefold() or question
 
 
 def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:

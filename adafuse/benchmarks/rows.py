@@ -1,20 +1,18 @@
-"""A benchmark's rows: records of a file, their fields checked, and a part of them chosen."""
+"""A benchmark's rows: fields of records, checked, and a part of them chosen."""
 
-import codecs
 import hashlib
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from adafuse.benchmarks.records import Record, read_records
 from adafuse.errors import UserError
 from adafuse.files import read_text
-from adafuse.notation import parse_json
 from adafuse.options import Section, Text
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ PLAIN = Fields()
 
 
 def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> tuple[Row, ...]:
-    """Read the first `limit` rows of a file: JSON lines, a JSON list or Parquet.
+    """Read the first `limit` rows of a file of records.
 
     A row without id gets a hash of its question; an id that occurred before gets a suffix (-2,
     -3, ...), so that no row is merged with another.
@@ -68,57 +66,6 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
     return tuple(rows.values())
 
 
-def read_records(
-    path: Path, kind: str, columns: Collection[str] | None = None
-) -> Iterator[tuple[str, Record]]:
-    """Yield the records of JSON lines, a JSON list or Parquet, with their place for errors.
-
-    `kind` is what the file is for the user, `columns` are those to read of Parquet.
-    """
-    records = _parquet(path, columns) if path.suffix == ".parquet" else _json(path, kind)
-    for where, record in records:
-        if not isinstance(record, Mapping):
-            raise UserError(f'{where} is not a JSON object; write {{"question": ..., ...}}')
-        yield where, record
-
-
-def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
-    from adafuse.parquet import iterate_rows
-
-    records = enumerate(iterate_rows(path, columns))
-    return ((at_row(path, number), record) for number, record in records)
-
-
-def _json(path: Path, kind: str) -> Iterator[tuple[str, Any]]:
-    try:
-        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-    except OSError as error:
-        raise UserError(
-            f"{kind} {str(path)!r} cannot be read ({error.strerror}); check its path"
-        ) from None
-    if path.suffix == ".json" and data.lstrip().startswith(b"["):
-        for number, value in enumerate(_parsed(data, str(path), "give a list of objects")):
-            yield at_row(path, number), value
-        return
-    # Only b"\n" ends a line: JSON strings may hold U+2028 and other separators as they are.
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            yield where, _parsed(line, where, "put one JSON object on each line")
-
-
-def at_row(source: object, number: int) -> str:
-    """Name a record that has no line of its own."""
-    return f"{source}, row {number} (counted from 0)"
-
-
-def _parsed(data: bytes, where: str, fix: str) -> Any:
-    try:
-        return parse_json(data)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None
-
-
 def row_of(
     record: Record, fields: Fields, where: str, *, answers_from: Record | None = None
 ) -> Row:
@@ -134,9 +81,9 @@ def row_id(record: Record, fields: Fields, where: str) -> str | None:
     own = _value(record, fields.id, where) if fields.id else record.get("id")
     if own is None and fields.id is None:
         return None
-    if isinstance(own, int) and not isinstance(own, bool):
-        return str(own)
-    return _checked(own, fields.id or "id", where)
+    return _checked(
+        own if isinstance(own, float) and own % 1 else _as_text(own), fields.id or "id", where
+    )
 
 
 def _question(record: Record, spec: str, where: str) -> str:
@@ -150,9 +97,16 @@ def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
     answers = value if isinstance(value, list) else [value]
     if not answers:
         raise UserError(f"{where}: {fields.answer} is an empty list; give at least one answer")
-    texts = tuple(_checked(answer, fields.answer, where) for answer in answers)
+    texts = tuple(_checked(_as_text(answer), fields.answer, where) for answer in answers)
     mark = fields.final_after
     return texts if mark is None else tuple(_with_final(text, mark, where) for text in texts)
+
+
+def _as_text(value: object) -> object:
+    """Return a number as text; where a column has gaps, pandas makes 7 the float 7.0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return value
+    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _with_final(text: str, mark: str, where: str) -> str:
@@ -165,7 +119,7 @@ def _with_final(text: str, mark: str, where: str) -> str:
 
 def _value(record: Record, path: str, where: str) -> Any:
     value: Any = record
-    for name in path.split("."):
+    for name in [path] if path in record else path.split("."):
         try:
             many = isinstance(value, list)
             value = [element[name] for element in value] if many else value[name]
@@ -209,7 +163,8 @@ def sample(
 
 def read_ids(path: Path) -> tuple[str, ...]:
     """Read ids, one a line."""
-    ids = tuple(line.strip() for line in read_text(path, "ids file").split("\n") if line.strip())
+    lines = (line.strip(" \t") for line in read_text(path, "ids file").split("\n"))
+    ids = tuple(filter(None, lines))
     if not ids:
         raise UserError(f"ids file {str(path)!r} names no id; write one a line")
     return ids

@@ -29,6 +29,7 @@ from adafuse.cli.options import (
 from adafuse.cli.output import counted, json_line, write
 from adafuse.cli.result_file import ResultFile
 from adafuse.errors import UserError
+from adafuse.files import read_text, text_of
 from adafuse.models.spec import ModelSpec
 from adafuse.notation import parse_json
 from adafuse.options import Identifier, parse, refusing
@@ -324,7 +325,7 @@ def find_prompts(file: Path | None, texts: Sequence[str]) -> list[PromptRow]:
         text = _read(STANDARD_INPUT, "standard input")
         if not text.strip():
             raise UserError("standard input holds no prompt; pipe one in, or add --prompt TEXT")
-        found = [text.removesuffix("\n").removesuffix("\r")]
+        found = [text.removesuffix("\n")]
     return [
         parse(PromptRow, {"id": number, "prompt": text}, "--prompt")
         for number, text in enumerate(found, 1)
@@ -342,8 +343,8 @@ def read_prompts(path: Path) -> list[PromptRow]:
         if not line.strip():
             continue
         where = f"{name}, line {number}"
-        if path.suffix == ".txt":
-            row = {"prompt": line.removesuffix("\r").replace("\\n", "\n")}
+        if path.name.lower().removesuffix(".gz").endswith(".txt"):
+            row = {"prompt": line.replace("\\n", "\n")}
         else:
             row = _object(line, where)
         if {"messages", "prompt"} <= row.keys():
@@ -364,12 +365,9 @@ def read_prompts(path: Path) -> list[PromptRow]:
 def _read(path: Path, name: str) -> str:
     if path != STANDARD_INPUT and not path.is_file():
         raise UserError(f"prompts file {name!r} does not exist; check its path")
-    try:
-        return (sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()).decode(
-            "utf-8-sig"
-        )
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text ({error}); save it as UTF-8") from None
+    if path == STANDARD_INPUT:
+        return text_of(sys.stdin.buffer.read(), name)
+    return read_text(path, "prompts file")
 
 
 def _object(line: str, where: str) -> dict[str, Any]:

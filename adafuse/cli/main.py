@@ -3,6 +3,8 @@
 import logging
 import sys
 from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,6 +25,7 @@ from adafuse.cli.serve import serve
 from adafuse.cli.show import show
 from adafuse.cli.status import status
 from adafuse.cli.steps import app as app_steps
+from adafuse.files import located
 from adafuse.lm_eval.register import run_harness
 from adafuse.version import __version__
 
@@ -68,10 +71,30 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Evaluate": (init, score, audit, report, export, status),
     "This machine": (doctor, bench),
 }
+
+
+def _located(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [*map(_located, value)]
+    return Path(located(str(value))) if isinstance(value, Path) else value
+
+
+def _with_paths(command: Callable[..., None]) -> Callable[..., None]:
+    """Fill in `~` and variables of paths: a shell leaves those of `--out=~/x` as they are."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(**{name: _located(value) for name, value in given.items()})
+
+    return run
+
+
 for _panel, _commands in COMMANDS.items():
     for _command in _commands:
         _examples = epilog(_command.__name__)
-        app.command(cls=PlainCommand, epilog=_examples, rich_help_panel=_panel)(_command)
+        app.command(cls=PlainCommand, epilog=_examples, rich_help_panel=_panel)(
+            _with_paths(_command)
+        )
 app.command("lm-eval", context_settings=PASS_ON, rich_help_panel="Evaluate")(lm_eval)
 app.add_typer(app_steps, name="step", rich_help_panel="Inside the workflow")
 

@@ -21,6 +21,7 @@ from adafuse.cli.options import (
     with_options,
 )
 from adafuse.errors import UserError
+from adafuse.files import read_text
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -116,10 +117,7 @@ def _key(file: Path | None) -> str | None:
     """Return the key of a file or of the environment; a command line is seen by everybody."""
     if file is None:
         return os.environ.get(KEY) or None
-    try:
-        key = file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise UserError(f"--api-key-file {str(file)!r} cannot be read ({error.strerror})") from None
+    key = read_text(file, "--api-key-file").strip()
     if not key:
         raise UserError(f"--api-key-file {str(file)!r} is empty; write the key into it")
     return key

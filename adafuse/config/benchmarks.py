@@ -1,13 +1,16 @@
 """The section `benchmarks`: where rows come from, how they are asked and scored."""
 
+from contextlib import suppress
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from adafuse.benchmarks.description import PaperFigures
 from adafuse.benchmarks.prompts import SLOT, Layout
 from adafuse.benchmarks.rows import Fields
 from adafuse.decoding.words import StopAfter
+from adafuse.errors import UserError
+from adafuse.files import located
 from adafuse.metrics.registry import SCORERS
 from adafuse.options import BatchSize, Flag, Identifier, Located, Number, Positive, Section, Text
 from adafuse.plugins import not_there
@@ -18,13 +21,19 @@ PIN = (
 )
 
 
+def _folder(dataset: str) -> str:
+    with suppress(UserError):  # which a name on the hub may look like
+        return located(dataset)
+    return dataset
+
+
 class SourceConfig(Section):
     """Where the rows of a benchmark come from: a file, or a split of a dataset."""
 
     file: Located | None = None
-    """JSON lines, a JSON list, or Parquet; rows `{"question", "answer", optional "id"}`; change it
-    when you have the rows as a file"""
-    dataset: Text | None = None
+    """JSON lines, a JSON list, CSV, TSV or Parquet; rows `{"question", "answer", optional "id"}`;
+    change it when you have the rows as a file"""
+    dataset: Annotated[Text, AfterValidator(_folder)] | None = None
     """a hub dataset `org/name`, or a folder in its layout; change it when the rows are on the hub
     """
     config: Text | None = None
@@ -107,7 +116,7 @@ class BenchmarkConfig(Section):
     should represent the whole"""
     ids: Annotated[tuple[Identifier, ...], Field(min_length=1)] | None = None
     """ids of the rows to use; change it when only some rows matter"""
-    ids_file: Text | None = None
+    ids_file: Located | None = None
     """the same, from a file with one id per line; change it when the list is long"""
     shards: Positive = 1
     """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes; each

@@ -17,7 +17,7 @@ from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS
 from adafuse.metrics.selection import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
-from adafuse.options import Section, Text
+from adafuse.options import Located, Section, Text
 
 LONGEST_NAME = 100
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -74,7 +74,7 @@ RuleName = Annotated[Name, AfterValidator(_rule)]
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
-    results: Annotated[Text, AfterValidator(_path)] = "results"
+    results: Annotated[Located, AfterValidator(_path)] = "results"
     """output folder; change it when two experiments must not share one"""
     note: Text | None = None
     """text above the main table; change it when readers must know something first"""
@@ -103,7 +103,7 @@ class Config(Section):
     spm_sha256: Text | None = None
     """SHA-256 of the SentencePiece model of `translation`; change it when two machines must give
     the same spBLEU"""
-    published_numbers: Text | None = None
+    published_numbers: Located | None = None
     """file of the paper's numbers, for a table of their own: `config/published.yaml`; change it
     when you reproduce the paper"""
     decode: DecodeConfig = DecodeConfig()
@@ -112,7 +112,7 @@ class Config(Section):
     """what decode jobs request from a cluster; change it when its limits differ, or an estimate is
     wrong"""
 
-    container: Text | None = None
+    container: Located | None = None
     """image for `--sdm apptainer`: an Apptainer file, or an address such as `docker://...`
     ([docs/hpc.md](../docs/hpc.md)); change it when jobs run in a container"""
     envmodules: tuple[Text, ...] = ()

@@ -16,6 +16,7 @@ from adafuse.config.benchmarks import PIN, BenchmarkConfig
 from adafuse.config.config import Config, at
 from adafuse.config.runs import ModelConfig, RunConfig
 from adafuse.errors import UserError, unknown
+from adafuse.files import located, read_text
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
@@ -50,7 +51,7 @@ def read_config(path: Path) -> Config:
 
     The files that it names are not looked at; the workflow did so when it started.
     """
-    return _typed(_read(path, f"configuration {str(path)!r}", "config/README.md"))
+    return _typed(_read(path, "configuration", "config/README.md"))
 
 
 def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
@@ -73,7 +74,7 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
         return config
     written: dict[str, Any] = {}
     for file in files:
-        values = _read(file, f"configuration {str(file)!r}", "config/README.md")
+        values = _read(file, "configuration", "config/README.md")
         template = values.pop("__use_yte__", False)
         update_config(written, read[file] if template else values)
     update_config(written, _arguments(settings.config_args))
@@ -103,12 +104,13 @@ def _typed(values: Mapping[str, Any]) -> Config:
     return parse(Config, with_sweeps(with_used_files(values)))
 
 
-def _read(path: Path, name: str, page: str) -> dict[str, Any]:
+def _read(path: Path, kind: str, page: str) -> dict[str, Any]:
+    name = f"{kind} {str(path)!r}"
+    text = read_text(path, kind)
     try:
-        text = path.read_text(encoding="utf-8-sig")
         # YAML is slow to read, and does not take every string that JSON does.
-        values = parse_json(text) if path.suffix == ".json" else parse_yaml(text, str(path))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        values = parse_json(text) if path.suffix.lower() == ".json" else parse_yaml(text, str(path))
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UserError(f"{name} holds no keys; see {page}")
@@ -177,7 +179,8 @@ def _resolved(name: object, entry: Any) -> Any:
     file = entry["use"]
     if not isinstance(file, str) or not file:
         raise UserError(f"config: benchmarks.{name}.use must be the path of a file, not {file!r}")
-    values = _read(Path(file), f"benchmarks.{name}: file {file!r}", "docs/benchmarks.md")
+    file = located(file)
+    values = _read(Path(file), f"benchmarks.{name}: file", "docs/benchmarks.md")
     if "use" in values:
         raise UserError(f"{file}: it cannot `use` another file; write the fields into it")
     try:
@@ -196,8 +199,8 @@ def _locate(values: dict[str, Any], folder: str) -> None:
     source, shots = values.get("source") or {}, values.get("shots") or {}
     paths = ((source, "file"), (source, "dataset"), (shots, "file"), (values, "ids_file"))
     for section, key in paths:
-        if (path := section.get(key)) and (key != "dataset" or path[0] == "."):
-            section[key] = os.path.normpath(os.path.join(folder, path))
+        if (path := section.get(key)) and (key != "dataset" or path[0] in ".~$"):
+            section[key] = os.path.normpath(os.path.join(folder, located(path)))
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adafuse.benchmarks.rows import PLAIN, Row, read_records, row_id
+from adafuse.benchmarks.records import read_records
+from adafuse.benchmarks.rows import PLAIN, Row, row_id
 from adafuse.errors import UserError
 from adafuse.files import read_text
 from adafuse.notation import parse_json
@@ -101,5 +102,6 @@ def _name(line: str) -> str:
     except (ValueError, RecursionError):
         return line
     if isinstance(value, dict):
-        value = value.get("id", value.get("question"))
-    return str(value)
+        value = value.get("question") if value.get("id") is None else value["id"]
+        return str(value)
+    return value if isinstance(value, str) else line  # an id such as 1e3

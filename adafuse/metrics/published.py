@@ -8,6 +8,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from adafuse.errors import UserError
+from adafuse.files import read_text
 from adafuse.notation import parse_yaml
 from adafuse.options import Section, Text, parse
 
@@ -81,7 +82,8 @@ class Published(Section):
 def read_published(path: Path) -> Published:
     """Read the paper's numbers."""
     owner = f"published numbers {str(path)!r}"
+    text = read_text(path, "published numbers")
     try:
-        return parse(Published, parse_yaml(path.read_text(encoding="utf-8-sig")), owner)
-    except (OSError, ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+        return parse(Published, parse_yaml(text), owner)
+    except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
         raise UserError(f"{owner} cannot be read: {' '.join(str(error).split())}") from None

@@ -19,10 +19,10 @@ from urllib.request import urlopen
 
 from adafuse.benchmarks.description import Described, describe
 from adafuse.benchmarks.prompts import FewShotFile, make_prompt_template, read_few_shot
+from adafuse.benchmarks.records import at_row
 from adafuse.benchmarks.rows import (
     PLAIN,
     Row,
-    at_row,
     read_ids,
     read_rows,
     row_id,
@@ -87,10 +87,14 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
     fresh = TemporaryDirectory() if folder.is_dir() else nullcontext()
     try:
         with fresh as cache:
+            named_by = {"revision": source.revision, "cache_dir": cache}
+            builder = datasets.load_dataset_builder(source.dataset, config, **named_by)
             if folder.is_dir():
-                builder = datasets.load_dataset_builder(source.dataset, config, cache_dir=cache)
                 _check_inside(folder, builder.config.data_files or {})
-            records = datasets.load_dataset(source.dataset, config, cache_dir=cache, **where)
+            columns = _text_columns(builder, source.split)
+            records = datasets.load_dataset(
+                source.dataset, config, split=source.split, **named_by, **columns
+            )
             for number, record in enumerate(records):
                 yield at_row(named, number), record
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
@@ -102,6 +106,18 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
             " where there is a network and set HF_HUB_OFFLINE=1, or name a local `file` as source"
         )
         raise UserError(f"{named} cannot be loaded ({reason}); {advice}") from None
+
+
+def _text_columns(builder: Any, split: str | None) -> dict[str, Any]:
+    """Return by what all columns of CSV are text: pandas reads 007 as 7, and NA as nothing."""
+    import datasets
+    from datasets.packaged_modules.csv.csv import CsvConfig
+
+    if not isinstance(builder.config, CsvConfig):
+        return {}
+    first: dict[str, Any] = next(iter(builder.as_streaming_dataset(split)), {})
+    texts = datasets.Features({name: datasets.Value("string") for name in first})
+    return {"features": texts or None, "keep_default_na": False}
 
 
 def _check_inside(folder: Path, data_files: Mapping[str, Sequence[str]]) -> None:
@@ -117,7 +133,7 @@ def _check_inside(folder: Path, data_files: Mapping[str, Sequence[str]]) -> None
 
 
 _UNREAD = r"(^|/)\.(git|cache)/"  # of programs that bring datasets, whatever they hold
-_FORM = 1  # counted up when fetched rows are written otherwise, so that they are fetched again
+_FORM = 2  # counted up when fetched rows are written otherwise, so that they are fetched again
 
 
 class UnavailableSourceError(UserError):

@@ -83,6 +83,7 @@ class Plan:
     def of(cls, values: Mapping[str, Any]) -> "Plan":
         """Check a configuration and all benchmark files that it names."""
         plan = cls(with_commits(parse_config(values)))
+        plan._check_places()
         for benchmark in plan.config.benchmarks:
             try:
                 plan.prepared(benchmark)
@@ -95,6 +96,24 @@ class Plan:
                 plan.missing["spBLEU"] = str(error)
         plan._check_gates()
         return plan
+
+    def _check_places(self) -> None:
+        """Refuse files where folders belong, and folders where files do: Snakemake breaks there."""
+        results = Path(self.config.results)
+        files = {*self.made(), self.layout.report / "index.html", self.layout.log("all")}
+        files.add(self.layout.config)
+        inside = {folder for file in files for folder in file.parents if results in folder.parents}
+        for path in sorted({_nearest(results), *filter(os.path.lexists, inside)}):
+            if not path.is_dir():
+                raise UserError(
+                    f"{str(path)!r} is not a folder, but results folder {self.config.results!r}"
+                    " needs one there; move it away, or name another one as `results`"
+                )
+        for path in sorted(files):
+            if path.is_dir():
+                raise UserError(
+                    f"{str(path)!r} is a folder, but the workflow writes a file there; move it away"
+                )
 
     def _check_gates(self) -> None:
         """Refuse a gate that cannot be used, or that would be tested on what it is fitted on."""
@@ -465,11 +484,15 @@ class Plan:
 
 
 def _check_writable(folder: Path) -> None:
-    existing = next(
-        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
-    )
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    existing = _nearest(folder)
+    if not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(
             f"results folder {str(folder)!r} cannot be written because of {str(existing)!r};"
             " name another one as `results`"
         )
+
+
+def _nearest(folder: Path) -> Path:
+    """Return the nearest path that exists: the folder, or one that it is to be made in."""
+    whole = folder.absolute()
+    return next(filter(os.path.lexists, (whole, *whole.parents)))

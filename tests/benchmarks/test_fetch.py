@@ -145,3 +145,14 @@ def test_what_is_written_are_rows_of_the_published_form(tmp_path: Path) -> None:
     fetch(of(place, "test"), tmp_path / "rows.jsonl")
     written = json.loads((tmp_path / "rows.jsonl").read_text())
     assert written.keys() == {"id", "question", "answer"}
+
+
+def test_cells_of_csv_stay_text(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    lines = "id,question,answer\r\n007,q,NA\r\n08,q2, 1e3 \r\n9,q3,7\r\n"
+    (tmp_path / "d/test.csv").write_bytes(b"\xef\xbb\xbf" + lines.encode())
+    assert fetched(of(str(tmp_path / "d"), "test"), tmp_path) == (
+        Row("007", "q", ("NA",)),
+        Row("08", "q2", (" 1e3 ",)),
+        Row("9", "q3", ("7",)),
+    )

@@ -67,7 +67,10 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
         (Fields(answer="answers.txt"), "f has no 'answers.txt'; add it"),
         (Fields(answer="question.text"), "f has no 'question.text'; add it"),
         (Fields(id="key"), "f has no 'key'; add it"),
-        (Fields(answer="number"), "f: number is 3; it must be a string"),
+        (Fields(question="number"), "f: number is 3; it must be a string"),
+        (Fields(answer="flag"), "f: flag is True; it must be a string"),
+        (Fields(answer="nan"), "f: nan is nan; it must be a string"),
+        (Fields(answer="deep"), "f: deep is ['b']; it must be a string"),
         (Fields(final_after="####"), "f: answer 'a' has nothing after '####'"),
     ],
 )
@@ -75,6 +78,7 @@ def test_a_missing_or_wrong_field_is_named_as_it_was_asked_for(
     fields: Fields, sentence: str
 ) -> None:
     record = {"question": "q", "answer": "a", "answers": [{"text": "b"}], "number": 3}
+    record |= {"flag": True, "nan": float("nan"), "deep": [["b"]]}
     with pytest.raises(UserError) as error:
         row_of(record, fields, "f")
     assert sentence in str(error.value)

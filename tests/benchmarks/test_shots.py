@@ -1,5 +1,6 @@
 """Files of few-shot examples."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -187,3 +188,27 @@ def test_our_own_examples_are_of_the_published_form_and_from_no_benchmark() -> N
         lines = path.read_bytes().split(b"\n")
         questions = {question_key(json.loads(line)["question"]) for line in lines if line}
         assert not keys & questions
+
+
+@pytest.mark.parametrize("change", ["bom", "windows", "both", "joined", "gzip"])
+def test_a_mark_or_line_ends_of_windows_change_no_prompt_and_hide_no_example(
+    tmp_path: Path, change: str
+) -> None:
+    text = PLAIN.partition("\n\n")[2]  # begins with an example
+    data = text.encode()
+    if change == "joined":
+        data = data.replace(b"Question: who", b"\xef\xbb\xbfQuestion: who")
+    if change in ("windows", "both"):
+        data = data.replace(b"\n", b"\r\n")
+    if change in ("bom", "both"):
+        data = b"\xef\xbb\xbf" + data
+    (tmp_path / "plain").write_text(text)
+    (tmp_path / "other").write_bytes(gzip.compress(data) if change == "gzip" else data)
+    plain, other = (read_few_shot(tmp_path / name, QA) for name in ("plain", "other"))
+    assert other == plain and len(plain.examples) == 2
+    assert question_key("How deep is the well?") in other.questions()
+
+
+def test_the_same_question_in_another_normal_form_is_the_same_example() -> None:
+    assert question_key("Wer war Andr\u00e9?") == question_key("wer war Andre\u0301")
+    assert question_key("\u2753") != question_key("\u2754")

@@ -1,0 +1,107 @@
+"""Records of a file: JSON lines, a JSON list, CSV, TSV or Parquet."""
+
+import csv
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from adafuse.errors import UserError
+from adafuse.files import read_text
+from adafuse.notation import parse_json
+
+Record = Mapping[str, Any]
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+_LONGEST = 1 << 30  # characters of a field
+
+
+def read_records(
+    path: Path, kind: str, columns: Collection[str] | None = None
+) -> Iterator[tuple[str, Record]]:
+    """Yield the records of a file, with their place for errors.
+
+    All values of CSV and TSV are text. `kind` is what the file is for the user, `columns` are those
+    to read of Parquet.
+    """
+    for where, record in _records(path, kind, columns):
+        if not isinstance(record, Mapping):
+            raise UserError(f'{where} is not a JSON object; write {{"question": ..., ...}}')
+        yield where, record
+
+
+def _records(path: Path, kind: str, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
+    if path.suffix.lower() == ".parquet" or _starts_like_parquet(path):
+        return _parquet(path, columns)
+    text = read_text(path, kind)
+    ending = Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
+    if separator := _SEPARATORS.get(ending):
+        return _separated(text, path, separator)
+    return _json(text, path, as_list=ending not in (".jsonl", ".ndjson"))
+
+
+def _starts_like_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
+def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
+    from adafuse.parquet import iterate_rows
+
+    records = enumerate(iterate_rows(path, columns))
+    return ((at_row(path, number), record) for number, record in records)
+
+
+def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any]]:
+    csv.field_size_limit(_LONGEST)
+    lines = (f"{line}\n" for line in text.removesuffix("\n").split("\n"))
+    reader = csv.reader(lines, delimiter=separator, strict=True)
+    names: list[str] = []
+    while True:
+        where = f"{path}, line {reader.line_num + 1}"
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise UserError(f"{where} is not valid {path.suffix[1:]} ({error}); quote it") from None
+        if not fields:
+            continue
+        if not names:
+            names = fields
+            if twice := [name for name, times in Counter(names).items() if times > 1]:
+                raise UserError(f"{where}: column {twice[0]!r} is there twice; remove one")
+            continue
+        if len(fields) != len(names):
+            raise UserError(
+                f"{where} has {len(fields)} fields, but the header has {len(names)}; quote fields"
+                f" with {separator!r} or line breaks"
+            )
+        yield where, dict(zip(names, fields, strict=True))
+
+
+def _json(text: str, path: Path, *, as_list: bool) -> Iterator[tuple[str, Any]]:
+    if as_list and text.lstrip().startswith("["):
+        for number, value in enumerate(_parsed(text, str(path), "give a list of objects")):
+            yield at_row(path, number), value
+        return
+    # Only a line break ends a line: JSON strings may hold U+2028 and other separators as they are.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, _parsed(line, where, "put one JSON object on each line")
+
+
+def at_row(source: object, number: int) -> str:
+    """Name a record that has no line of its own."""
+    return f"{source}, row {number} (counted from 0)"
+
+
+def _parsed(text: str, where: str, fix: str) -> Any:
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None
