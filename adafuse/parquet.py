@@ -64,8 +64,6 @@ def iterate_rows(path: Path, columns: Collection[str] | None = None) -> Iterator
     """Yield the rows of a file that may be large, or those of `columns` that it has."""
     with _opened(path) as file:
         names = [name for name in file.schema_arrow.names if columns is None or name in columns]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise UserError(f"{str(path)!r} has column {twice[0]!r} twice; remove one")
         for batch in file.iter_batches(columns=names):
             values = map(_widened, batch.columns)
             yield from pa.RecordBatch.from_arrays([*values], names).to_pylist()

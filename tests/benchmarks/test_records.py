@@ -111,7 +111,7 @@ def test_a_table_that_cannot_be_meant_is_one_sentence(
 def test_a_column_that_parquet_has_twice_is_refused(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array(["q"]), pa.array(["r"])], ["question", "question"])
     pq.write_table(table, tmp_path / "r.parquet")
-    with pytest.raises(UserError, match="column 'question' twice"):
+    with pytest.raises(UserError, match="two columns 'question'"):
         read_rows(tmp_path / "r.parquet")
 
 
