@@ -112,6 +112,17 @@ def file_times(status: os.stat_result) -> tuple[int, ...]:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder, and in what links in it lead to."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        here = Path(place)
+        around = [
+            each for each in folders if here.resolve().is_relative_to((here / each).resolve())
+        ]
+        folders[:] = sorted({*folders} - {*around})
+        yield from filter(Path.is_file, map(here.joinpath, names))
+
+
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` that takes its place once it was written.

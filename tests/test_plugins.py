@@ -3,9 +3,11 @@
 import importlib
 import logging
 import os
+import shutil
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from collections.abc import Callable, Iterable
+from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 
 import pytest
@@ -116,20 +118,127 @@ def mean_nll(candidate, weights):
     return 0.0
 
 
-def test_the_digest_follows_every_file_of_a_package(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "many").mkdir()
-    (tmp_path / "many/__init__.py").write_text("from many.rules import least\n")
-    (tmp_path / "many/rules.py").write_text(RULE)
-    rule = importlib.import_module("many").least
+@pytest.fixture
+def plugin(tmp_path, monkeypatch, entries):
+    """Return a rule's digest, whose module lies in a folder, with a record of its files or none."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    for name in ("_PACKAGES", "_RELEASES", "_DISTRIBUTIONS"):
+        monkeypatch.setattr(plugins, name, {})
+
+    def digest(module: str, record: tuple[str, ...] | None = None) -> dict[str, str]:
+        if not entries:
+            info = tmp_path / "folder/ruler-1.0.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ruler\nVersion: 1.0\n")
+            if record is not None:
+                lines = [f"{name},,\n" for name in (*record, "ruler-1.0.dist-info/RECORD")]
+                (info / "RECORD").write_text("".join(lines))
+            group = "adafuse.fusion_rules"
+            entry = EntryPoint("least", f"{module}:least", group)
+            entries[group] = [entry._for(Distribution.at(info))]
+            add_installed("fusion rule", lambda rule: None)
+        plugins._code_digest.cache_clear()
+        return code_of(importlib.import_module(module).least)
+
+    yield folder, digest
+    for name in [name for name in sys.modules if name.partition(".")[0] in MODULES]:
+        del sys.modules[name]
+
+
+MODULES = ("many", "single", "shared", "beside", "below")
+
+
+def write(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(RULE)
+
+
+def changing(folder: Path, names: Iterable[str], digest: Callable[[], object]) -> list[str]:
+    """Return those of files whose change changes a digest."""
+    found = []
+    for name in names:
+        before = digest()
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / name).open("a") as file:
+            file.write("# changed\n")
+        if digest() != before:
+            found.append(name)
+    return found
+
+
+def test_every_file_of_an_installed_distribution_counts(plugin):
+    folder, digest = plugin
+    write(folder, "single.py", "beside.py", "other.py", "table.json", "share/data.txt")
+    record = ("single.py", "beside.py", "table.json", "share/data.txt")
+    more = ("__pycache__/single.cpython-311.pyc", "../bin/ruler")
+    assert digest("single", (*record, *more)).keys() == {"ruler 1.0"}
+    files = (*record, *more, "other.py", "ruler-1.0.dist-info/INSTALLER")
+    assert changing(folder, files, lambda: digest("single")) == list(record)
+
+
+def test_an_editable_package_counts_with_what_it_imports_beside_itself(plugin):
+    folder, digest = plugin
+    write(folder, "many/rules.py", "many/data/table.csv", "beside.py", "below/deep.py", "setup.py")
+    (folder / "many/__init__.py").write_text("import beside\nfrom many.rules import least\n")
+    (folder / "beside.py").write_text("def lazy():\n    from below.deep import x\n")
+    digest("many", ("__editable__.ruler-1.0.pth", "__editable___ruler_finder.py"))
+    counting = ["many/rules.py", "many/new.py", "many/data/table.csv", "beside.py", "below/deep.py"]
+    others = ["setup.py", "many/__pycache__/rules.pyc", "many/.cache", "__editable__.ruler-1.0.pth"]
+    assert changing(folder, counting + others, lambda: digest("many")) == counting
+
+
+def test_a_single_module_counts_with_what_it_imports_and_the_files_that_it_names(plugin):
+    folder, digest = plugin
+    write(folder, "beside.py", "table.json", "config.yaml", "results/a.csv", "named.txt")
+    code = (
+        "import numpy, beside\nTABLE = open(__file__.replace('single.py', 'table.json')).read()\n"
+    )
+    (folder / "single.py").write_text(
+        f"{code}NAMES = ['results', 'named.txt', 'x' * 9, '\\0']\n{RULE}"
+    )
+    assert digest("single").keys() == {"ruler 1.0"}
+    files = ["single.py", "beside.py", "table.json", "named.txt", "config.yaml", "results/a.csv"]
+    assert changing(folder, files, lambda: digest("single")) == files[:4]
+
+
+def test_a_namespace_is_shared_with_what_does_not_count(plugin):
+    folder, digest = plugin
+    write(folder, "shared/mine/__init__.py", "shared/mine/rules.py", "shared/others/__init__.py")
+    files = ["shared/mine/rules.py", "shared/others/__init__.py"]
+    assert changing(folder, files, lambda: digest("shared.mine")) == files[:1]
+
+
+def test_a_module_in_a_namespace_counts_with_its_relative_imports(plugin):
+    folder, digest = plugin
+    write(folder, "shared/rules.py", "shared/helper.py", "shared/others.py", "shared/more.py")
+    (folder / "shared/rules.py").write_text(
+        f"from . import helper\nfrom .more import least\n{RULE}"
+    )
+    files = ["shared/rules.py", "shared/helper.py", "shared/more.py", "shared/others.py"]
+    assert changing(folder, files, lambda: digest("shared.rules")) == files[:3]
+
+
+def test_a_rule_of_a_script_counts_with_its_file(plugin):
+    folder, _ = plugin
+    write(folder, "single.py", "beside.py")
+    rule = importlib.import_module("single").least
 
     def digest() -> dict[str, str]:
         plugins._code_digest.cache_clear()
         return code_of(rule)
 
-    before = digest()
-    assert list(before) == ["many"]
-    assert digest() == before
-    (tmp_path / "many/helper.py").write_text("x = 1\n")
-    assert digest() != before
+    assert changing(folder, ["single.py", "beside.py"], digest) == ["single.py"]
+    assert list(digest()) == ["single"]
     assert code_of(METHODS["adafuse"], FUSION_RULES["mean_nll"], None) == {}
+
+
+def test_the_same_code_elsewhere_is_the_same(plugin, tmp_path, monkeypatch):
+    folder, digest = plugin
+    write(folder, "many/__init__.py", "many/rules.py", "many/table.csv")
+    before = digest("many")
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    monkeypatch.setattr(sys.modules["many"], "__file__", f"{tmp_path}/elsewhere/many/__init__.py")
+    assert digest("many") == before

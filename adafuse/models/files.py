@@ -6,14 +6,14 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.files import file_state, file_times, write_text
+from adafuse.files import file_state, file_times, files_below, write_text
 from adafuse.models.spec import GGUF
 
 SAFE = "*.safetensors"
@@ -217,22 +217,11 @@ def content_digest(path: str) -> str | None:
 
 def folder_digest(folder: Path, without: str) -> str:
     """Return a digest of the files of a folder, but for those of names that have a pattern."""
-    names = [file.relative_to(folder).as_posix() for file in sorted(_files_below(folder))]
+    names = [file.relative_to(folder).as_posix() for file in sorted(files_below(folder))]
     names = [name for name in names if not re.search(without, name)]
     digests = DIGESTS.of([folder / name for name in names])
     lines = (f"{name}\0{digest}\n" for name, digest in zip(names, digests, strict=True))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
-
-
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder, and in what links in it lead to."""
-    for place, folders, names in os.walk(folder, followlinks=True):
-        here = Path(place)
-        around = [
-            each for each in folders if here.resolve().is_relative_to((here / each).resolve())
-        ]
-        folders[:] = sorted({*folders} - {*around})
-        yield from filter(Path.is_file, map(here.joinpath, names))
 
 
 def check_unchanged(path: str) -> None:
