@@ -11,17 +11,29 @@ class TwiceError(yaml.YAMLError):
     """A key is written twice."""
 
 
-class Written(str):
-    """Text without quotes; `place` is its file and line."""
+class Written:
+    """A text without quotes, or a number; `place` is its file and line."""
 
     place = ""
+
+
+class _Text(Written, str):
+    pass
+
+
+class _Int(Written, int):
+    pass
+
+
+class _Float(Written, float):
+    pass
 
 
 def parse_yaml(text: str, name: str = "text") -> Any:
     """Read YAML 1.2 with merge keys; `name` is that of its file.
 
     Text are, as in JSON, all numbers that would be written otherwise (`012`, `1_000`, `0x10`), and
-    all keys. A text without quotes knows its place.
+    all keys. A text without quotes and a number know their place.
 
     Raises:
         yaml.YAMLError: no YAML, or a tag that is none of it; `TwiceError`: a key is there twice.
@@ -75,14 +87,19 @@ class _Loader(yaml.SafeLoader):
         self.flatten_mapping(node)
         return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
 
-    def _text(self, node: Any) -> str:
-        text = Written(node.value)
-        text.place = f"{self.name}, line {node.start_mark.line + 1}"
-        return node.value if node.style else text
+    def _text(self, node: Any) -> Any:
+        return node.value if node.style else self._placed(_Text(node.value), node)
 
+    def _int(self, node: Any) -> Any:
+        return self._placed(_Int(node.value), node)
 
-def _number(node: Any) -> float:
-    return float(re.sub(r"\.(?=[in])", "", node.value.lower()))  # .inf and .nan
+    def _float(self, node: Any) -> Any:
+        # .inf and .nan
+        return self._placed(_Float(re.sub(r"\.(?=[in])", "", node.value.lower())), node)
+
+    def _placed(self, value: Any, node: Any) -> Any:
+        value.place = f"{self.name}, line {node.start_mark.line + 1}"
+        return value
 
 
 _SCALARS = {
@@ -101,6 +118,6 @@ for _kind, (_pattern, _first) in _SCALARS.items():
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _first
     )
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: _number(node))
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader._int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader._float)
 _Loader.add_constructor("tag:yaml.org,2002:str", _Loader._text)

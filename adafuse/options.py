@@ -148,13 +148,13 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
 
 
 def _advice(error: ErrorDetails) -> str:
-    """Say where a text without quotes stands, and what makes a text of what is none."""
+    """Say where a value stands in its file, and what makes a number or a text of it."""
     value = error["input"]
-    if isinstance(value, Written):
-        odd = re.fullmatch(_LOOKS_LIKE_MORE, value, re.IGNORECASE)
-        return f" ({value.place}){_IS_TEXT * bool(odd)}"
+    place = f" ({value.place})" if isinstance(value, Written) else ""
+    if isinstance(value, Written) and isinstance(value, str):
+        return place + _IS_TEXT * bool(re.fullmatch(_LOOKS_LIKE_MORE, value, re.IGNORECASE))
     scalar = value is None or isinstance(value, int | float)
-    return "; put it in quotes" if scalar and error["type"] == "string_type" else ""
+    return f"{place}; put it in quotes" if scalar and error["type"] == "string_type" else place
 
 
 _IS_TEXT = ", which is a text; write true or false, and numbers like 12, 0.5 or 1e-3"

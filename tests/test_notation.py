@@ -127,7 +127,9 @@ class Some(Section):
         ("flag: yes", r"flag must be a valid boolean, not 'yes' \(some.yaml, line 3\), which is a"),
         ("flag: maybe", r"flag must be a valid boolean, not 'maybe' \(some.yaml, line 3\)$"),
         ("flag: 'yes'", "flag must be a valid boolean, not 'yes'$"),
-        ("name: 1.10", "name must be a valid string, not 1.1; put it in quotes"),
+        ("name: 1.10", r"must be a valid string, not 1.1 \(some.yaml, line 3\); put it in quotes"),
+        ("number: 1e3", r"number must be a valid integer, not 1000.0 \(some.yaml, line 3\)"),
+        ("number: 0", r"must be greater than or equal to 1, not 0 \(some.yaml, line 3\)"),
         ("name: ~", "name must be a valid string, not None; put it in quotes"),
     ],
 )

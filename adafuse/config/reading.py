@@ -58,8 +58,8 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
     """Return the configuration of a Snakemake workflow as its files and `--config` say it.
 
     Snakemake reads YAML 1.1, where `on` is true, 012 is 10 and 1e-1 is a text, and forgets a key
-    that is written twice. A configuration of other origin, such as a module's, stays as it is, and
-    so do templates, which Snakemake has filled in.
+    that is written twice. A module's configuration may be a section of the files; one of other
+    origin stays as it is, and so do templates, which Snakemake has filled in.
     """
     from snakemake.common.configfile import load_configfile
     from snakemake.utils import update_config
@@ -70,7 +70,8 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
     read = {file: load_configfile(file) for file in files}
     for values in (*read.values(), settings.config):
         update_config(found, values)
-    if found != config:
+    section = next((key for key, value in found.items() if value == config), None)
+    if found != config and section is None:
         return config
     written: dict[str, Any] = {}
     for file in files:
@@ -78,7 +79,7 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
         template = values.pop("__use_yte__", False)
         update_config(written, read[file] if template else values)
     update_config(written, _arguments(settings.config_args))
-    return written
+    return written if section is None else written.get(str(section), config)
 
 
 def _arguments(given: Sequence[str]) -> dict[str, Any]:

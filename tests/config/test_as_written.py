@@ -81,10 +81,12 @@ def test_what_is_written_twice_is_refused(
     assert told in str(refused.value)
 
 
-def test_a_configuration_of_other_origin_and_a_template_stay() -> None:
+def test_a_section_is_read_alike_and_what_is_of_other_origin_or_a_template_stays() -> None:
     _, workflow = snakemake({"a.yaml": "a: {b: 1}"})
     given = {"models": {"of": "a module"}}
     assert as_written(given, workflow) is given
+    config, workflow = snakemake({"a.yaml": "mine: {on: 012}\nothers: {b: 1}"})
+    assert as_written(config["mine"], workflow) == {"on": "012"}
     template = "__use_yte__: true\na: ?1 + 1\n?if True:\n  b: 2\n"
     assert as_written(*snakemake({"a.yaml": template, "c.yaml": "c: 012"})) == {
         "a": 2,
