@@ -104,7 +104,7 @@ class Plan:
         files.add(self.layout.config)
         inside = {folder for file in files for folder in file.parents if results in folder.parents}
         for path in sorted({_nearest(results), *filter(os.path.lexists, inside)}):
-            if not path.is_dir():
+            if path.is_file() or not path.exists():
                 raise UserError(
                     f"{str(path)!r} is not a folder, but results folder {self.config.results!r}"
                     " needs one there; move it away, or name another one as `results`"
