@@ -46,12 +46,10 @@ def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
     factory: Any = AutoModelForCausalLM
     with torch.device(place.device):
         network = factory.from_config(shape, dtype=place.dtype).eval()
-    ends = frozenset({tokenizer.eos_token_id})
     return LanguageModel(
         name=config,
         tokenizer=tokenizer,
-        end_ids=ends,
-        stop_ids=ends,
+        end_ids={tokenizer.eos_token_id: "tokenizer"},
         network=network,
         context=shape.get_text_config().max_position_embeddings,
     )
@@ -121,7 +119,7 @@ def decode(
 ) -> list[Result]:
     """Decode a workload; `options` are those of `Ensemble.generate`."""
     if work.endless:  # they go on after an end token, as `min_new_tokens` makes them
-        models = tuple(replace(model, stop_ids=frozenset()) for model in models)
+        models = tuple(replace(model, end_ids={}) for model in models)
     return Ensemble(models, (1.0,) * len(models)).generate(
         work.prompts,
         max_new_tokens=work.max_new_tokens,

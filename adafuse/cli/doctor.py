@@ -90,7 +90,9 @@ def _installation(found: "Installation") -> Iterator[str]:
 
 def _model(facts: "ModelFacts") -> Iterator[str]:
     yield f"model {one_line(facts.name)} ({facts.architecture})"
-    yield f"  start token: {facts.start or 'none'}; end tokens: {' '.join(facts.ends)}"
+    ends = ", ".join(f"{token} ({source})" for token, source in facts.ends.items())
+    others = f", and {counted(n, 'other special token')}" if (n := len(facts.other_ends)) else ""
+    yield f"  start token: {facts.start or 'none'}; end tokens: {ends}{others}"
     template = "a chat template" if facts.chat_template else "no chat template"
     limit = f"{facts.context} positions" if facts.context else "no limit of positions"
     yield f"  {limit}; {template}"

@@ -135,7 +135,7 @@ class Guess:
         does not end the text.
         """
         node, ids = self.sequence.tip, list[int]()
-        while node.next is not None and node.next.greedy not in self.sequence.model.stop_ids:
+        while node.next is not None and node.next.greedy not in self.sequence.model.end_ids:
             ids.append(node.next.greedy)
             child = node.children.get(ids[-1])
             if child is None or child.next is None:

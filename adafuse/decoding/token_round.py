@@ -222,7 +222,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
 
 def token_keys(models: Models, begins: bool) -> list[TokenKeys]:
     """Return what tokens of each model are compared by; `begins` as in `TokenKeys.read`."""
-    return [TokenKeys.read(m.token_bytes.of, m.stop_ids, begins=begins) for m in models]
+    return [TokenKeys.read(m.token_bytes.of, m.end_ids, begins=begins) for m in models]
 
 
 def _no_finite(texts: Iterable[PendingText]) -> str:

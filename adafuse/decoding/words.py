@@ -167,7 +167,7 @@ def add_word(
         yield from evaluated([node])
         assert node.next is not None
         token = first[len(tokens)] if len(tokens) < len(first) else node.next.greedy
-        if token in model.stop_ids:
+        if token in model.end_ids:
             break
         longer = anchor.added([*tokens, token])
         if rules.ends_before(text, longer[len(text) :]):

@@ -1,5 +1,6 @@
 """The tree engine: rows and slots of sequences and nodes, and what is read of their logits."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -151,7 +152,10 @@ def read_logits(
     small tensor goes to the host: own log-probability, margin, log p(END), the `top` (at least 2)
     likeliest ids, exact in float64, and their log-probabilities.
     """
-    vectors = logits[:, : model.vocabulary].float().log_softmax(dim=-1)
+    logits = logits[:, : model.vocabulary].float()
+    if model.unused_ids:
+        logits[:, list(model.unused_ids)] = -math.inf
+    vectors = logits.log_softmax(dim=-1)
     size = vectors.shape[1]
     ids, logprobs = largest(vectors, min(top, size))
     first, second = logprobs[:, :2].exp().unbind(dim=1)

@@ -199,7 +199,7 @@ class BeamScaling(FusesWords[BeamScalingOptions]):
         width, after = self.options.width, beam.node.next
         likeliest = zip(after.top_ids[:width], after.top_logprobs[:width], strict=True)
         for token, logprob in list(likeliest)[: self.options.width]:
-            ended = token in beam.node.sequence.model.stop_ids
+            ended = token in beam.node.sequence.model.end_ids
             node = beam.node if ended else beam.node.child(token)
             yield Beam(node, (*beam.ids, token), beam.logprob + logprob, ended)
 

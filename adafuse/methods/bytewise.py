@@ -138,7 +138,7 @@ class CoverEncodings:
         assert node.next is not None
         vector = node.next.logprobs
         logprobs = vector.cpu().numpy()[self._vocabulary.order]
-        end = math.exp(vector[sorted(node.sequence.model.stop_ids)].logsumexp(dim=-1))
+        end = math.exp(vector[sorted(node.sequence.model.end_ids)].logsumexp(dim=-1))
         self._covers[node] = Cover(self._size, logprob, np.exp(logprobs, dtype=np.float64), end)
 
     def _masses(self) -> Probabilities:
@@ -174,7 +174,7 @@ class Bytewise(Method[BytewiseOptions]):
     Options = BytewiseOptions
 
     def prepare(self, models: Models) -> None:
-        self._vocabularies = [SortedVocabulary(m.token_bytes, without=m.stop_ids) for m in models]
+        self._vocabularies = [SortedVocabulary(m.token_bytes, without=m.end_ids) for m in models]
 
     def decode(self, example: Example) -> Program[None]:
         covers: list[CoverEncodings] = []

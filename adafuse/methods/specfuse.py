@@ -209,7 +209,7 @@ def draft(
         yield from evaluated([last.node])
         assert last.node.next is not None
         token = pick(last.node.next)
-        if token in model.stop_ids:
+        if token in model.end_ids:
             return Candidate(last.text, ends=True, nodes=last.nodes)
         tokens.append(token)
         last = Candidate(anchor.added(tokens), nodes={sequence: last.node.child(token)})

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import UserError
-from adafuse.models.files import torn_file, weight_bytes
+from adafuse.models.files import gguf_ends, torn_file, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,
@@ -27,8 +27,8 @@ from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, fre
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.spec import ModelSpec
 from adafuse.tokenization.prompts import start_ids
-from adafuse.tokenization.text import anchor, end_ids, span_encoder
-from adafuse.tokenization.token_bytes import TokenBytes
+from adafuse.tokenization.text import SPECIAL, anchor, end_ids, span_encoder
+from adafuse.tokenization.token_bytes import TokenBytes, id_count
 
 _WORDS = (" word", "word", "\n", "\nline", "  two", "\ttab", " it's")
 SPANS = (*_WORDS, " 12,345", " Straße", " 漢字", " 🙂")
@@ -53,15 +53,17 @@ class Batch:
 class ModelFacts:
     """A model by its config and tokenizer.
 
-    `start` and `ends` are tokens, `rows` those of the output layer. `token_bytes` says whether the
-    bytes of each token are certain; `odd_spans` are texts that do not come back. The bytes of the
+    `start` and `ends` are tokens, each end with where it is named; `other_ends` are other special
+    tokens. `rows` are those of the output layer. `token_bytes` says whether the bytes of each token
+    are certain; `odd_spans` are texts that do not come back. The bytes of the
     `weights` (None: not here) and of a token's `cache` (None: no attention) are estimates.
     """
 
     name: str
     architecture: str
     start: str | None
-    ends: tuple[str, ...]
+    ends: dict[str, str]
+    other_ends: tuple[str, ...]
     context: int | None
     chat_template: bool
     vocabulary: int
@@ -176,15 +178,18 @@ def _facts(
         cache = cache_bytes(config, getattr(torch, spec.dtype)) * int(text.num_hidden_layers)
     except AttributeError:  # no attention
         cache = None
-    ends = sorted(end_ids(_generation(spec, config), tokenizer, spec.path))
+    named = gguf_ends(spec.path, spec.revision)
+    ends = end_ids(config, _generation(spec, config), tokenizer, spec.path, named)
+    tokens = [(str(tokenizer.convert_ids_to_tokens(i)), source) for i, source in ends.items()]
     return ModelFacts(
         name=spec.path,
         architecture=config.model_type,
         start=next(map(str, tokenizer.convert_ids_to_tokens(start_ids(tokenizer))), None),
-        ends=tuple(map(str, tokenizer.convert_ids_to_tokens(ends))),
+        ends={token: source for token, source in tokens if source != SPECIAL},
+        other_ends=tuple(token for token, source in tokens if source == SPECIAL),
         context=None if context == NO_LIMIT else context,
         chat_template=bool(getattr(tokenizer, "chat_template", None)),
-        vocabulary=len(tokenizer),
+        vocabulary=id_count(tokenizer),
         rows=text.vocab_size,
         token_bytes=exact,
         odd_spans=tuple(odd_spans(tokenizer, spec.path)),

@@ -5,12 +5,14 @@ import json
 import math
 import os
 import re
+import struct
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from adafuse.errors import UserError
 from adafuse.files import file_state, file_times, files_below, write_text
@@ -117,6 +119,49 @@ def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return sum(int(tensor.n_elements) for tensor in tensors) * _ITEM[dtype] or None
+
+
+_FORMATS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")  # by the type's number
+_STRING, _ARRAY = 8, 9
+_LONGEST = 1 << 24  # of a string; more is a damaged file
+
+
+def gguf_ends(path: str, revision: str | None) -> list[int]:
+    """Return the ids that a GGUF file names as ends of a text, a turn or a message.
+
+    The package gguf needs seconds for a vocabulary, and transformers reads one of these keys only.
+    """
+    file = local_path(path, revision) if path.endswith(GGUF) else None
+    if file is None:
+        return []
+    with file.open("rb") as content, suppress(struct.error, IndexError):
+        _, _, _, count = _unpack(content, "4sIQQ")
+        pairs = [(_gguf_string(content), _gguf_value(content)) for _ in range(count)]
+        return [i for key, value in pairs if _END_KEY.search(key) for i in value]
+    return []
+
+
+_END_KEY = re.compile(rb"^tokenizer\.ggml\.(eos|eot|eom)_token_ids?$")
+
+
+def _gguf_value(content: BinaryIO) -> list[Any]:
+    """Read a value of a GGUF header; strings are skipped."""
+    (kind,), count = _unpack(content, "I"), 1
+    if kind == _ARRAY:
+        kind, count = _unpack(content, "IQ")
+    if kind == _STRING:
+        for _ in range(count):
+            _gguf_string(content)
+        return []
+    return list(_unpack(content, f"{count}{_FORMATS[kind]}"))
+
+
+def _gguf_string(content: BinaryIO) -> bytes:
+    return content.read(min(_LONGEST, *_unpack(content, "Q")))
+
+
+def _unpack(content: BinaryIO, form: str) -> tuple[Any, ...]:
+    return struct.unpack(f"<{form}", content.read(struct.calcsize(f"<{form}")))
 
 
 def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | None:

@@ -22,7 +22,7 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from adafuse.errors import UserError
-from adafuse.models.files import check_pickled, torn_file
+from adafuse.models.files import check_pickled, gguf_ends, torn_file
 from adafuse.models.hub import check_path, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import (
@@ -36,7 +36,7 @@ from adafuse.models.placement import (
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
 from adafuse.tokenization.prompts import check_chat
 from adafuse.tokenization.text import ModelTokenizer, end_ids
-from adafuse.tokenization.token_bytes import special_ids
+from adafuse.tokenization.token_bytes import id_count, special_ids, unused_ids
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,8 @@ def _load(
                 " config asks for; download it again"
             )
     check_packable(network, spec)
-    return wrapped(network, tokenizer, spec.path, chat=_uses_template(spec, tokenizer))
+    chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
+    return wrapped(network, tokenizer, spec.path, chat=chat, gguf_ends=ends)
 
 
 def wrapped(
@@ -112,16 +113,18 @@ def wrapped(
     name: str | None = None,
     *,
     chat: bool = False,
+    gguf_ends: Sequence[int] = (),
 ) -> LanguageModel:
-    """Return a network that is loaded already, with its tokenizer, as a model of an ensemble."""
+    """Return a network that is loaded already, with its tokenizer, as a model of an ensemble.
+
+    `gguf_ends` are the end ids that a GGUF file names.
+    """
     name = name or str(network.name_or_path) or type(network).__name__
     check_rows(tokenizer, network.config, name)
-    ends = end_ids(network.generation_config, tokenizer, name)
     return LanguageModel(
         name=name,
         tokenizer=tokenizer,
-        end_ids=ends,
-        stop_ids=ends | special_ids(tokenizer),
+        end_ids=end_ids(network.config, network.generation_config, tokenizer, name, gguf_ends),
         chat=chat,
         rows=network.config.get_text_config().vocab_size,
         network=network.eval(),  # type: ignore[no-untyped-call]
@@ -150,8 +153,9 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
 
 def check_rows(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str) -> None:
     """Refuse a tokenizer with ordinary tokens that the network has no rows for."""
-    rows, tokens = config.get_text_config().vocab_size, len(tokenizer)
-    if tokens > rows and not special_ids(tokenizer).issuperset(range(rows, tokens)):
+    rows, tokens = config.get_text_config().vocab_size, id_count(tokenizer)
+    without_row = set(range(rows, tokens)) - special_ids(tokenizer) - set(unused_ids(tokenizer))
+    if without_row:
         raise UserError(
             f"the tokenizer of model {name!r} has {tokens} tokens, its network only {rows}; give it"
             " the tokenizer that it was trained with"

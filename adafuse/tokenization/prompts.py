@@ -88,6 +88,17 @@ def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     return first if first and first[0] == tokenizer.bos_token_id else []
 
 
+def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    """Return the added token by which a chat template ends an assistant's turn, if there is one."""
+    turns = (Turn("user", "A"), Turn("assistant", "Answer"))
+    try:
+        text = _templated(tokenizer, turns) if tokenizer.chat_template else ""
+    except (TemplateError, TypeError, ValueError):  # a template that takes no such chat
+        return []
+    ids = tokenizer.encode(text.rpartition("Answer")[2].lstrip(), add_special_tokens=False)
+    return [index for index in ids[:1] if index in tokenizer.added_tokens_decoder]
+
+
 def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
     """Return the text of a chat; where its template takes no system turn, the user says that."""
     try:
@@ -102,14 +113,17 @@ def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
     return text
 
 
-def _templated(tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], continues: bool) -> str:
+def _templated(
+    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], continues: bool | None = None
+) -> str:
+    """Return the rendered turns: the last is continued, or answered, or neither if that is None."""
     messages: list[dict[str, Any]] = [asdict(turn) for turn in turns]
     return str(
         tokenizer.apply_chat_template(
             messages,
             tokenize=False,
-            add_generation_prompt=not continues,
-            continue_final_message=continues,
+            add_generation_prompt=continues is False,
+            continue_final_message=bool(continues),
         )
     )
 

@@ -1,17 +1,17 @@
 """How ids become text and text becomes ids: a model's own text, and spans of other models."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
 from adafuse.records import Prompt
-from adafuse.tokenization.prompts import prompt_ids
-from adafuse.tokenization.token_bytes import TokenBytes
+from adafuse.tokenization.prompts import prompt_ids, turn_end
+from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig, PreTrainedTokenizerBase
+    from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
 
 UNFINISHED = "\ufffd"
 """What a decoder writes for the bytes of a character that is not complete yet."""
@@ -102,16 +102,15 @@ def _with_rows(
 class ModelTokenizer:
     """A model's tokenizer and the ids that end a text.
 
-    `end_ids` is EOS_k (generation config and tokenizer together), whose probabilities add up to
-    p_k(END); `stop_ids` holds every other special token too: a model that emits one of them is
-    taken to have ended. `chat` asks for the model's own chat template around each prompt. Ids below
-    `rows` have embeddings (None: all); those of special tokens may lie above.
+    `end_ids` is EOS_k: a model that emits one of them has ended, and their probabilities add up to
+    p_k(END); each has where it is from, see `end_ids`. `chat` asks for the model's own chat
+    template around each prompt. Ids below `rows` have embeddings (None: all); those of special
+    tokens may lie above.
     """
 
     name: str
     tokenizer: "PreTrainedTokenizerBase"
-    end_ids: frozenset[int]
-    stop_ids: frozenset[int]
+    end_ids: Mapping[int, str]
     chat: bool = False
     rows: int | None = None
 
@@ -122,8 +121,13 @@ class ModelTokenizer:
 
     @cached_property
     def vocabulary(self) -> int:
-        """How many ids have a text; rows of the output layer above it are padding."""
-        return len(self.tokenizer)
+        """The largest id of a token + 1; rows of the output layer above it are padding."""
+        return id_count(self.tokenizer)
+
+    @cached_property
+    def unused_ids(self) -> tuple[int, ...]:
+        """The ids below `vocabulary` without a token; their rows are padding, too."""
+        return unused_ids(self.tokenizer)
 
     @cached_property
     def token_bytes(self) -> TokenBytes:
@@ -142,7 +146,7 @@ class ModelTokenizer:
         end token; a text that begins with it has it once.
         """
         start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
-        first = next((i for i in (start, end) if isinstance(i, int)), min(self.end_ids))
+        first = next((i for i in (start, end) if isinstance(i, int)), next(iter(self.end_ids)))
         ids = list(self.tokenizer.encode(text, add_special_tokens=False))
         rest = ids[1:] if ids[:1] == [first] else ids
         return [first], _with_rows(self.tokenizer, self.name, self.rows, rest)
@@ -152,20 +156,71 @@ class ModelTokenizer:
         return anchor(self.tokenizer, ids)
 
 
+SPECIAL = "special token"
+"""Where an end id is from that nothing names."""
+
+
 def end_ids(
-    generation: "GenerationConfig | None", tokenizer: "PreTrainedTokenizerBase", name: str
-) -> frozenset[int]:
-    """Return EOS_k: the end ids that the generation config and the tokenizer name together."""
-    ids: set[int | None] = set()
-    for named in (getattr(generation, "eos_token_id", None), tokenizer.eos_token_id):
-        ids.update(named if isinstance(named, list) else [named])
-    found = frozenset(index for index in ids if index is not None and index < len(tokenizer))
-    if not found:
+    config: "PreTrainedConfig",
+    generation: "GenerationConfig | None",
+    tokenizer: "PreTrainedTokenizerBase",
+    name: str,
+    gguf: Sequence[int] = (),
+) -> dict[int, str]:
+    """Return EOS_k, what a model ends with, and where each id is from.
+
+    Those are the end ids that its generation config, config and tokenizer name, `gguf` the ones of
+    a GGUF file, the token by which its chat template ends a turn, and all other special tokens.
+
+    Raises:
+        UserError: nothing but special tokens could end a text.
+    """
+    sources = {
+        "generation config": _file_ids(generation),
+        "config": _config_ids(config, tokenizer),
+        "tokenizer": _as_ids(tokenizer.eos_token_id),
+        "GGUF": list(gguf),
+        "chat template": turn_end(tokenizer),
+    }
+    named = {key: _known(tokenizer, ids) for key, ids in sources.items()}
+    if not any(named.values()):
         raise UserError(
             f"model {name!r} names no end token; set eos_token_id in its generation_config.json"
             " or eos_token in its tokenizer_config.json"
         )
+    found: dict[int, str] = {}
+    for source, ids in {**named, SPECIAL: sorted(special_ids(tokenizer))}.items():
+        found |= {index: source for index in ids if index not in found}
     return found
+
+
+def _as_ids(value: object) -> list[int]:
+    return [i for i in (value if isinstance(value, list) else [value]) if isinstance(i, int)]
+
+
+def _file_ids(generation: "GenerationConfig | None") -> list[int]:
+    """Return the end ids of a generation config of its own; one made from a config has its."""
+    own = generation is not None and not getattr(generation, "_from_model_config", False)
+    return _as_ids(getattr(generation, "eos_token_id", None)) if own else []
+
+
+def _config_ids(config: "PreTrainedConfig", tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    """Return the end ids of a config, but no ordinary token that is only its class's default."""
+    ids: list[int] = []
+    for part in (config, config.get_text_config()):
+        named = getattr(part, "eos_token_id", None)
+        default = getattr(type(part), "eos_token_id", None)
+        ids += _as_ids(named) if named != default else _added(tokenizer, _as_ids(named))
+    return ids
+
+
+def _added(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> list[int]:
+    return [index for index in ids if index in tokenizer.added_tokens_decoder]
+
+
+def _known(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> list[int]:
+    count = id_count(tokenizer)
+    return [index for index in ids if 0 <= index < count]
 
 
 def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
@@ -38,7 +39,7 @@ class TokenBytes:
         """Read a vocabulary; refuse one with a token that does not stand for certain bytes."""
         added = tokenizer.added_tokens_decoder
         special = special_ids(tokenizer)
-        pieces: Any = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        pieces: Any = tokenizer.convert_ids_to_tokens(list(range(id_count(tokenizer))))
         bytes_of = _reader(tokenizer, pieces, name)
         of: list[bytes | None] = []
         for index, piece in enumerate(pieces):
@@ -52,6 +53,22 @@ class TokenBytes:
         # Reversed, so that the first one stays.
         singles = {data[0]: index for data, index in reversed(single + others) if len(data) == 1}
         return cls(tuple(of), dict(reversed(others + single)), singles)
+
+
+def id_count(tokenizer: "PreTrainedTokenizerBase") -> int:
+    """Return the largest id + 1, which is more than `len(tokenizer)` where ids are left out."""
+    return len(tokenizer) + len(unused_ids(tokenizer))
+
+
+def unused_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
+    """Return the ids below the largest one that no token has."""
+    return _unused_ids(tokenizer, len(tokenizer))
+
+
+@lru_cache(16)
+def _unused_ids(tokenizer: "PreTrainedTokenizerBase", _size: int) -> tuple[int, ...]:
+    used = set(tokenizer.get_vocab().values())
+    return tuple(index for index in range(max(used, default=0)) if index not in used)
 
 
 def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
@@ -124,16 +141,16 @@ class TokenKeys:
     def read(
         cls,
         token_bytes: Sequence[bytes | None],
-        stop_ids: Container[int] = (),
+        end_ids: Container[int] = (),
         *,
         begins: bool = False,
     ) -> "TokenKeys":
-        """Return the keys of a vocabulary, of whose ids `stop_ids` are its END.
+        """Return the keys of a vocabulary, of whose ids `end_ids` are its END.
 
         `begins` is for the first token after chat templates, see `without_space`.
         """
         keys = [without_space(data) if begins and data else data for data in token_bytes]
-        of = tuple(END if index in stop_ids else key or None for index, key in enumerate(keys))
+        of = tuple(END if index in end_ids else key or None for index, key in enumerate(keys))
         ids: dict[bytes, list[int]] = {}
         for index, key in enumerate(of):
             if key is not None:

@@ -43,7 +43,7 @@ def test_json_holds_everything():
     done = doctor(*PAIR, "--json", "--batch-size", "auto", "--prompt-tokens", "100")
     told = json.loads(done.stdout)
     assert told["healthy"]
-    assert told["models"][0]["ends"] == ["</s>"]
+    assert told["models"][0]["ends"] == {"</s>": "generation config"}
     assert {"installation", "models", "overlaps", "loads", "findings", "healthy"} == set(told)
     assert told["loads"][0]["rows"] >= 1
     broken = doctor("--model", "/nowhere", "--json")

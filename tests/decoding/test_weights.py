@@ -173,8 +173,7 @@ def test_the_span_of_a_question_in_a_chat_is_within_its_turn(pair):
     model = ModelTokenizer(
         name="chat",
         tokenizer=ChatTokenizer(tokenizer, template),
-        end_ids=frozenset(),
-        stop_ids=frozenset(),
+        end_ids={},
     )
     chat = Chat((Turn("user", "Hello"), Turn("assistant", "Yes?"), Turn("user", QUESTIONS[0])))
     first, last = question_span(model, chat, QUESTIONS[0])

@@ -11,7 +11,9 @@ from adafuse.engine.tree import largest, read_logits
 
 def engine(vocabulary=5):
     """An engine that only names its model."""
-    model = SimpleNamespace(name="m", vocabulary=vocabulary, end_ids=frozenset([1, 2]))
+    model = SimpleNamespace(
+        name="m", vocabulary=vocabulary, end_ids=frozenset([1, 2]), unused_ids=()
+    )
     return SimpleNamespace(model=model, context=100)
 
 

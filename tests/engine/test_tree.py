@@ -31,7 +31,6 @@ def language_model(network, context=400):
         network=network,
         tokenizer=tokenizer,
         end_ids=ends,
-        stop_ids=ends,
         context=context,
     )
 

@@ -16,10 +16,7 @@ from tests.support.results import assert_same
 
 def oracle_models(ensemble):
     """The members of an ensemble as the oracle wants them."""
-    return [
-        oracle.OracleModel(m.network, m.tokenizer, set(m.end_ids), set(m.stop_ids))
-        for m in ensemble.models
-    ]
+    return [oracle.OracleModel(m.network, m.tokenizer, set(m.end_ids)) for m in ensemble.models]
 
 
 @pytest.mark.parametrize("ensemble", ["pair", "random_pair"])

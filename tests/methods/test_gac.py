@@ -109,7 +109,7 @@ def test_the_gate_of_the_worked_example(threshold, asked):
     p = [[0.25, 0.10, 0.15, 0.10, 0.40], [0.25, 0.15, 0.15, 0.05, 0.40]]
     models = [
         SimpleNamespace(
-            token_bytes=SimpleNamespace(of=of), stop_ids={4}, chat=False, device=torch.device("cpu")
+            token_bytes=SimpleNamespace(of=of), end_ids={4}, chat=False, device=torch.device("cpu")
         )
         for of in token_bytes
     ]

@@ -19,8 +19,8 @@ LITERAL = [b"the", b"a", b"<0x0A>", b"b", b"</s>"]
 
 def merged(first, second, *, ends=False, weights=(0.5, 0.5), p=P):
     """The likeliest entries, best first, of two vocabularies with the probabilities P."""
-    stop_ids = {4} if ends else set()
-    keys = [TokenKeys.read(token_bytes, stop_ids) for token_bytes in (first, second)]
+    end_ids = {4} if ends else set()
+    keys = [TokenKeys.read(token_bytes, end_ids) for token_bytes in (first, second)]
     logprobs = {k: torch.tensor(row).log() for k, row in enumerate(p)}
     return JointVocabulary(keys, [CPU, CPU]).likeliest(logprobs, weights, 100)
 

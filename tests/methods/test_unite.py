@@ -127,7 +127,7 @@ def test_a_tokenizer_without_bytes_is_refused_before_decoding(pair, method):
     network = random_llama(len(words), seed=0)
     ends = frozenset({1})
     pieces = LanguageModel(
-        name="pieces", network=network, tokenizer=tokenizer, end_ids=ends, stop_ids=ends, context=64
+        name="pieces", network=network, tokenizer=tokenizer, end_ids=ends, context=64
     )
     ensemble = Ensemble((pair.models[0], pieces), (1.0, 1.0))
     with pytest.raises(

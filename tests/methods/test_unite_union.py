@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from adafuse.methods.unite import logits, probabilities, union
 from adafuse.tokenization.token_bytes import END, TokenKeys
 
-FIRST = TokenKeys.read([b" Paris", b" Lon", b" Rome", b"don", None], stop_ids={4})
-SECOND = TokenKeys.read([b" Paris", b" London", b" Lo", b"n", None], stop_ids={4})
+FIRST = TokenKeys.read([b" Paris", b" Lon", b" Rome", b"don", None], end_ids={4})
+SECOND = TokenKeys.read([b" Paris", b" London", b" Lo", b"n", None], end_ids={4})
 Z = (torch.tensor([2.0, 1.5, 0.5, -1.0, -2.0]), torch.tensor([1.2, 1.9, 0.3, -0.5, -3.0]))
 FOREIGN = ({b" London": 1}.__getitem__, {b" Lon": 2}.__getitem__)
 ENTRIES = [b" Paris", b" Lon", b" London"]

@@ -14,6 +14,7 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.doctor import SPANS, Batch, DeviceLoad, examination, odd_spans, wrong_with
 from adafuse.models.spec import model_specs
+from adafuse.tokenization.text import SPECIAL
 from tests.conftest import toy_path
 
 
@@ -52,8 +53,9 @@ def test_toy_models_are_healthy(toys):
 def test_what_is_said_of_a_model_is_what_loading_it_finds(toys):
     loaded = Ensemble.from_pretrained([facts.name for facts in toys.models], device="cpu").models
     for facts, model in zip(toys.models, loaded, strict=True):
-        ends = model.tokenizer.convert_ids_to_tokens(sorted(model.end_ids))
-        assert facts.ends == tuple(ends)
+        ends = model.tokenizer.convert_ids_to_tokens(list(model.end_ids))
+        assert [*facts.ends, *facts.other_ends] == ends
+        assert list(facts.ends.values()) == [s for s in model.end_ids.values() if s != SPECIAL]
         assert facts.context == model.context
         assert facts.vocabulary == model.vocabulary
         weights = {p.data_ptr(): p.nbytes for p in model.network.parameters()}
@@ -172,6 +174,7 @@ def test_a_model_of_few_positions_is_small_and_no_problem(copied):
 
 
 def test_no_end_token_is_a_problem(copied):
+    (copied / "chat_template.jinja").unlink()
     change(copied, "generation_config.json", eos_token_id=None)
     change(copied, "config.json", eos_token_id=None)
     change(copied, "tokenizer_config.json", eos_token=None)

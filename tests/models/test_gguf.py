@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.files import content_digest, weight_bytes
+from adafuse.models.files import content_digest, gguf_ends, weight_bytes
 from adafuse.models.hub import check_path
 from adafuse.models.language_model import load_config
 from adafuse.models.spec import ModelSpec
@@ -97,6 +97,23 @@ def test_a_gguf_file_is_the_model_that_was_written_into_it(file: Path) -> None:
     with torch.no_grad():
         expected, found = (model.network(ids).logits for model in (one, other))
     assert torch.allclose(expected, found, atol=1e-4)
+
+
+def test_every_key_that_names_ends_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ends.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_token_list(["a", "b", "c"])
+    writer.add_token_scores([0.0, -1.0, -2.5])
+    writer.add_eos_token_id(2)
+    writer.add_chat_template("{{ messages }}")
+    writer.add_eot_token_id(1)
+    writer.add_array("tokenizer.ggml.eos_token_ids", [2, 0])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert sorted(gguf_ends(str(path), None)) == [0, 1, 2, 2]
+    path.write_bytes(path.read_bytes()[:60])
+    assert gguf_ends(str(path), None) == []
 
 
 def test_it_is_fused_with_a_model_in_a_folder(file: Path) -> None:

@@ -1,16 +1,31 @@
 import json
+import math
 import shutil
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    LlamaConfig,
+    PreTrainedTokenizerFast,
+)
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.language_model import load_models
 from adafuse.models.spec import ModelSpec, model_specs
+from adafuse.tokenization.text import end_ids
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama, random_model
+
+PROMPTS = [
+    f"Question: {question}\nAnswer:"
+    for question in ("Name the festival of Thagate.", "Snastead trades in which goods?")
+]
 
 
 def load(*paths, **settings):
@@ -93,10 +108,10 @@ def test_an_encoder_decoder_is_refused(copy):
 
 
 def test_a_model_that_names_no_end_is_refused(copy):
-    for name, key in (("generation_config.json", "eos_token_id"), ("config.json", "eos_token_id")):
-        settings = json.loads((copy / name).read_text())
-        settings.pop(key, None)
-        (copy / name).write_text(json.dumps(settings))
+    (copy / "generation_config.json").unlink()
+    (copy / "chat_template.jinja").unlink()
+    settings = json.loads((copy / "config.json").read_text()) | {"eos_token_id": None}
+    (copy / "config.json").write_text(json.dumps(settings))
     settings = json.loads((copy / "tokenizer_config.json").read_text())
     settings.pop("eos_token", None)
     (copy / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -109,9 +124,92 @@ def test_end_ids_come_from_generation_config_and_tokenizer_together(copy):
     settings["eos_token_id"] = [5]
     (copy / "generation_config.json").write_text(json.dumps(settings))
     model = load(str(copy)).models[0]
-    assert model.end_ids == {5, model.tokenizer.eos_token_id}
-    assert model.end_ids < model.stop_ids
-    assert model.tokenizer.bos_token_id in model.stop_ids
+    ends = list(model.end_ids.items())
+    assert ends[:2] == [(5, "generation config"), (model.tokenizer.eos_token_id, "config")]
+    assert model.end_ids[model.tokenizer.bos_token_id] == "special token"
+
+
+def change(file, **changes):
+    """Set keys of a JSON file; None removes one."""
+    settings = json.loads(file.read_text()) | changes
+    file.write_text(
+        json.dumps({key: value for key, value in settings.items() if value is not None})
+    )
+
+
+def name_end(folder, token):
+    """Make `token` the only end that the files of a model name."""
+    index = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(token)
+    change(folder / "generation_config.json", eos_token_id=index)
+    change(folder / "config.json", eos_token_id=index)
+    change(folder / "tokenizer_config.json", eos_token=token)
+
+
+@pytest.mark.parametrize("engine", ["tree", "reference"])
+def test_end_is_scored_by_the_ids_that_it_is_proposed_by(copy, engine):
+    """The model ends with <|eot_id|>, which its files then no longer name."""
+    whole, mistral = toy_path("llama"), toy_path("mistral")
+    name_end(copy, "<|end_of_text|>")
+    for method in ("adafuse", "sweetspan"):
+        named, unnamed = (
+            load(mistral, path).generate(PROMPTS, method=method, engine=engine, max_new_tokens=12)
+            for path in (whole, str(copy))
+        )
+        assert [result.text for result in unnamed] == [result.text for result in named]
+        before, after = (
+            [c for result in results for own in result.rounds for c in own.candidates]
+            for results in (named, unnamed)
+        )
+        assert any(candidate.ends for candidate in before)
+        for one, other in zip(before, after, strict=True):
+            assert other.nll == pytest.approx(one.nll, abs=1e-5)
+
+
+def test_the_token_that_ends_a_turn_of_the_chat_template_is_an_end(copy):
+    name_end(copy, "<|end_of_text|>")
+    tokens = json.loads((copy / "tokenizer.json").read_text())["added_tokens"]
+    change(copy / "tokenizer.json", added_tokens=[token | {"special": False} for token in tokens])
+    model = load(str(copy)).models[0]
+    assert model.end_ids[model.tokenizer.convert_tokens_to_ids("<|eot_id|>")] == "chat template"
+    (copy / "chat_template.jinja").write_text("{{ raise_exception('no assistant') }}")
+    assert "chat template" not in load(str(copy)).models[0].end_ids.values()
+
+
+def test_an_ordinary_token_is_an_end_only_where_a_file_names_it():
+    """The class of a config has a default, which stands for another token in most vocabularies."""
+    words = Tokenizer(WordLevel({"a": 0, "b": 1, "c": 2, "<end>": 3}, "a"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")
+    default, written = LlamaConfig(), LlamaConfig(eos_token_id=[1, 3])
+    assert default.eos_token_id == 2
+    made = GenerationConfig.from_model_config(default)
+    assert end_ids(default, made, tokenizer, "m") == {3: "tokenizer"}
+    made = GenerationConfig.from_model_config(written)
+    assert end_ids(written, made, tokenizer, "m") == {1: "config", 3: "config"}
+    named = end_ids(default, GenerationConfig(eos_token_id=0), tokenizer, "m", gguf=[1])
+    assert named == {0: "generation config", 3: "tokenizer", 1: "GGUF"}
+
+
+def test_a_vocabulary_with_gaps_keeps_its_last_ids(copy):
+    """Ids without a token take no probability, as rows of padding do."""
+    end, last = "<|end_of_text|>", 1290
+    file = copy / "tokenizer.json"
+    tokens = json.loads(file.read_text())["added_tokens"]
+    (gap,) = [token["id"] for token in tokens if token["content"] == end]
+    moved = [token | {"id": last} if token["content"] == end else token for token in tokens]
+    settings = json.loads(file.read_text())["model"]
+    change(file, added_tokens=moved, model=settings | {"vocab": settings["vocab"] | {end: last}})
+    random_llama(last + 6, seed=1).save_pretrained(copy)
+    name_end(copy, end)
+    model = load(str(copy)).models[0]
+    assert last in model.end_ids and model.vocabulary == last + 1 == len(model.token_bytes.of)
+    assert {gap, last - 1} <= set(model.unused_ids)
+    context, text = model.prompt_ids("a b"), model.encode_span(" c")
+    logits = model.network(torch.tensor([context])).logits[0, -1, : last + 1].detach()
+    logits[list(model.unused_ids)] = -math.inf
+    for engine in ("tree", "reference"):
+        ((_, likelihood),) = Ensemble([model], [1.0]).loglikelihoods([("a b", " c")], engine=engine)
+        expected = float(logits.log_softmax(dim=-1)[text[0]])
+        assert likelihood.logprobs[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_one_setting_per_model_is_demanded():

@@ -106,9 +106,9 @@ def test_a_single_model_writes_what_generate_writes(real_pair, benchmark, number
     for prompt, result in zip(asked, results, strict=True):
         ids = torch.tensor([model.prompt_ids(prompt)])
         written = model.network.generate(
-            ids, do_sample=False, max_new_tokens=12, eos_token_id=sorted(model.stop_ids)
+            ids, do_sample=False, max_new_tokens=12, eos_token_id=sorted(model.end_ids)
         )[0, ids.shape[1] :].tolist()
-        kept = [token for token in written if token not in model.stop_ids]
+        kept = [token for token in written if token not in model.end_ids]
         assert result.text == model.anchor(ids[0].tolist()).added(kept)
 
 

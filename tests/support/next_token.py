@@ -16,6 +16,6 @@ def logprobs(model, prompt, after=()):
 def mass(model, vector, token_bytes):
     """-log of the probability of all ids that stand for one of these bytes; none: of all ends."""
     ids = [index for index, own in enumerate(model.token_bytes.of) if own in token_bytes]
-    ids = ids if token_bytes else sorted(model.stop_ids)
+    ids = ids if token_bytes else sorted(model.end_ids)
     total = float(vector[ids].exp().sum()) if ids else 0.0
     return -math.log(total) if total else math.inf

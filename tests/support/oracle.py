@@ -16,7 +16,6 @@ class OracleModel:
     network: object
     tokenizer: object
     ends: set
-    specials: set
     ids: list = field(default_factory=list)
 
     def logprobs(self, extra):
@@ -54,7 +53,7 @@ class OracleModel:
         z = []
         while True:
             nxt = first[len(z)] if len(z) < len(first) else int(self.logprobs(extra + z).argmax())
-            if nxt in self.specials:
+            if nxt in self.ends:
                 return z, self.text(self.ids + extra, z), not z
             text = self.text(self.ids + extra, z)
             longer = self.text(self.ids + extra, [*z, nxt])

@@ -40,7 +40,7 @@ class ScriptedModel:
         single = {surface[0]: index for surface, index in ids.items() if len(surface) == 1}
         self.name = name
         self.token_bytes = TokenBytes((*token_bytes, None), ids, single)
-        self.stop_ids = self.end_ids = frozenset([len(token_bytes)])
+        self.end_ids = self.end_ids = frozenset([len(token_bytes)])
         self.vocabulary = len(tokens)
         self.context = context
         self.chat = chat

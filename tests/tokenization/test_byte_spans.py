@@ -10,9 +10,7 @@ from tests.tokenization.test_added import NAMES, toy_tokenizer
 def bare_model(tokenizer, name):
     """A model without a network: nothing here runs one."""
     ends = frozenset()
-    return LanguageModel(
-        name=name, network=None, tokenizer=tokenizer, end_ids=ends, stop_ids=ends, context=10_000
-    )
+    return LanguageModel(name=name, network=None, tokenizer=tokenizer, end_ids=ends, context=10_000)
 
 
 @cache
@@ -50,6 +48,9 @@ def test_a_byte_without_a_token_is_told_of():
 
         def __len__(self):
             return 1
+
+        def get_vocab(self):
+            return {"a": 0}
 
         def convert_ids_to_tokens(self, ids):
             return ["a"]

@@ -81,7 +81,7 @@ class Deepen(Method[DeepenOptions]):
         self._models = models
         # An id without bytes can neither be written nor, unless it is special, end a text.
         self._ids = [
-            torch.tensor([i for i, own in enumerate(m.token_bytes.of) if own or i in m.stop_ids])
+            torch.tensor([i for i, own in enumerate(m.token_bytes.of) if own or i in m.end_ids])
             for m in models
         ]
         o = self.options
@@ -103,7 +103,7 @@ class Deepen(Method[DeepenOptions]):
             for after, usable in zip(nexts, self._ids, strict=True)
         ]
         ids, x = heads[main]
-        if not self._main_only and nexts[main].greedy not in self._models[main].stop_ids:
+        if not self._main_only and nexts[main].greedy not in self._models[main].end_ids:
             rows = [make(head) for make, (head, _) in zip(self._rows, heads, strict=True)]
             q = target([logprobs for _, logprobs in heads], rows, weights)
             x, _ = self._search(x, rows[main], q)
@@ -119,7 +119,7 @@ class Deepen(Method[DeepenOptions]):
         that spells them; for END of all special tokens together.
         """
         main, writer = self.options.main, self._models[self.options.main]
-        surface = b"" if token in writer.stop_ids else writer.token_bytes.of[token] or b""
+        surface = b"" if token in writer.end_ids else writer.token_bytes.of[token] or b""
         nll, proposers = [], []
         for number, (model, after) in enumerate(zip(self._models, nexts, strict=True)):
             ids = [token] if number == main else _counterparts(model, surface)
@@ -131,6 +131,6 @@ class Deepen(Method[DeepenOptions]):
 
 def _counterparts(model: ModelTokenizer, surface: bytes) -> list[int]:
     if not surface:
-        return sorted(model.stop_ids)
+        return sorted(model.end_ids)
     token = first_token(model, surface)
     return [] if token is None else [token]
