@@ -1,10 +1,15 @@
 """Every path under the results folder."""
 
 import hashlib
+import logging
 from dataclasses import dataclass
+from itertools import chain, count, filterfalse
 from pathlib import Path
 
+from adafuse.errors import UserError
 from adafuse.metrics.scorer import PUBLISHED, STRICT
+
+logger = logging.getLogger(__name__)
 
 
 def config_variable(path: Path) -> str:
@@ -98,6 +103,21 @@ class ResultsLayout:
     @property
     def logs(self) -> Path:
         return self._path("logs")
+
+    def put_aside(self, path: Path) -> None:
+        """Move what the configuration does not make to `orphans/`, where nothing is overwritten."""
+        aside = self._path("orphans", str(path.relative_to(self.results)))
+        names = (aside.with_name(f"{aside.stem}.{n}{aside.suffix}") for n in count(2))
+        aside = next(filterfalse(Path.exists, chain([aside], names)))
+        logger.warning("%s is not made by this configuration: moved to %s", path, aside)
+        try:
+            aside.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(aside)
+        except OSError as error:
+            raise UserError(
+                f"{str(path)!r} cannot be moved to {str(aside)!r} ({error.strerror}); it is not of"
+                " this configuration, so move it yourself"
+            ) from None
 
     def outputs(self, protocols: tuple[str, ...] = (STRICT,)) -> dict[str, Path]:
         """Return where what lies, for people: its name with the file or folder that holds it."""

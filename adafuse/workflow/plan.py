@@ -2,13 +2,12 @@
 
 import atexit
 import hashlib
-import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
-from itertools import chain, count, filterfalse, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
 
-logger = logging.getLogger(__name__)
 TRACE_KINDS = ("runtime", "words_per_round", "frontier")  # experiments that read traces
 SCORE_KINDS = ("scores", "sweep", "paired", "frontier")  # and those that read scores
 TRIED = 8  # times that a row is decoded to fit a gate; MOST_CHOICES is the most
@@ -208,7 +206,7 @@ class Plan:
                 "experiments",
                 "report",
             ):
-                self._put_aside(path)
+                self.layout.put_aside(path)
         DIGESTS.save(self.layout.model_files)
         self.store_config()
         self._started = True
@@ -237,21 +235,6 @@ class Plan:
 
     def _is_page(self, path: Path) -> bool:
         return path.is_relative_to(self.layout.report)
-
-    def _put_aside(self, path: Path) -> None:
-        results = Path(self.config.results)
-        aside = results / "orphans" / path.relative_to(results)
-        names = (aside.with_name(f"{aside.stem}.{n}{aside.suffix}") for n in count(2))
-        aside = next(filterfalse(Path.exists, chain([aside], names)))
-        logger.warning("%s is not made by this configuration: moved to %s", path, aside)
-        try:
-            aside.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(aside)
-        except OSError as error:
-            raise UserError(
-                f"{str(path)!r} cannot be moved to {str(aside)!r} ({error.strerror}); it is not of"
-                " this configuration, so move it yourself"
-            ) from None
 
     def store_config(self) -> None:
         write_text(self.layout.config, self._config_text())
