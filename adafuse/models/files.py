@@ -200,8 +200,11 @@ class KnownDigests:
             self._known |= json.loads(record.read_text(encoding="utf-8"))
 
     def save(self, record: Path) -> None:
-        if self._known:
-            write_text(record, json.dumps(self._known, indent=0) + "\n")
+        """Record what is known of the latest state of each file."""
+        latest = {key.rsplit(" ", 5)[0]: key for key in self._known}
+        known = {key: self._known[key] for key in latest.values()}
+        if known:
+            write_text(record, json.dumps(known, indent=0) + "\n")
 
     def of(self, files: Sequence[Path]) -> list[str]:
         """Return the digests of files; several are read at a time, with a progress bar."""

@@ -1,6 +1,7 @@
 """What a model is."""
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -187,6 +188,15 @@ def test_models_that_changed_while_they_were_loaded_are_refused(tmp_path: Path) 
     (model / "model.safetensors").write_bytes(b"WEIGHTS")
     with pytest.raises(UserError, match="was changed while it was loaded; run again"):
         check_unchanged(str(model))
+
+
+def test_the_record_has_each_file_once(tmp_path: Path) -> None:
+    known, record = KnownDigests(), tmp_path / "record.json"
+    for content in (b"1", b"2", bytes(3 << 20)):
+        (tmp_path / "a b").write_bytes(content)
+        digests = known.of([tmp_path / "a b"])
+    known.save(record)
+    assert list(json.loads(record.read_text()).values()) == digests
 
 
 @pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, '{"a": ', "7"])
