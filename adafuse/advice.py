@@ -26,12 +26,16 @@ LITTLE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A model on its own: its score, and the share of rows on which it alone is best."""
+    """A model on its own: its score, and the share of rows on which it alone is best.
+
+    `cut` is the share of its answers that a limit cut.
+    """
 
     name: str
     score: Estimate
     alone: float
     seconds: float
+    cut: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class Advice:
     `ceiling` is the score of an oracle that takes the better answer of each row; `agreement` the
     share of rounds in which all models proposed what was committed, None for a method that commits
     tokens; `forwards` those of all models per token of all; `seconds`
-    is per row. `against` compares the fused texts with the better model.
+    is per row, `cut` the share of fused answers that a limit cut. `against` compares the fused
+    texts with the better model.
     """
 
     rows: int
@@ -52,6 +57,7 @@ class Advice:
     agreement: float | None
     forwards: float
     seconds: float
+    cut: float
     against: Comparison
     verdict: str
 
@@ -80,18 +86,17 @@ def advise(
     names = [str(number) for number in range(len(alone))]
     scored = [_scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
     together = _scored(rows, "fused", fused)
-    sign = 1 if together.metric.higher_is_better else -1
-    values = [[sign * outcome.value for outcome in one.outcomes] for one in scored]
+    merit = together.metric.merit
+    values = [[merit(outcome.value) for outcome in one.outcomes] for one in scored]
     best = [max(row) for row in zip(*values, strict=True)]
     oracle = [
         next(found[row] for found, own in zip(alone, values, strict=True) if own[row] == best[row])
         for row in range(len(best))
     ]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
-    better = max(scored, key=lambda one: sign * one.value)
+    better = max(scored, key=lambda one: merit(one.value))
     compared = compare_runs(runs, [*scored, together])
-    against = next(c for c in compared if (c.run, c.against) == ("fused", better.score.run))
-    against = replace(against, against=ensemble.models[int(better.score.run)].name)
+    against = next(c for c in compared if c.against == better.score.run)
     rounds = [taken for result in fused for taken in result.rounds]
     advice = Advice(
         rows=len(rows.prompts),
@@ -102,6 +107,7 @@ def advise(
                 score=one.score.main,
                 alone=100 * fmean(_leads(number, row) for row in zip(*values, strict=True)),
                 seconds=seconds[number],
+                cut=one.score.cut_share or 0.0,
             )
             for number, (model, one) in enumerate(zip(ensemble.models, scored, strict=True))
         ),
@@ -110,10 +116,11 @@ def advise(
         agreement=None if METHODS[method].one_token or not rounds else _share_agreed(rounds),
         forwards=sum(map(_forwards, fused)) / max(1, sum(map(_tokens, fused))),
         seconds=seconds[-1],
-        against=against,
+        cut=together.score.cut_share or 0.0,
+        against=replace(against, against=ensemble.models[int(better.score.run)].name),
         verdict="",
     )
-    verdict = _verdict(advice, names.index(better.score.run), sign)
+    verdict = _verdict(advice, names.index(better.score.run), int(merit(1)))
     return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
 
 
@@ -148,11 +155,17 @@ def _tokens(result: Result) -> int:
 def _verdict(advice: Advice, better: int, sign: int) -> str:
     """Say in a few sentences what the figures mean."""
     found, member = advice.against, advice.members[better]
-    gain, room = sign * found.difference, sign * (advice.ceiling - member.score.value)
+    gain, room = found.gain, sign * (advice.ceiling - member.score.value)
     unequal = any(_apart(member.score, other.score) for other in advice.members)
-    interval = f"{found.difference:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+    estimate = Estimate(found.difference, found.low, found.high)
+    interval = f"{found.difference:+.1f}{estimate.ends(form=' [{}, {}]', sign='+')}"
     said = [f"Fused, the models score {interval} points against {member.name} alone, the best."]
-    if found.significant and gain > 0:
+    if not found.alike_cut:
+        said.append(
+            f"Limits cut {advice.cut:.0f} % of the fused answers and {member.cut:.0f} % of its own,"
+            " so these cannot be compared: raise max_new_tokens."
+        )
+    elif found.significant and gain > 0:
         said.append("Fuse them.")
     elif found.significant:
         said.append("Do not fuse them in this way.")
@@ -177,4 +190,7 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
 
 def _apart(one: Estimate, other: Estimate) -> bool:
     """Whether the intervals of two scores have nothing in common."""
-    return one.low > other.high or other.low > one.high
+    return any(
+        low is not None and high is not None and low > high
+        for low, high in ((one.low, other.high), (other.low, one.high))
+    )

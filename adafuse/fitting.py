@@ -253,9 +253,8 @@ def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) 
         for number, (row, result) in enumerate(texts)
     ]
     values = [outcome.value for outcome in chosen.score(scoring.STRICT, examples).outcomes]
-    sign = 1.0 if chosen.primary.higher_is_better else -1.0
     unit = max(map(abs, values), default=0.0) or 1.0
-    return [sign * value / unit for value in values]
+    return [chosen.primary.merit(value) / unit for value in values]
 
 
 def fit(

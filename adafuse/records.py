@@ -150,6 +150,8 @@ class Round(RoundView):
 class Result(ResultView):
     """The continuation of one prompt.
 
+    Its first `fits` characters are within max_new_tokens ids of some model; None: all are, as it is
+    unless the last span goes beyond.
     `tokens` (ids of the text), `prompt_tokens` and `forwards` (passes that the example took part
     in) have one entry per model. `seconds` is wall time from admission to the end, which examples
     of a batch share, with that of the answers it started from. `error` is a sentence and
@@ -166,6 +168,7 @@ class Result(ResultView):
     seconds: float
     error: str | None = None
     traceback: str | None = None
+    fits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

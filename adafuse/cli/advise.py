@@ -67,16 +67,14 @@ def _print(found: "Advice", method: str) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    grid = Table("", found.metric, "95 % interval", "alone best", "seconds a row")
+    grid = Table("", found.metric, "95 % interval", "alone best", "cut", "seconds a row")
     for member in found.members:
         score = member.score
-        interval, alone = f"{score.low:.1f} to {score.high:.1f}", f"{member.alone:.0f} %"
-        seconds = f"{member.seconds:.2f}"
-        grid.add_row(
-            one_line(Path(member.name).name), f"{score.value:.1f}", interval, alone, seconds
-        )
-    interval = f"{found.fused.low:.1f} to {found.fused.high:.1f}"
-    grid.add_row(method, f"{found.fused.value:.1f}", interval, "", f"{found.seconds:.2f}")
+        shares = f"{member.alone:.0f} %", f"{member.cut:.0f} %"
+        name, seconds = one_line(Path(member.name).name), f"{member.seconds:.2f}"
+        grid.add_row(name, f"{score.value:.1f}", score.ends(), *shares, seconds)
+    own = f"{found.fused.value:.1f}", found.fused.ends(), "", f"{found.cut:.0f} %"
+    grid.add_row(method, *own, f"{found.seconds:.2f}")
     console.print(grid)
     typer.echo(f"the better answer of each row: {found.ceiling:.1f}")
     agreement = "" if found.agreement is None else f"agreement {found.agreement:.0f} % of rounds; "

@@ -94,7 +94,7 @@ def score(
         from adafuse.models.memory import use_threads
 
         use_threads(threads)
-        f1 = bertscore_f1(result.outcomes, bertscore)
+        f1 = bertscore_f1(result.outcomes, bertscore).of_rows(found.n)
         found = replace(found, metrics={**found.metrics, "bertscore_f1": f1})
     if out is not None:
         write_text(out, json.dumps(plain(asdict(found)), indent=2) + "\n")
@@ -115,12 +115,14 @@ def _print(found: "Score", kept: int) -> None:
         title += f" (published keeps the {kept} rows to exclude)"
     grid = Table("metric", "percent", "95 % interval")
     for name, value in found.metrics.items():
-        grid.add_row(name, f"{value.value:.2f}", f"{value.low:.2f} to {value.high:.2f}")
+        grid.add_row(name, f"{value.value:.2f}", value.ends(2))
     console = Console(width=None if Console().is_terminal else 100, highlight=False)
     console.print(title, soft_wrap=True, markup=False)
     console.print(grid)
     counts = f"{found.missing} missing, {found.empty} empty, {found.failed} failed"
     console.print(f"{counts}: counted as wrong")
+    if found.cut_share is not None:
+        console.print(f"{found.cut} ({found.cut_share:.1f} %) cut by a limit")
     for name, detail in found.details.items():
         console.print(f"{name}: {detail}", soft_wrap=True, markup=False)
 
@@ -143,7 +145,10 @@ def audit(
         check_writable(csv)
     name, rows, texts = read_files(benchmark, predictions, references, scorer)
     named = {"benchmark": benchmark, "run": predictions.stem}
-    strict, published = (evaluate(rows, texts, name, protocol, **named) for protocol in PROTOCOLS)
+    strict, published = (
+        evaluate(rows, texts, name, protocol, benchmark=benchmark, run=predictions.stem)
+        for protocol in PROTOCOLS
+    )
     result = compare(strict.outcomes, published.outcomes, name, **named)
     table = audit_table([result])
     if csv is not None:

@@ -134,9 +134,10 @@ def compare_runs(scores: Inputs, *, config: "Config", csv: Output, markdown: Out
     from adafuse.report.tables import comparison_table, write_table
 
     runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
-    comparisons = compare.compare_runs(runs, [read_scored(path) for path in scores])
+    study, found = config.main.study, [read_scored(path) for path in scores]
+    comparisons = compare.compare_runs(runs, found, study)
     missing = compare.models_without_single(runs)
-    write_table(comparison_table(comparisons, missing), csv, markdown)
+    write_table(comparison_table(comparisons, missing, study), csv, markdown)
     logger.info("%d comparisons", len(comparisons))
 
 
@@ -341,17 +342,19 @@ def score(
     protocol: str,
     benchmark: str,
     run: str,
+    within_budget: bool = False,
     out: Output,
     outcomes: Output,
 ) -> None:
     """Score a run on a benchmark under one protocol; `outcomes` gets a row per example."""
     from adafuse.metrics.score import score_trace, write_outcomes, write_score
 
-    result = score_trace(rows, trace, scorer, protocol, benchmark=benchmark, run=run)
+    names = {"benchmark": benchmark, "run": run}
+    result = score_trace(rows, trace, scorer, protocol, **names, within_budget=within_budget)
     write_outcomes(outcomes, result.outcomes, {"scorer": scorer, "score": asdict(result.score)})
     write_score(out, result.score)
     main = result.score.main
-    logger.info("%.2f [%.2f, %.2f], n = %d", main.value, main.low, main.high, result.score.n)
+    logger.info("%.2f%s, n = %d", main.value, main.ends(2, form=" [{}, {}]"), result.score.n)
 
 
 @step
@@ -437,5 +440,5 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
 
 
 def _cell(cell: "Cell") -> str:
-    text = f"{cell.text}\n{cell.interval}" if cell.interval else cell.text
+    text = "\n".join(filter(None, (cell.text, cell.interval, cell.cut)))
     return f"[bold]{text}[/bold]" if cell.best else text

@@ -107,6 +107,9 @@ class BenchmarkConfig(Section):
     max_new_tokens: Positive
     """an answer ends after the round in which any model reaches this many generated tokens; change
     it when answers are cut short (stop reason `length`)"""
+    within_budget: Flag = False
+    """score of each answer only what fits into `max_new_tokens` ids of some model: the last span of
+    an ensemble may go beyond; change it when answers are cut short (above 5 %)"""
     scorer: Text
     """how texts are scored: one of the [scorers](#scorers)"""
     limit: Positive | None = None

@@ -23,7 +23,7 @@ LONGEST_NAME = 100
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 _TABLE_COLUMNS = ("run", "method", "models", "macro_average")
-_CELL_ENDINGS = ("_low", "_high", "_n")
+_CELL_ENDINGS = ("_low", "_high", "_n", "_cut")
 
 
 def _safe(name: str) -> str:
@@ -141,6 +141,7 @@ class Config(Section):
                         raise UserError(f"{name!r} names itself; name a benchmark of other rows")
         with at("main"):
             _check_known("run", self.main_runs, self.runs)
+            _check_known("run", self.main.study, dict.fromkeys(self.main_runs))
             _check_known("benchmark", self.main_benchmarks, self.benchmarks)
         if "experiments" in self.targets and not self.experiments:
             raise UserError(

@@ -35,6 +35,9 @@ class MainConfig(Section):
     """names of `runs`; change it when some runs do not belong in the main table"""
     benchmarks: DifferentNames | None = None
     """names of `benchmarks`; change it when some benchmarks are only development or timing rows"""
+    study: DifferentNames = ()
+    """names of `runs` under study, such as one method with several options: the best baseline of
+    each is none of the others; change it when every other run is not what you compare with"""
 
 
 class ExperimentConfig(Section):

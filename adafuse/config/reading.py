@@ -136,9 +136,9 @@ def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"runs: there are two runs {twice[0]!r} after sweeps; rename one")
         changed["runs"] |= group
     listings = [*experiments.values()] if isinstance(experiments, dict) else []
-    for section in (changed.get("main"), *listings):
-        if isinstance(section, dict) and isinstance(names := section.get("runs"), list):
-            section["runs"] = [run for name in names for run in members.get(str(name), [name])]
+    for section, key in product((changed.get("main"), *listings), ("runs", "study")):
+        if isinstance(section, dict) and isinstance(names := section.get(key), list):
+            section[key] = [run for name in names for run in members.get(str(name), [name])]
     return changed
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from adafuse.decoding.drafts import Drafter, Lookup
@@ -208,4 +209,18 @@ def result_of(event: Finished[Example]) -> Result:
         seconds=event.seconds + sum(answer.seconds for answer in example.answers or ()),
         error=event.error,
         traceback=event.traceback,
+        fits=_fits(example),
     )
+
+
+def _fits(example: Example) -> int | None:
+    """Return how much of Y some model holds in max_new_tokens ids; None if all of it."""
+    limit, lengths = example.limits.max_new_tokens, [0]
+    for sequence in example.sequences:
+        if sequence.generated <= limit:
+            return None
+        prompt, ids = sequence.ids[: sequence.prompt_length], sequence.ids[sequence.prompt_length :]
+        held = sequence.model.anchor(prompt).added(ids[:limit])
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(held, example.text, strict=False))
+        lengths.append(sum(1 for _ in same))
+    return max(lengths) if example.sequences and max(lengths) < len(example.text) else None

@@ -1,6 +1,6 @@
 """Runs tested against each other on the same rows: an ensemble and its baselines, or all pairs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -9,8 +9,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from adafuse.errors import UserError
-from adafuse.metrics.paired import PerRow, holm, paired_accuracies, paired_bootstrap
-from adafuse.metrics.score import ScoredRun
+from adafuse.metrics.intervals import FEWEST_ROWS
+from adafuse.metrics.paired import (
+    Difference,
+    PerRow,
+    holm,
+    paired_accuracies,
+    paired_bootstrap,
+    paired_randomization,
+)
+from adafuse.metrics.score import MANY_CUT, ScoredRun
 from adafuse.metrics.scorer import PUBLISHED, Metric
 from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.metrics.translation import bleu_counts, pooled_bleu
@@ -32,20 +40,26 @@ class Pairing(NamedTuple):
 
 
 def is_baseline(method: str) -> bool:
-    """All methods are baselines but ours, whatever its options, and selections."""
-    return method != "adafuse" and method not in SELECTIONS
+    """Every decoded run is one; a choice between runs would be compared with what it chose."""
+    return method not in SELECTIONS
 
 
-def pairings(runs: Runs, values: Mapping[str, float]) -> list[Pairing]:
-    """Return the comparisons of the ensembles of one benchmark, among the runs with a value."""
-    present = {name: run for name, run in runs.items() if name in values}
+def pairings(runs: Runs, merits: Mapping[str, float], study: Collection[str] = ()) -> list[Pairing]:
+    """Return the comparisons of the ensembles of one benchmark, among the runs with a score.
+
+    Every other run is a baseline, but those under `study` are none of each other. The best one has
+    the highest of `merits`.
+    """
+    present = {name: run for name, run in runs.items() if name in merits}
+    baselines = [name for name, (method, _) in present.items() if is_baseline(method)]
     pairs = []
     for name, (method, models) in present.items():
         if len(models) > 1 and not is_oracle(method):
             pairs += [Pairing(name, single, "member") for single in _single_runs(present, models)]
-            others = [other for other in present if other != name and is_baseline(runs[other][0])]
+            own = {name, *study} if name in study else {name}
+            others = [other for other in baselines if other not in own]
             if others:  # of equals the first in the configuration
-                pairs.append(Pairing(name, max(others, key=values.__getitem__), "best baseline"))
+                pairs.append(Pairing(name, max(others, key=merits.__getitem__), "best baseline"))
     return pairs
 
 
@@ -74,9 +88,11 @@ def models_without_single(runs: Runs) -> dict[str, list[str]]:
 class Comparison:
     """Two runs on the same rows.
 
-    Scores and their difference (run minus other, with its 95 % interval) are in points of 0 to
-    100. `p_holm` is adjusted for all tests of the benchmark under the protocol. `wins` counts the
-    rows that only the run has right, `losses` those that only the other has; None for BLEU.
+    Scores and their difference (run minus other, with its 95 % interval, None with few rows) are in
+    points of 0 to 100. `p_holm` is adjusted for all tests of the benchmark under the protocol.
+    `wins` counts the rows that only the run has right, `losses` those that only the other has; None
+    for BLEU. `cut` and `other_cut` are the shares of answers that a limit cut, in percent; None if
+    that is not known.
     """
 
     benchmark: str
@@ -89,13 +105,16 @@ class Comparison:
     value: float
     other: float
     difference: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     test: str
     p: float
     p_holm: float
     wins: int | None
     losses: int | None
+    higher_is_better: bool = True
+    cut: float | None = None
+    other_cut: float | None = None
 
     @property
     def hypothesis(self) -> frozenset[str]:
@@ -104,13 +123,30 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """The adjusted p-value is below 0.05 and the interval of the difference leaves out 0."""
+        """The adjusted p-value is below 0.05, the interval without 0, and as many are cut."""
+        if self.low is None or self.high is None or not self.alike_cut:
+            return False
         return self.p_holm < LEVEL and not self.low <= 0 <= self.high
 
+    @property
+    def alike_cut(self) -> bool:
+        """Limits cut about as many answers of both: else these were not asked the same."""
+        return abs((self.cut or 0.0) - (self.other_cut or 0.0)) <= MANY_CUT
 
-def compare_runs(runs: Runs, scores: Sequence[ScoredRun]) -> list[Comparison]:
-    """Compare every ensemble with its members and the best baseline; each protocol on its own."""
-    return _compare(partial(pairings, runs), scores)
+    @property
+    def gain(self) -> float:
+        """The difference, positive where the run is better."""
+        return self.difference if self.higher_is_better else -self.difference
+
+
+def compare_runs(
+    runs: Runs, scores: Sequence[ScoredRun], study: Collection[str] = ()
+) -> list[Comparison]:
+    """Compare every ensemble with its members and the best baseline; each protocol on its own.
+
+    Runs under `study` are no baselines of each other.
+    """
+    return _compare(partial(pairings, runs, study=study), scores)
 
 
 def compare_all(scores: Sequence[ScoredRun]) -> list[Comparison]:
@@ -131,8 +167,7 @@ def _compare(choose: Choose, scores: Sequence[ScoredRun]) -> list[Comparison]:
 def _compare_group(choose: Choose, group: Sequence[ScoredRun]) -> list[Comparison]:
     first = group[0]
     runs = {scored.score.run: _aligned(scored, first) for scored in group}
-    sign = 1 if first.metric.higher_is_better else -1
-    pairs = choose({name: sign * scored.value for name, scored in runs.items()})
+    pairs = choose({name: first.metric.merit(scored.value) for name, scored in runs.items()})
     compared = dict.fromkeys(name for pair in pairs for name in (pair.run, pair.against))
     rows = {name: _rows(runs[name]) for name in compared}
     comparisons = [
@@ -195,8 +230,7 @@ def _comparison(
     if scored.metric.binary:
         test, found = "McNemar exact", paired_accuracies(rows, other_rows)
     else:
-        score = partial(_pooled, scored.metric)
-        test, found = "paired bootstrap", paired_bootstrap(rows, other_rows, score)
+        test, found = "paired bootstrap", _resampled(scored.metric, rows, other_rows)
     return Comparison(
         benchmark=scored.score.benchmark,
         protocol=scored.score.protocol,
@@ -215,4 +249,16 @@ def _comparison(
         p_holm=found.p,
         wins=found.wins,
         losses=found.losses,
+        higher_is_better=scored.metric.higher_is_better,
+        cut=scored.score.cut_share,
+        other_cut=other.score.cut_share,
     )
+
+
+def _resampled(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
+    """Return the bootstrap's difference with the larger p-value of it and of randomization."""
+    score = partial(_pooled, metric)
+    found = paired_bootstrap(rows, others, score)
+    if len(rows) < FEWEST_ROWS:
+        found = replace(found, low=None, high=None)
+    return replace(found, p=max(found.p, paired_randomization(rows, others, score)))

@@ -1,4 +1,4 @@
-"""95 % intervals: Wilson for shares, a seeded bootstrap for means and corpus scores."""
+"""95 % intervals: Wilson for shares, else a seeded bootstrap of enough rows."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,16 +10,41 @@ if TYPE_CHECKING:
 
 _Z = 1.959963984540054
 RESAMPLES = 1000
+FEWEST_ROWS = 50
+"""Of fewer, the bootstrap's interval covers too little (tests/metrics/test_few_rows.py)."""
+INTERVALS = f"Wilson; bootstrap for BLEU and means, of {FEWEST_ROWS} rows or more"
+"""What tables and figures say of their intervals."""
 _SEED = 20240601
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A score in percent with both ends of its 95 % interval."""
+    """A score in percent with both ends of its 95 % interval, which are None if it has none.
+
+    An interval without width says nothing, so it is none.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.low is None or self.high is None or not self.high - self.low > 1e-9:
+            object.__setattr__(self, "low", None)
+            object.__setattr__(self, "high", None)
+
+    def of_rows(self, n: int) -> "Estimate":
+        """Return the estimate of `n` rows by a bootstrap, without an interval if these are few."""
+        return self if n >= FEWEST_ROWS else Estimate(self.value)
+
+    def ends(self, digits: int = 1, *, form: str = "{} to {}", sign: str = "") -> str:
+        """Return both ends for a reader, with more digits where these are the same; "" of none."""
+        if self.low is None or self.high is None:
+            return ""
+        low, high = (f"{end:{sign}.{digits}f}" for end in (self.low, self.high))
+        return (
+            form.format(low, high) if low != high else self.ends(digits + 1, form=form, sign=sign)
+        )
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:

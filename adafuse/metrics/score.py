@@ -14,7 +14,26 @@ from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
-from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, trimmed
+from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, Scorer, trimmed
+
+MANY_CUT = 5.0
+"""In percent: more answers that a limit cut make a score doubtful, as does a comparison of runs
+whose shares differ by more."""
+
+
+def cut_legend(scores: Iterable["Score"]) -> str:
+    """Say what is cut, and of which part of the texts scores are."""
+    within = {score.benchmark: score.within_budget for score in scores}
+    whole = [name for name, kept in within.items() if not kept]
+    if len(whole) == len(within):
+        budget = (
+            "Texts are scored whole, also where the last span of an ensemble goes beyond"
+            " `max_new_tokens` (`within_budget: false`)."
+        )
+    else:
+        budget = "Only what fits into `max_new_tokens` is scored (`within_budget: true`)"
+        budget += f", but whole texts of {', '.join(whole)}." if whole else "."
+    return f"Cut: answers that ended at `max_new_tokens` or `max_rounds`. {budget}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +42,9 @@ class Score:
 
     `n` rows were scored; `missing` of them have no prediction, `empty` ones an empty text, `failed`
     ones ended in an error. `excluded` rows, few-shot examples of the prompt, are not among them.
-    `primary` names the metric of the main table; `details` holds signatures and checksums.
+    `primary` names the metric of the main table; `details` holds signatures and checksums. `cut`
+    answers ended at a limit, which is not known (None) of texts without stop reasons;
+    `within_budget` says that only what fits into max_new_tokens was scored.
     """
 
     benchmark: str
@@ -37,6 +58,13 @@ class Score:
     metrics: dict[str, Estimate]
     primary: str
     details: Details
+    cut: int | None = None
+    within_budget: bool = False
+
+    @property
+    def cut_share(self) -> float | None:
+        """The share of answers that a limit cut, in percent."""
+        return None if self.cut is None else 100 * self.cut / self.n
 
     @property
     def main(self) -> Estimate:
@@ -76,15 +104,17 @@ def evaluate(
     benchmark: str,
     run: str,
     exclude: Collection[str] = (),
+    within_budget: bool = False,
 ) -> ScoredRun:
     """Score predictions of the rows of a benchmark under one protocol.
 
-    Predictions have "id", "text" and perhaps "stop_reason", at most one per row. `strict` leaves
-    out the ids to `exclude`; `published` keeps them.
+    Predictions have "id", "text" and perhaps "stop_reason" and "fits", at most one per row.
+    `strict` leaves out the ids to `exclude`; `published` keeps them. `within_budget` scores of each
+    text what fits.
     """
     chosen = scorer_named(scorer, f"benchmark {benchmark!r}")
     check_protocol(protocol)
-    by_id = {row["id"]: row for row in predictions}
+    by_id = {row["id"]: _fitting(row) if within_budget else row for row in predictions}
     if unknown := by_id.keys() - {row.id for row in rows}:
         raise UserError(
             f"run {run!r} has a prediction for row {min(unknown)!r}, which {benchmark!r} does not"
@@ -106,24 +136,57 @@ def evaluate(
         missing=sum(row.id not in by_id for row in scored),
         empty=sum(row.id in texts and not trimmed(texts[row.id]) for row in scored),
         failed=sum(row.id in failed for row in scored),
-        metrics=judgement.metrics,
+        metrics=_enough(chosen, judgement.metrics, len(scored)),
         primary=chosen.primary.name,
         details=judgement.details,
+        cut=_cut([by_id[row.id] for row in scored if row.id in by_id]),
+        within_budget=within_budget,
     )
     return ScoredRun(score, judgement.outcomes)
 
 
+def _fitting(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    if row.get("fits") is None or row.get("stop_reason") == "error":
+        return row
+    return {**row, "text": row["text"][: row["fits"]], "stop_reason": "length"}
+
+
+def _cut(predictions: Sequence[Mapping[str, Any]]) -> int | None:
+    reasons = [row.get("stop_reason") for row in predictions]
+    return reasons.count("length") if any(reasons) else None
+
+
+def _enough(scorer: Scorer, found: Mapping[str, Estimate], n: int) -> dict[str, Estimate]:
+    """Return metrics without the intervals that so few rows cannot have, whoever made them."""
+    exact = {metric.name for metric in scorer.metrics if metric.binary}
+    return {name: e if name in exact else e.of_rows(n) for name, e in found.items()}
+
+
 def score_trace(
-    rows_file: Path, trace: Path, scorer: str, protocol: str, *, benchmark: str, run: str
+    rows_file: Path,
+    trace: Path,
+    scorer: str,
+    protocol: str,
+    *,
+    benchmark: str,
+    run: str,
+    within_budget: bool = False,
 ) -> ScoredRun:
     """Score a merged trace against the prepared rows of its benchmark; see `evaluate`."""
     from adafuse.parquet import read_rows
 
-    predictions = read_rows(trace, ["id", "text", "stop_reason"])
+    predictions = read_rows(trace, ["id", "text", "stop_reason", "fits"])
     rows = read_prepared(rows_file)
     shots = {row.id for row in rows if row.shot}
     return evaluate(
-        rows, predictions, scorer, protocol, benchmark=benchmark, run=run, exclude=shots
+        rows,
+        predictions,
+        scorer,
+        protocol,
+        benchmark=benchmark,
+        run=run,
+        exclude=shots,
+        within_budget=within_budget,
     )
 
 

@@ -11,6 +11,9 @@ from adafuse.metrics.intervals import Estimate, wilson
 STRICT, PUBLISHED = "strict", "published"
 PROTOCOLS = (STRICT, PUBLISHED)
 
+TOKENIZER = "flores101"
+"""sacrebleu's name of the tokenizer of spBLEU, which needs a SentencePiece model."""
+
 Details = dict[str, str | int]
 
 
@@ -63,6 +66,10 @@ class Metric:
     higher_is_better: bool = True
     tokenize: str | None = None
 
+    def merit(self, value: float) -> float:
+        """Return a value so that of two the larger is better."""
+        return value if self.higher_is_better else -value
+
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
@@ -84,6 +91,11 @@ class Scorer:
     def primary(self) -> Metric:
         """The metric of the main table."""
         return self.metrics[0]
+
+    @property
+    def needs_spm(self) -> bool:
+        """Whether it needs the SentencePiece model of spBLEU."""
+        return any(metric.tokenize == TOKENIZER for metric in self.metrics)
 
     def check_answers(self, row: str, answers: Sequence[str]) -> None:
         """Refuse accepted answers that cannot be read; `row` says whose they are."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, mean
 from adafuse.metrics.scorer import (
+    TOKENIZER,
     Details,
     Example,
     Judgement,
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     Counts = NDArray[Any]
 
-TOKENIZER = "flores101"
-"""sacrebleu's name of the tokenizer of spBLEU."""
 _SPM = "sacrebleu.tokenizers.tokenizer_spm"  # looks for the model, and knows where it is
 
 
@@ -62,7 +61,7 @@ def translations_published(examples: Sequence[Example], *, tokenize: str, name: 
     counts[dropped] = 0
     kept = counts[~dropped]
     details |= {"dropped": len(pairs) - len(kept), "signature": str(bleu.get_signature())}
-    estimate = _estimate(pooled_bleu, kept) if len(kept) else Estimate(0.0, 0.0, 0.0)
+    estimate = _estimate(pooled_bleu, kept).of_rows(len(kept)) if len(kept) else Estimate(0.0)
     return Judgement(_outcomes(pairs, counts), {name: estimate}, details)
 
 

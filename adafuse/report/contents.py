@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.metrics.compare import Comparison
+from adafuse.metrics.intervals import INTERVALS
+from adafuse.metrics.score import cut_legend
 from adafuse.metrics.scorer import PUBLISHED
 from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table
@@ -19,8 +21,8 @@ BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 
 _LEGEND = (
     f"{BETTER_THAN_MEMBERS} better than each of its models on its own; {BETTER_THAN_BASELINE}"
-    " better than the best run of another method; both by a paired test with p (Holm) below 0.05"
-    " and an interval of the difference without 0 (see the paired comparisons)."
+    " better than the best other run; both by a paired test with p (Holm) below 0.05, an interval"
+    " of the difference without 0, and about as many answers cut (see the paired comparisons)."
 )
 
 Place = tuple[str, str, str]
@@ -43,10 +45,13 @@ def read_contents(results: Results) -> dict[str, Any]:
     experiments = config.shown_experiments.items()
     figures = {layout.experiment(name, "svg"): section.title for name, section in experiments}
     compared = read_comparisons(_text(layout, "comparison.csv"))
+    tables = {protocol: stored_table(config, protocol) for protocol in config.protocols}
     return {
         "note": config.note,
         "legend": _LEGEND,
-        "tables": {protocol: stored_table(config, protocol) for protocol in config.protocols},
+        "cut_legend": cut_legend(tables["strict"].scores),
+        "intervals": INTERVALS,
+        "tables": tables,
         "marks": marks(compared),
         "options": {
             name: ", ".join(f"{option} {value}" for option, value in run.options.items())
@@ -131,7 +136,7 @@ def marks(comparisons: Iterable[Comparison]) -> dict[Place, str]:
     better: dict[Place, dict[str, bool]] = defaultdict(dict)
     for test in comparisons:
         roles = better[test.protocol, test.benchmark, test.run]
-        wins = test.significant and test.difference > 0
+        wins = test.significant and test.gain > 0
         roles[test.role] = roles.get(test.role, True) and wins
     signs = {"member": BETTER_THAN_MEMBERS, "best baseline": BETTER_THAN_BASELINE}
     found = {

@@ -15,6 +15,7 @@ from adafuse.config.sweep_axis import sweep_positions
 from adafuse.errors import UserError, unknown
 from adafuse.metrics.compare import compare_all
 from adafuse.metrics.published import read_published
+from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_score, read_scored
 from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.models.spec import DeviceName
@@ -98,7 +99,8 @@ def scores(experiment: Experiment) -> pl.DataFrame:
         rows.append(_score(experiment, *cell) | {"paper": value, "paper_row": name})
     table = pl.DataFrame(rows, schema_overrides={"paper": pl.Float64}, infer_schema_length=None)
     _refuse_different_rows(table)
-    if len(experiment.section.benchmarks) == 1:
+    directions = {metric_named(name).higher_is_better for name in table["metric"]}
+    if len(experiment.section.benchmarks) == 1 or len(directions) > 1:
         return table
     whole = pl.col("paper").is_not_null().all()
     averages = table.group_by("protocol", *RUN, maintain_order=True).agg(
@@ -120,6 +122,7 @@ def _score(experiment: Experiment, protocol: str, benchmark: str, run: str) -> d
         "metric": score.primary,
         "n": score.n,
         **asdict(score.main),
+        "cut": score.cut_share,
     }
 
 
@@ -184,8 +187,8 @@ def frontier(experiment: Experiment) -> pl.DataFrame:
 
     `forwards_per_token` has the forward passes of all models together, over the tokens that one
     model needs for the text, on average; `seconds_mean` is per example. What a run would cost that
-    chose between others is not known. `best`: no other run scores as high at a lower cost, or
-    higher at the same one; of those that chose by the answers of the very rows, none is.
+    chose between others is not known. `best`: no other run scores as well at a lower cost, or
+    better at the same one; of those that chose by the answers of the very rows, none is.
     """
     costs = {cell: _cost(experiment, *cell) for cell in experiment.decoded}
     rows = [_score(experiment, *cell) | costs[cell[1:]] for cell in experiment.cells]
@@ -193,7 +196,7 @@ def frontier(experiment: Experiment) -> pl.DataFrame:
     table = pl.DataFrame(rows, schema_overrides=costs_are, infer_schema_length=None)
     _refuse_different_rows(table)
     panels = table.partition_by("protocol", "benchmark", maintain_order=True)
-    return pl.concat([panel.with_columns(best=_undominated(panel)) for panel in panels])
+    return pl.concat([panel.with_columns(best=_undominated(_merits(panel))) for panel in panels])
 
 
 def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
@@ -204,6 +207,11 @@ def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
             passes = found.forwards / (found.tokens / len(spec.models))
             return {"forwards_per_token": passes, "seconds_mean": found.seconds.value}
     return {"forwards_per_token": None, "seconds_mean": None}
+
+
+def _merits(panel: pl.DataFrame) -> pl.DataFrame:
+    metric = metric_named(panel["metric"][0])
+    return panel.with_columns(pl.col("value").map_elements(metric.merit, pl.Float64))
 
 
 def _undominated(panel: pl.DataFrame) -> pl.Series:

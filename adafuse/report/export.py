@@ -163,12 +163,14 @@ def _metrics(
     score, task = scored.score, config.benchmarks[benchmark]
     for name, estimate in score.metrics.items():
         metric = metric_named(name)
-        interval = {
-            "lower": estimate.low,
-            "upper": estimate.high,
-            "confidence_level": 0.95,
-            "method": "wilson" if metric.binary else "bootstrap",
-        }
+        uncertainty: dict[str, Any] = {"num_samples": score.n}
+        if estimate.low is not None:
+            uncertainty["confidence_interval"] = {
+                "lower": estimate.low,
+                "upper": estimate.high,
+                "confidence_level": 0.95,
+                "method": "wilson" if metric.binary else "bootstrap",
+            }
         yield {
             "evaluation_result_id": f"{score.protocol}.{name}",
             "evaluation_name": benchmark,
@@ -190,8 +192,10 @@ def _metrics(
                     "excluded": str(score.excluded),
                     "empty": str(score.empty),
                     "failed": str(score.failed),
+                    "cut": str(score.cut),
+                    "within_budget": str(score.within_budget),
                 },
-                "uncertainty": {"confidence_interval": interval, "num_samples": score.n},
+                "uncertainty": uncertainty,
             },
             "generation_config": {
                 "generation_args": {
@@ -228,7 +232,8 @@ def _samples(
     rows = {row.id: row for row in read_prepared(results.layout.rows(benchmark))}
     found = {row["id"]: row for row in read_rows(results.trace(benchmark, run), _OUTER_COLUMNS)}
     model, primary = _model(results.config, run)["id"], scored.score.primary
-    full = 1 if scored.metric.binary else 100
+    metric = scored.metric
+    full = (1 if metric.binary else 100) if metric.higher_is_better else 0
     for outcome in scored.outcomes:
         row, decoded = rows[outcome.id], found.get(outcome.id, {})
         raw = row.question or row.prompt
@@ -253,7 +258,10 @@ def _samples(
                     "is_terminal": True,
                 }
             ],
-            "evaluation": {"score": outcome.value, "is_correct": outcome.value >= full},
+            "evaluation": {
+                "score": outcome.value,
+                "is_correct": metric.merit(outcome.value) >= metric.merit(full),
+            },
             **_cost(decoded),
             "error": decoded.get("error") if decoded else "there is no answer",
         }

@@ -8,7 +8,9 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.registry import metric_named
+from adafuse.metrics.score import MANY_CUT
 from adafuse.models.spec import DeviceName
 from adafuse.report import experiments
 from adafuse.report.charts import (
@@ -48,7 +50,7 @@ PROTOCOL_COLOURS = {"strict": BLUE, "published": VERMILLION}
 
 _PAPER = "the paper's numbers (compare with published scoring only)"
 _SCORES = {
-    "": "95 % intervals (Wilson; bootstrap for BLEU).",
+    "": f"95 % intervals ({INTERVALS}).",
     "average": "The macro average is the mean of a run's scores.",
     "oracle": (
         "Hollow (oracle): chosen with the answers of the very rows that are scored; an upper bound"
@@ -62,15 +64,16 @@ _SCORES = {
 }
 _PAIRED = (
     "First run minus second run, on the same rows, with 95 % intervals (accuracies: Newcombe, for"
-    " paired proportions; BLEU: paired bootstrap). Filled: p below 0.05 after Holm's correction for"
-    " all pairs of the benchmark (McNemar's exact test; BLEU: paired bootstrap) and an interval"
-    " without 0. Hollow: no significant difference."
+    " paired proportions; others: paired bootstrap). Filled: p below 0.05 after Holm's correction"
+    " for all pairs of the benchmark (McNemar's exact test; others: paired bootstrap and"
+    " randomization), an interval without 0, and about as many answers cut. Hollow: no significant"
+    " difference."
 )
-_SWEEP = "Bands and bars: 95 % intervals (Wilson; bootstrap for BLEU)."
+_SWEEP = f"Bands and bars: 95 % intervals ({INTERVALS})."
 _FRONTIER = (
     "Forward passes of all models together, over the tokens of the text. Line: runs that no other"
     " one beats at their cost or less. Dashed: oracles and choices between runs, at no known cost."
-    " Bars: 95 % intervals (Wilson; bootstrap for BLEU)."
+    f" Bars: 95 % intervals ({INTERVALS})."
 )
 _WORDS = (
     "Shares of the n rounds that committed at least one word. The 95 % intervals (Wilson) are in"
@@ -88,6 +91,8 @@ _TIMES = {_MEDIAN: Layer(BLUE, "circle", 0), _MEAN: Layer(VERMILLION, "diamond",
 
 _DASHES = ([1, 0], [5, 3], [7, 3, 2, 3], [2, 2])
 _SWEEP_COLUMNS, _SWEEP_HEIGHT, _LONGEST_SERIES = 3, 130, 105
+_NAMED = 6
+"""Runs of which limits cut many answers are named up to here."""
 _FEW = 12
 """Integer values up to this many get a tick each."""
 
@@ -113,6 +118,14 @@ def measured(experiment: Experiment) -> tuple[pl.DataFrame, alt.VConcatChart]:
     return table, draw(experiment.section.title, table)
 
 
+def _cut_note(scores: pl.DataFrame) -> str:
+    """Name the scores of which limits cut many answers, for a caption."""
+    cut = [row for row in scores.to_dicts() if (row.get("cut") or 0.0) > MANY_CUT]
+    names = [*dict.fromkeys(f"{r['run']} on {r['benchmark']} ({r['cut']:.0f} %)" for r in cut)]
+    more = f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
+    return f" Answers cut by limits: {', '.join(names[:_NAMED])}{more}." if names else ""
+
+
 def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
     """Draw every score with its interval; oracles hollow, the paper's values as crosses."""
     scores = scores.with_columns(row=_LABEL)
@@ -127,7 +140,7 @@ def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
         layers[_PAPER] = Layer(BLACK, CROSS, layers[f"{paper['protocol'][0]} scoring"].height)
         crosses = _marks(paper, pl.lit(_PAPER), "paper", None, None)
         marks = pl.concat([marks, crosses], how="vertical_relaxed")
-    caption = " ".join(text for part, text in _SCORES.items() if part in parts)
+    caption = " ".join(text for part, text in _SCORES.items() if part in parts) + _cut_note(scores)
     titles = _titles(scores)
     return dot_plot(Dots(marks, layers, "score in percent", titles, span=10.0), title, caption)
 
@@ -142,7 +155,7 @@ def draw_paired(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     marks = _marks(tests, _SCORED_BY, *names, hollow=~pl.col("significant"))
     layers = protocol_layers(tests["protocol"])
     dots = Dots(marks, layers, "difference in points", _titles(tests), zero=True)
-    return dot_plot(dots, title, _PAIRED)
+    return dot_plot(dots, title, _PAIRED + _cut_note(table))
 
 
 def draw_runtime(title: str, times: pl.DataFrame) -> alt.VConcatChart:
@@ -201,6 +214,7 @@ def page_scores(tables: Mapping[str, ScoreTable]) -> Spec:
             **asdict(cell.score.main),
             "models": "+".join(row.models),
             "n": cell.score.n,
+            "cut": cell.score.cut_share,
         }
         for protocol, table in tables.items()
         for number, column in enumerate(table.columns)
@@ -272,7 +286,9 @@ def draw_sweep(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     for group in protocols:  # each begins a row of its own
         parts = group.partition_by("benchmark", maintain_order=True)
         rows.append(beside([_sweep_panel(points, series, width) for points in parts], columns))
-    return figure(alt.vconcat(*rows), title, _SWEEP, series if len(series) > 1 else ())
+    return figure(
+        alt.vconcat(*rows), title, _SWEEP + _cut_note(table), series if len(series) > 1 else ()
+    )
 
 
 def _sweep_panel(
@@ -280,7 +296,7 @@ def _sweep_panel(
 ) -> alt.LayerChart | alt.FacetChart:
     # Later series are drawn over earlier ones, which are larger: both are seen where they agree.
     sizes = {name: 30 + 35 * min(3, after) for after, name in enumerate(reversed(series))}
-    facts = points.select("series", "x", "value", "low", "high", "n")
+    facts = _facts(points, "series", "x", "value", "low", "high", "n")
     values = facts.with_columns(
         lonely=pl.len().over("series") == 1,
         size=pl.col("series").replace_strict(sizes, return_dtype=pl.Int64),
@@ -295,7 +311,8 @@ def _sweep_panel(
         color=alt.Color("series:N", **told(COLOURS)),
         tooltip=tooltips(facts),
     )
-    low, high = min(points["low"]), max(points["high"])
+    found = pl.concat([points[name].drop_nulls() for name in ("value", "low", "high")])
+    low, high = min(found), max(found)
     room = 0.04 * (high - low) or 1.0
     scale = alt.Scale(domain=[low - room, high + room], nice=False, zero=False)
     y = alt.Y("value:Q", scale=scale, axis=alt.Axis(tickCount=5))
@@ -316,6 +333,11 @@ def _sweep_panel(
     return alt.layer(*layers, title=_panel_title(points), width=width, height=_SWEEP_HEIGHT)
 
 
+def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """Return what a tooltip says, and the share of answers that limits cut where it is known."""
+    return table.select(*names, *({"cut"} & {*table.columns}))
+
+
 def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:
     """Name what a panel of one benchmark under one protocol shows."""
     first = panel.row(0, named=True)
@@ -332,13 +354,14 @@ def draw_frontier(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     columns = balanced(len(panels), 2)
     width = fitted(columns, 0)[1] - 50
     drawn = [_frontier_panel(panel, series, width) for panel in panels]
-    return figure(beside(drawn, columns), title, _FRONTIER, series)
+    return figure(beside(drawn, columns), title, _FRONTIER + _cut_note(table), series)
 
 
 def _frontier_panel(
     panel: pl.DataFrame, series: Sequence[str], width: int
 ) -> alt.LayerChart | alt.FacetChart:
-    facts = panel.select("series", "value", "low", "high", "forwards_per_token", "seconds_mean")
+    costs = ("forwards_per_token", "seconds_mean")
+    facts = _facts(panel, "series", "value", "low", "high", *costs)
     values = facts.with_columns(best=panel["best"])
     told = partial(look, series, alt.Legend(symbolOpacity=1))
     x = alt.X("forwards_per_token:Q", title="forward passes per token", scale=_tight())

@@ -7,17 +7,18 @@ from statistics import fmean
 
 from adafuse.config.config import Config
 from adafuse.errors import UserError
+from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.published import Published
 from adafuse.metrics.registry import metric_named
-from adafuse.metrics.score import Score, read_score
+from adafuse.metrics.score import MANY_CUT, Score, cut_legend, read_score
 from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.metrics.selection import is_oracle
 from adafuse.report.tables import Table, escape, markdown_table, published_section
 from adafuse.workflow.layout import ResultsLayout
 
 _LEGEND = (
-    "Scores in percent with their 95 % intervals (Wilson; bootstrap for BLEU), {} scoring.{} Best"
-    " of each column in bold."
+    f"Scores in percent with their 95 % intervals ({INTERVALS}), {{}} scoring.{{}} Best of each"
+    " column in bold. {}"
 )
 MACRO_AVERAGE = "macro average"
 _MEAN = f" The {MACRO_AVERAGE} is the mean of a row's own cells."
@@ -47,9 +48,14 @@ class Cell:
 
     @property
     def interval(self) -> str:
-        """Both ends of the 95 % interval as printed; empty without a score."""
-        main = self.score.main if self.score else None
-        return f"{main.low:.1f} to {main.high:.1f}" if main else ""
+        """Both ends of the 95 % interval as printed; empty without one."""
+        return self.score.main.ends() if self.score else ""
+
+    @property
+    def cut(self) -> str:
+        """The share of answers that a limit cut as printed; empty where it is not known."""
+        share = self.score.cut_share if self.score else None
+        return "" if share is None else f"{share:.1f} % cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +96,21 @@ class ScoreTable:
 
     @property
     def averaged(self) -> bool:
-        """Whether a reader is shown the macro average: that of one benchmark is its score."""
-        return len(self.columns) > 1
+        """Whether a reader is shown the macro average: that of one benchmark is its score.
+
+        There is none of metrics of which some are better higher and others lower.
+        """
+        return len(self.columns) > 1 and self.direction is not None
+
+    @property
+    def direction(self) -> Metric | None:
+        """A metric that is better higher or lower as those of all columns; None if they differ."""
+        return _direction([column.metric for column in self.columns])
+
+    @property
+    def scores(self) -> list[Score]:
+        """All scores, row by row."""
+        return [cell.score for row in self.rows for cell in row.cells if cell.score]
 
     def shown(self, row: ScoreRow) -> tuple[Cell, ...]:
         """Return the cells of a row that a reader is shown."""
@@ -99,13 +118,17 @@ class ScoreTable:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence on each score that many empty answers make doubtful."""
-        scores = [cell.score for row in self.rows for cell in row.cells if cell.score]
+        """A sentence on each score that many empty answers, or answers cut short, make doubtful."""
         return [
             f"{score.run} on {score.benchmark}: {100 * score.empty / score.n:.0f} % of the answers"
             " are empty; look at some in the trace explorer, and check `stop` and the prompt"
-            for score in scores
+            for score in self.scores
             if score.empty > MANY_EMPTY * score.n
+        ] + [
+            f"{score.run} on {score.benchmark}: {score.cut_share:.1f} % of the answers are cut;"
+            " raise `max_new_tokens` or `max_rounds`"
+            for score in self.scores
+            if (score.cut_share or 0) > MANY_CUT
         ]
 
 
@@ -125,8 +148,10 @@ def build_table(
         column = _column(name, [score for score in scored if score])
         plain = [Cell(score.main.value, score) if score else Cell(None) for score in scored]
         columns.append(column)
-        cells.append(_with_best(plain, competing, column.metric.higher_is_better))
-    cells.append(_with_best(list(map(_average, *cells)), competing, higher_is_better=True))
+        cells.append(_with_best(plain, competing, column.metric))
+    direction = _direction([column.metric for column in columns])
+    averages = [_average(*row) if direction else Cell(None) for row in zip(*cells, strict=True)]
+    cells.append(_with_best(averages, competing, direction))
     rows = [
         ScoreRow(run, method, tuple(models), tuple(row))
         for (run, (method, models)), *row in zip(runs.items(), *cells, strict=True)
@@ -161,12 +186,17 @@ def _average(*cells: Cell) -> Cell:
     return Cell(fmean(values) if len(values) == len(cells) else None)
 
 
+def _direction(metrics: Sequence[Metric]) -> Metric | None:
+    same = len({metric.higher_is_better for metric in metrics}) == 1
+    return metrics[0] if same else None
+
+
 def _with_best(
-    cells: Sequence[Cell], competing: Sequence[bool], higher_is_better: bool
+    cells: Sequence[Cell], competing: Sequence[bool], metric: Metric | None
 ) -> list[Cell]:
     texts = [cell.text * competes for cell, competes in zip(cells, competing, strict=True)]
-    best = max if higher_is_better else min
-    top = best(map(float, filter(None, texts)), default=None)
+    printed = map(float, filter(None, texts))
+    top = max(printed, key=metric.merit, default=None) if metric else None
     return [
         replace(cell, best=text != "" and float(text) == top)
         for cell, text in zip(cells, texts, strict=True)
@@ -190,18 +220,18 @@ def stored_table(config: Config, protocol: str = STRICT) -> ScoreTable:
 
 def score_table(table: ScoreTable, markdown: str = "") -> Table:
     """Return the table as CSV has it: percent, blank where there is no score."""
-    ends = ("", "_low", "_high", "_n")
+    ends = ("", "_low", "_high", "_n", "_cut")
     heads = [f"{column.name}{end}" for column in table.columns for end in ends]
     rows = []
     for row in table.rows:
         scores = [cell.score for cell in row.cells[:-1]]
-        numbers = [
-            value
-            for score in scores
-            for value in ((*astuple(score.main), score.n) if score else (None,) * len(ends))
-        ]
+        numbers = [value for score in scores for value in _numbers(score, len(ends))]
         rows.append([row.run, row.method, "+".join(row.models), *numbers, row.cells[-1].value])
     return Table(["run", "method", "models", *heads, "macro_average"], rows, markdown)
+
+
+def _numbers(score: Score | None, count: int) -> Sequence[float | None]:
+    return (*astuple(score.main), score.n, score.cut_share) if score else (None,) * count
 
 
 def tables_markdown(
@@ -235,20 +265,20 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT) -> str:
     note = f"**Note:** {escape(table.note)}\n\n" if table.note else ""
     head = ["run", "method", "models", *headings, *[MACRO_AVERAGE] * table.averaged]
     remarks = "".join(f"- {remark}\n" for remark in _remarks(table))
-    below = f"\n{_LEGEND.format(protocol, _MEAN * table.averaged)}\n" + (
-        f"\n{remarks}" if remarks else ""
-    )
+    legend = _LEGEND.format(protocol, _MEAN * table.averaged, cut_legend(table.scores))
+    below = f"\n{legend}\n" + (f"\n{remarks}" if remarks else "")
     return note + markdown_table(head, rows, text=3) + below
 
 
 def _markdown(cell: Cell) -> str:
     value = f"**{cell.text}**" if cell.best else cell.text
-    return f"{value} [{cell.interval.replace(' to ', ', ')}]" if cell.interval else value
+    ends = f"[{cell.interval.replace(' to ', ', ')}]" if cell.interval else ""
+    return " ".join(filter(None, (value, ends, cell.cut)))
 
 
 def _remarks(table: ScoreTable) -> list[str]:
     """Say which scores count rows without a usable text, and which rows are left out."""
-    scores = [cell.score for row in table.rows for cell in row.cells if cell.score]
+    scores = table.scores
     remarks = [
         f"{escape(score.run)} on {escape(score.benchmark)}: {score.missing} missing, {score.empty}"
         f" empty, {score.failed} failed, counted as wrong."

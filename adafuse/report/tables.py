@@ -16,9 +16,9 @@ from adafuse.config.config import Config
 from adafuse.files import write_text
 from adafuse.metrics.audit import RULES, Audit, audit
 from adafuse.metrics.compare import Comparison
+from adafuse.metrics.intervals import FEWEST_ROWS, Estimate
 from adafuse.metrics.published import Published, PublishedTable
-from adafuse.metrics.registry import metric_named
-from adafuse.metrics.score import read_outcomes
+from adafuse.metrics.score import MANY_CUT, read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.report.measures import WordShare
 from adafuse.workflow.layout import ResultsLayout
@@ -29,18 +29,20 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 
 _COMPARISON = """\
 Each ensemble against each of its models decoding on its own and against the best baseline: of all
-other runs whose method is not adafuse, the one with the highest score on the same rows, hence
-chosen with knowledge of the answers. Scores are in percent; their own intervals are in the main
-table. The difference is run minus other, in points, with its 95 % interval (accuracies: Newcombe
-1998, method 10, for paired proportions; BLEU: middle of 1,000 paired resamples). A row without a
-usable text counts as wrong.
+other runs that were decoded, the one with the best score on the same rows, hence chosen with
+knowledge of the answers. {study}Scores are in percent; their own intervals are in the main table,
+and in parentheses is the share of answers that `max_new_tokens` or `max_rounds` cut. The
+difference is run minus other, in points, with its 95 % interval (accuracies: Newcombe 1998,
+method 10, for paired proportions; others: middle of 1,000 paired resamples, of {fewest} rows or
+more). A row without a usable text counts as wrong.
 
-p is that of McNemar's exact two-sided test for accuracies, of sacrebleu's paired bootstrap (seed
-12345) for BLEU; p (Holm) is adjusted for all tests of its table. The p-value of sacrebleu's paired
-bootstrap is generous: two equally good systems fall below 0.05 about one time in ten. So a
-difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0. The
-smallest p of the bootstrap is 1/1001, so that no BLEU difference can be marked in a table of more
-than 50 tests. "Only run right" and "only other right" count the rows on which the two disagree.
+p is that of McNemar's exact two-sided test for accuracies; for others the larger one of
+sacrebleu's paired bootstrap (seed 12345), by which two equally good systems fall below 0.05 about
+one time in ten, and approximate randomization. p (Holm) is adjusted for all tests of its table. A
+difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0, and never
+where limits cut more answers of one run than of the other, by over {cut:.0f} points. The smallest
+p but of an accuracy is 1/1001, so that no such difference can be marked in a table of more than
+50 tests. "Only run right" and "only other right" count the rows on which the two disagree.
 """
 
 _DATASETS = (
@@ -127,12 +129,15 @@ def escape(text: str) -> str:
 
 
 def comparison_table(
-    comparisons: Sequence[Comparison], no_single: Mapping[str, Sequence[str]]
+    comparisons: Sequence[Comparison],
+    no_single: Mapping[str, Sequence[str]],
+    study: Sequence[str] = (),
 ) -> Table:
     """Return a row per comparison; the Markdown has a table per benchmark and protocol.
 
     Above them, each protocol has a table of every ensemble against the best of its own models.
-    `no_single` has by ensemble the models that no run of method single decodes with.
+    `no_single` has by ensemble the models that no run of method single decodes with; runs under
+    `study` are no baselines of each other.
     """
     groups = groupby(comparisons, key=lambda test: (test.benchmark, test.protocol))
     parts = [_comparison_section(list(group)) for _, group in groups]
@@ -147,7 +152,11 @@ def comparison_table(
         for run, models in no_single.items()
     ]
     columns = [field.name for field in fields(Comparison)]
-    text = "\n".join(["# Paired comparisons\n", _COMPARISON, *parts])
+    apart = f"Under study, and no baselines of each other: {escape(', '.join(study))}. " * bool(
+        study
+    )
+    legend = _COMPARISON.format(study=apart, fewest=FEWEST_ROWS, cut=MANY_CUT)
+    text = "\n".join(["# Paired comparisons\n", legend, *parts])
     return Table(columns, list(map(astuple, comparisons)), text)
 
 
@@ -164,7 +173,7 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
     for test in comparisons:
         if test.role == "member":
             best = tests.setdefault(test.run, {}).setdefault(test.benchmark, test)
-            if _sign(test) * test.other > _sign(best) * best.other:
+            if test.gain < best.gain:  # of the same run, so this one is better than that
                 tests[test.run][test.benchmark] = test
     benchmarks = dict.fromkeys(test.benchmark for test in comparisons)
     rows = [
@@ -172,8 +181,8 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
         for run, own in tests.items()
     ]
     every = [test for own in tests.values() for test in own.values()]
-    significant = [_sign(test) * test.difference for test in every if test.significant]
-    gains = sum(difference > 0 for difference in significant)
+    significant = [test.gain for test in every if test.significant]
+    gains = sum(gain > 0 for gain in significant)
     losses = len(significant) - gains
     return "\n".join(
         [
@@ -186,17 +195,14 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def _sign(test: Comparison) -> int:
-    return 1 if metric_named(test.metric).higher_is_better else -1
-
-
 def _against(test: Comparison) -> str:
     return f"{_difference(test)} {escape(test.against)}"
 
 
 def _difference(test: Comparison) -> str:
     mark = r" \*" if test.significant else ""
-    return f"{test.difference:+.1f} [{test.low:+.1f}, {test.high:+.1f}]{mark}"
+    estimate = Estimate(test.difference, test.low, test.high)
+    return f"{test.difference:+.1f}{estimate.ends(form=' [{}, {}]', sign='+')}{mark}"
 
 
 def _comparison_section(group: Sequence[Comparison]) -> str:
@@ -211,8 +217,10 @@ def _comparison_row(test: Comparison) -> list[str]:
         escape(test.run),
         escape(test.against),
         test.role,
-        f"{test.value:.1f}",
-        f"{test.other:.1f}",
+        *(
+            f"{score:.1f}" if cut is None else f"{score:.1f} ({cut:.1f} % cut)"
+            for score, cut in ((test.value, test.cut), (test.other, test.other_cut))
+        ),
         _difference(test),
         *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (test.p, test.p_holm)),
         *("" if count is None else str(count) for count in (test.wins, test.losses)),

@@ -69,6 +69,6 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
 def _evidence(layout: ResultsLayout, benchmark: str, run: str) -> Evidence:
     outcomes = read_outcomes(layout.outcomes(STRICT, benchmark, run))
     score = read_score(layout.score(STRICT, benchmark, run))
-    sign = 1 if metric_named(score.primary).higher_is_better else -1
-    values = {outcome.id: sign * outcome.value for outcome in outcomes}
-    return Evidence(sign * score.main.value, values)
+    merit = metric_named(score.primary).merit
+    values = {outcome.id: merit(outcome.value) for outcome in outcomes}
+    return Evidence(merit(score.main.value), values)

@@ -130,7 +130,8 @@ def _published(config: Config) -> str | None:
 
 def runs_settings(config: Config) -> str:
     runs = {name: config.runs[name] for name in config.main_runs}
-    return json.dumps({name: [run.method, run.models] for name, run in runs.items()})
+    named = {name: [run.method, run.models] for name, run in runs.items()}
+    return json.dumps([named, config.main.study])
 
 
 def table_settings(config: Config) -> str:

@@ -19,6 +19,7 @@ from adafuse.decoding.gate import DEVELOPMENT, read_gate
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.methods import METHODS
+from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
@@ -87,7 +88,7 @@ class Plan:
                 plan.prepared(benchmark)
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
-        if any(task.scorer == "translation" for task in plan.config.benchmarks.values()):
+        if any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values()):
             try:
                 require_model(plan.config.spm_sha256)
             except AbsentModelError as error:
@@ -295,12 +296,13 @@ class Plan:
         return [SCORING_VERSION, digest.choice_settings(self.config, run), traces, evidence]
 
     def _score(self, protocol: str, benchmark: str, run: str) -> list[Any]:
-        scorer = self.config.benchmarks[benchmark].scorer
-        needs_spm = scorer == "translation" and "spBLEU" not in self.missing
+        task = self.config.benchmarks[benchmark]
+        scorer = task.scorer
+        needs_spm = SCORERS[scorer].needs_spm and "spBLEU" not in self.missing
         spm = require_model(self.config.spm_sha256) if needs_spm else None
         rows, trace = self.key("prepare", benchmark=benchmark), self._trace_key(benchmark, run)
         version = digest.scoring_version(scorer)
-        return [rows, trace, scorer, spm, protocol, benchmark, run, version]
+        return [rows, trace, scorer, task.within_budget, spm, protocol, benchmark, run, version]
 
     def _compare(self) -> list[Any]:
         names = [self.config.main_benchmarks, self.config.protocols]

@@ -12,6 +12,7 @@ from adafuse.config.runs import RunConfig
 from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.methods import METHODS, resolve
+from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import require_model
 from adafuse.models.spec import ModelEntry
 from adafuse.workflow.benchmarks import source_file
@@ -34,7 +35,7 @@ def prefetch(config: Config, download: Callable[[ModelEntry], Path]) -> dict[Pin
         if (model.path, model.revision) not in recorded:
             commits[model.path, model.revision] = commit
     tasks = config.benchmarks.items()
-    translates = any(task.scorer == "translation" for _, task in tasks)
+    translates = any(SCORERS[task.scorer].needs_spm for _, task in tasks)
     record = {
         "models": [
             {"path": path, "revision": revision, "commit": commit}

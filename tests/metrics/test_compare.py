@@ -72,9 +72,9 @@ def test_rows_are_paired_by_id_not_by_place() -> None:
 
 def test_bleu_is_compared_by_the_paired_bootstrap() -> None:
     scores = [
-        translation("m", WORSE, REFERENCES),
-        translation("l", [*WORSE[:5], *REFERENCES[5:]], REFERENCES),
-        translation("both", REFERENCES, REFERENCES),
+        translation("m", 5 * WORSE, 5 * REFERENCES),
+        translation("l", 5 * [*WORSE[:5], *REFERENCES[5:]], 5 * REFERENCES),
+        translation("both", 5 * REFERENCES, 5 * REFERENCES),
     ]
     first, second, best = compare_runs(RUNS, scores)
     assert (first.test, first.wins, first.losses) == ("paired bootstrap", None, None)
@@ -86,7 +86,7 @@ def test_bleu_is_compared_by_the_paired_bootstrap() -> None:
 def test_means_of_other_values_are_compared_by_the_paired_bootstrap() -> None:
     """A metric that no scorer here reports, neither binary nor BLEU."""
     found = []
-    for run, given in (("m", [10.0, 20.0, 30.0] * 5), ("both", [15.0, 22.0, 33.0] * 5)):
+    for run, given in (("m", [10.0, 20.0, 30.0] * 20), ("both", [15.0, 22.0, 33.0] * 20)):
         outcomes = [Outcome(f"r{at}", "x", ("x",), value) for at, value in enumerate(given)]
         found.append(scored(run, outcomes, "closeness", sum(given) / len(given)))
     (member, best) = compare_runs(RUNS, found)

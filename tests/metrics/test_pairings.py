@@ -1,5 +1,7 @@
 """Who is compared with whom."""
 
+from collections.abc import Sequence
+
 from adafuse.metrics.compare import Pairing, all_pairs, is_baseline, models_without_single, pairings
 
 RUNS = {
@@ -12,13 +14,36 @@ RUNS = {
 VALUES = {"mistral": 40.0, "llama": 50.0, "adafuse": 70.0, "adafuse_b3": 80.0, "fixed": 60.0}
 
 
-def test_neither_the_method_adafuse_nor_a_choice_between_runs_is_a_baseline() -> None:
-    assert not any(map(is_baseline, ("adafuse", "best_of", "best_pair", "development_pair")))
-    assert all(map(is_baseline, ("single", "fixed_length", "beam_scaling", "unite")))
+def test_a_run_of_any_method_is_a_baseline_but_a_choice_between_runs() -> None:
+    assert not any(map(is_baseline, ("best_of", "best_pair", "development_pair")))
+    assert all(map(is_baseline, ("adafuse", "single", "fixed_length", "unite", "somebody_s")))
+
+
+def best_baselines(study: Sequence[str] = ()) -> dict[str, str]:
+    found = pairings(RUNS, VALUES, study)
+    return {pair.run: pair.against for pair in found if pair.role == "best baseline"}
+
+
+def test_the_best_baseline_is_the_best_of_all_other_runs() -> None:
+    assert best_baselines() == {
+        "adafuse": "adafuse_b3", "adafuse_b3": "adafuse", "fixed": "adafuse_b3",
+    }  # fmt: skip
+
+
+def test_runs_under_study_are_no_baselines_of_each_other_whatever_their_methods() -> None:
+    ours = best_baselines(["adafuse", "adafuse_b3"])
+    assert ours == {"adafuse": "fixed", "adafuse_b3": "fixed", "fixed": "adafuse_b3"}
+    assert best_baselines(["fixed", "adafuse_b3"])["fixed"] == "adafuse"
+
+
+def test_a_new_method_meets_a_run_of_adafuse_with_its_own_score() -> None:
+    runs = {**RUNS, "new": ("somebody_s", ["m", "l"])}
+    found = pairings(runs, {**VALUES, "new": VALUES["adafuse_b3"]})
+    assert Pairing("new", "adafuse_b3", "best baseline") in found
 
 
 def test_every_ensemble_meets_its_members_and_the_best_baseline() -> None:
-    found = pairings(RUNS, VALUES)
+    found = pairings(RUNS, VALUES, study=["adafuse", "adafuse_b3"])
     assert [(p.run, p.against, p.role) for p in found] == [
         ("adafuse", "mistral", "member"),
         ("adafuse", "llama", "member"),
@@ -28,7 +53,7 @@ def test_every_ensemble_meets_its_members_and_the_best_baseline() -> None:
         ("adafuse_b3", "fixed", "best baseline"),
         ("fixed", "mistral", "member"),
         ("fixed", "llama", "member"),
-        ("fixed", "llama", "best baseline"),
+        ("fixed", "adafuse_b3", "best baseline"),
     ]
 
 
@@ -36,7 +61,7 @@ def test_an_oracle_is_compared_with_nothing() -> None:
     runs = {**RUNS, "best": ("best_of", ["m", "l"]), "fair": ("development_pair", ["m", "l"])}
     found = pairings(runs, {**VALUES, "best": 99.0, "fair": 90.0})
     assert "best" not in {run for pair in found for run in (pair.run, pair.against)}
-    assert [p.against for p in found if p.run == "fair"] == ["mistral", "llama", "fixed"]
+    assert [p.against for p in found if p.run == "fair"] == ["mistral", "llama", "adafuse_b3"]
 
 
 def test_a_run_without_a_score_takes_no_part() -> None:
@@ -45,7 +70,7 @@ def test_a_run_without_a_score_takes_no_part() -> None:
         Pairing("adafuse", "llama", "member"),
         Pairing("adafuse", "llama", "best baseline"),
     ]
-    assert pairings(RUNS, {"adafuse": 1.0, "adafuse_b3": 2.0}) == []
+    assert pairings(RUNS, {"adafuse": 1.0, "adafuse_b3": 2.0}, ["adafuse", "adafuse_b3"]) == []
     assert pairings(RUNS, {"mistral": 1.0, "llama": 2.0}) == []
 
 

@@ -48,7 +48,7 @@ FULL = (
 
 def test_the_csv_has_the_promised_columns_and_a_row_per_run() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(score_table(table(*FULL))))))
-    cells = [f"{name}{end}" for name in ("qa", "mt") for end in ("", "_low", "_high", "_n")]
+    cells = [f"{name}{end}" for name in ("qa", "mt") for end in ("", "_low", "_high", "_n", "_cut")]
     assert list(rows[0]) == ["run", "method", "models", *cells, "macro_average"]
     assert [(row["run"], row["models"]) for row in rows] == [("one", "m1"), ("both_1", "m1+m|2")]
 

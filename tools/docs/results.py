@@ -142,7 +142,7 @@ class RealResults:
 
 def _with_interval(score: Score) -> str:
     main = score.main
-    return f"{main.value:.1f} [{main.low:.1f}, {main.high:.1f}] (n = {score.n})"
+    return f"{main.value:.1f}{main.ends(form=' [{}, {}]')} (n = {score.n})"
 
 
 def _way(shard: dict[str, Any]) -> str:

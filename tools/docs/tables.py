@@ -28,6 +28,8 @@ COLUMNS = {
     "digest": "identity of the row: prompt, models, method, options, version of the decoder; rows"
     " of one digest are decoded once",
     "text": "generated text, cut before the first stop string, otherwise unchanged",
+    "fits": "how many characters of the text are within `max_new_tokens` ids of some model; null"
+    " where all are, as they are unless the last span goes beyond",
     "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
     " (`max_new_tokens` or `max_rounds`) or `error`",
     "error": "one sentence; null unless `stop_reason` is `error`",

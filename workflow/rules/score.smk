@@ -18,8 +18,9 @@ rule score:
         *plan.config.envmodules,
     params:
         scorer=lambda wc: plan.config.benchmarks[wc.benchmark].scorer,
+        within=lambda wc: "--within-budget" * plan.config.benchmarks[wc.benchmark].within_budget,
         digest=key_of("score"),
     shell:
         "adafuse step score --rows {input.rows:q} --trace {input.trace:q} --scorer {params.scorer}"
         " --protocol {wildcards.protocol} --benchmark {wildcards.benchmark} --run {wildcards.run}"
-        " --out {output.score:q} --outcomes {output.outcomes:q} --digest {params.digest} 2> {log:q}"
+        " {params.within} --out {output.score:q} --outcomes {output.outcomes:q} --digest {params.digest} 2> {log:q}"
