@@ -187,6 +187,18 @@ def test_a_setting_changes_the_jobs_that_depend_on_it(
     assert changed() == jobs
 
 
+def test_weights_of_the_same_size_and_time_change_the_runs_that_use_them(
+    place: Workplace, changed: Changed
+) -> None:
+    weights = place.folder / "models/mistral/model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    (place.folder / "others").write_bytes(data)
+    shutil.copystat(weights, place.folder / "others")
+    shutil.copy2(place.folder / "others", weights)
+    assert changed() == decodes("qa", ("adafuse",)) | decodes("mt", ("adafuse",))
+
+
 def test_changed_weights_of_a_model_change_the_runs_that_use_it(
     place: Workplace, changed: Changed
 ) -> None:
