@@ -45,6 +45,8 @@ def parse_yaml(text: str, name: str = "text") -> Any:
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise yaml.YAMLError(f"{line}{error.problem}") from None
+    except (ValueError, RecursionError) as error:  # such as !!int x
+        raise yaml.YAMLError(" ".join(str(error).split())) from None
 
 
 def parse_json(text: str | bytes) -> Any:

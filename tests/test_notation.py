@@ -96,6 +96,8 @@ def test_merged_keys_may_be_replaced_and_anchors_be_used_twice() -> None:
         ("a:\n  {{x}}: 1", "line 2: a key must be text; quote it"),
         ("a: *b", "line 1: found undefined alias 'b'"),
         ("a: 1\n---\nb: 1", "line 2: but found another document"),
+        ("a: !!int b", "invalid literal"),
+        ("[" * 100_000, "recursion"),
         ("a: !!python/name:os.x ''", "line 1: could not determine a constructor for the tag"),
     ],
 )
