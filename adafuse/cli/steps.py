@@ -132,7 +132,10 @@ def compare_runs(scores: Inputs, *, config: "Config", csv: Output, markdown: Out
     from adafuse.metrics import compare
     from adafuse.metrics.score import read_scored
     from adafuse.report.tables import comparison_table, write_table
+    from adafuse.workflow.stamps import check_content
 
+    for path in scores:
+        check_content(path.with_suffix(".outcomes.parquet"))
     runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
     study, found = config.main.study, [read_scored(path) for path in scores]
     comparisons = compare.compare_runs(runs, found, study)

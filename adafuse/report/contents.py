@@ -16,6 +16,7 @@ from adafuse.report.measures import cost, words_per_round
 from adafuse.report.results import Results
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import intact
 
 BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 
@@ -84,7 +85,7 @@ def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
 
 def _text(layout: ResultsLayout, file: str) -> str:
     path = layout.table(file)
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    return intact(path).read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def origin(traces: Iterable[Path]) -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from adafuse.parquet import read_metadata
 from adafuse.report.main_table import MACRO_AVERAGE
 from adafuse.report.measures import cost, words_per_round
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import intact
 
 """Stands for a benchmark where a value is the mean of a run's scores on all of them."""
 
@@ -76,7 +77,7 @@ class Experiment:
                 f"experiment {self.name!r} needs {str(path)!r}, which is not there; run snakemake"
                 f" {self.name}"
             )
-        return path
+        return intact(path)
 
 
 def find_experiment(config: Config, name: str) -> Experiment:

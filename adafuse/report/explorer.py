@@ -9,6 +9,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -155,8 +156,11 @@ def read_benchmarks(folder: Path) -> list[str]:
     """Return the benchmarks of the report whose data lie in a folder; none without a report."""
     if not has_manifest(folder):
         return []
-    value = (folder / _FILE).read_text(encoding="utf-8").removeprefix(_CALL).removesuffix(";\n")
-    return [benchmark["name"] for benchmark in json.loads(value)["benchmarks"]]
+    with suppress(ValueError, KeyError, TypeError, RecursionError):  # a damaged one
+        text = (folder / _FILE).read_text(encoding="utf-8")
+        values = json.loads(text.removeprefix(_CALL).removesuffix(";\n"))
+        return [benchmark["name"] for benchmark in values["benchmarks"]]
+    return []
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

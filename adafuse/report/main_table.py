@@ -15,6 +15,7 @@ from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.metrics.selection import is_oracle
 from adafuse.report.tables import Table, escape, markdown_table, published_section
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import intact
 
 _LEGEND = (
     f"Scores in percent with their 95 % intervals ({INTERVALS}), {{}} scoring.{{}} Best of each"
@@ -215,7 +216,7 @@ def stored_table(config: Config, protocol: str = STRICT) -> ScoreTable:
     layout = ResultsLayout(config.results)
     cells = product(config.main_benchmarks, config.main_runs)
     paths = [layout.score(protocol, *cell) for cell in cells]
-    return main_table(config, [read_score(path) for path in paths if path.is_file()], protocol)
+    return main_table(config, [read_score(intact(p)) for p in paths if p.is_file()], protocol)
 
 
 def score_table(table: ScoreTable, markdown: str = "") -> Table:

@@ -32,6 +32,7 @@ from adafuse.report.results import Results, tau_of
 from adafuse.version import __version__
 from adafuse.workflow.digest import reported_config
 from adafuse.workflow.provenance import source_commit
+from adafuse.workflow.stamps import intact
 
 DATA = "data"
 
@@ -82,7 +83,7 @@ def write_pages(results: Results, folder: Path) -> None:
     shutil.rmtree(folder / "figures", ignore_errors=True)
     for svg in contents["figures"]:
         for path in (svg, svg.with_suffix(".csv")):
-            write_bytes(folder / "figures" / path.name, path.read_bytes())
+            write_bytes(folder / "figures" / path.name, intact(path).read_bytes())
     values = {
         **contents,
         "config": json.dumps(reported_config(results.config), indent=2, ensure_ascii=False),

@@ -10,6 +10,7 @@ from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import intact
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Results:
 
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""
-        rows = read_prepared(self.layout.rows(benchmark))
+        rows = read_prepared(intact(self.layout.rows(benchmark)))
         return [Question(row.id, row.question or row.prompt, row.answers) for row in rows]
 
     def files(self, benchmark: str) -> list[RunFiles]:
@@ -50,7 +51,7 @@ class Results:
         files = []
         for run in self.runs[benchmark]:
             outcomes: dict[str, Path] = {
-                protocol: path
+                protocol: intact(path)
                 for protocol in self.config.protocols
                 if (path := self.layout.outcomes(protocol, benchmark, run)).is_file()
             }
@@ -59,7 +60,7 @@ class Results:
 
     def trace(self, benchmark: str, run: str) -> Path:
         """Return where a run's merged trace is."""
-        return self.layout.trace(benchmark, run)
+        return intact(self.layout.trace(benchmark, run))
 
     def manifest(self) -> Manifest:
         """Return what the explorer's menus show."""

@@ -22,6 +22,7 @@ from adafuse.metrics.score import MANY_CUT, read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.report.measures import WordShare
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import intact
 
 PAPER_TITLE = "## Published by the paper (not measured here)"
 
@@ -281,8 +282,8 @@ def stored_audits(config: Config) -> list[Audit]:
     layout = ResultsLayout(config.results)
     return [
         audit(
-            read_outcomes(layout.outcomes(STRICT, name, run)),
-            read_outcomes(layout.outcomes(PUBLISHED, name, run)),
+            read_outcomes(intact(layout.outcomes(STRICT, name, run))),
+            read_outcomes(intact(layout.outcomes(PUBLISHED, name, run))),
             config.benchmarks[name].scorer,
             benchmark=name,
             run=run,

@@ -38,7 +38,7 @@ from adafuse.files import write_text
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.files import folder_digest
 from adafuse.workflow.layout import ResultsLayout
-from adafuse.workflow.stamps import check_content, write_stamp
+from adafuse.workflow.stamps import is_damaged, write_stamp
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +147,9 @@ def source_file(config: Config, benchmark: str) -> Path:
         return Path(source.file)
     digest = _source_digest(source)
     path = ResultsLayout(config.results).source(f"{_name(source)}-{digest}")
-    if not path.is_file():
+    if (damaged := is_damaged(path)) or not path.is_file():
+        if damaged:
+            logger.warning("%s was changed or damaged", path)
         if source.revision is None and not Path(str(source.dataset)).is_dir():
             raise UnavailableSourceError(
                 f"benchmarks.{benchmark}: hub dataset {source.dataset!r} has no revision; {PIN}"
@@ -157,7 +159,6 @@ def source_file(config: Config, benchmark: str) -> Path:
             path.unlink()
             raise UserError(f"dataset {source.dataset!r} was changed while it was read; run again")
         write_stamp(path, digest)
-    check_content(path)
     return path
 
 

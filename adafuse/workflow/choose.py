@@ -13,6 +13,7 @@ from adafuse.metrics.scorer import STRICT
 from adafuse.metrics.selection import Evidence, selection
 from adafuse.parquet import read_arrow, read_metadata, write_arrow
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.stamps import intact
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
         [_evidence(layout, *cell) for cell in choices.evidence],
         [config.runs[name].models for name in choices.candidates],
     )
-    files = {name: layout.trace(benchmark, name) for name in choices.candidates}
+    files = {name: intact(layout.trace(benchmark, name)) for name in choices.candidates}
     tables = [read_arrow(file) for file in files.values()]
     ids = [table["id"].to_pylist() for table in tables]
     # A row that is not scored, such as a few-shot example of the prompt, is the first candidate's.
@@ -67,8 +68,8 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
 
 
 def _evidence(layout: ResultsLayout, benchmark: str, run: str) -> Evidence:
-    outcomes = read_outcomes(layout.outcomes(STRICT, benchmark, run))
-    score = read_score(layout.score(STRICT, benchmark, run))
+    outcomes = read_outcomes(intact(layout.outcomes(STRICT, benchmark, run)))
+    score = read_score(intact(layout.score(STRICT, benchmark, run)))
     merit = metric_named(score.primary).merit
     values = {outcome.id: merit(outcome.value) for outcome in outcomes}
     return Evidence(merit(score.main.value), values)

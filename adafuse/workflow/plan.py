@@ -4,6 +4,7 @@ import atexit
 import hashlib
 import os
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import cache, cached_property, partial
@@ -26,7 +27,7 @@ from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
 from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
-from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark, source_file
+from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import (
     Resources,
@@ -200,6 +201,9 @@ class Plan:
         for path, key in self._fresh.items():
             if not is_fresh(path, key):
                 raise UserError(f"{str(path)!r} changed while this was planned; run again")
+            with suppress(OSError):
+                if path.stat().st_mtime > time.time():  # which Snakemake takes for a wrong clock
+                    os.utime(path)
             renew(path)
         for path in (*self.orphans(), *self._unasked(wanted)):
             if path.relative_to(self.config.results).parts[0] in (
@@ -420,15 +424,6 @@ class Plan:
 
     def shards(self, benchmark: str) -> list[int]:
         return list(range(self.config.benchmarks[benchmark].shards))
-
-    def source(self, benchmark: str) -> list[str]:
-        """Return the files that a benchmark is made from; none while it is missing."""
-        if benchmark in self.missing:
-            return []
-        task = self.config.benchmarks[benchmark]
-        shots = [task.shots.file] if task.shots else []
-        ids = [task.ids_file] if task.ids_file else []
-        return [str(source_file(self.config, benchmark)), *shots, *ids]
 
     def prepared(self, benchmark: str) -> Prepared:
         """Return a benchmark's rows; none while it is missing."""

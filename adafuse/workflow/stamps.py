@@ -6,12 +6,14 @@ stamp does not fit the plan is made again, whatever Snakemake's own records say.
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.files import file_state, write_text
 
+DAMAGED = "damaged"  # the digest of what is to be made again
 _SNAKEMAKE = ".snakemake_timestamp"  # which Snakemake puts into every folder that is an output
 
 
@@ -33,7 +35,7 @@ def stamp_path(output: Path) -> Path:
 
 def write_stamp(output: Path, digest: str) -> None:
     """Stamp a file or folder that was just written."""
-    write_text(stamp_path(output), json.dumps(asdict(_stamp(output, digest))) + "\n")
+    _write(output, _stamp(output, digest))
 
 
 def is_fresh(output: Path, digest: str) -> bool:
@@ -42,14 +44,28 @@ def is_fresh(output: Path, digest: str) -> bool:
     return stamp is not None and stamp.digest == digest and _holds(output, stamp)
 
 
-def check_content(output: Path) -> None:
-    """Refuse a stamped output that does not hold what it held when it was made."""
+def is_damaged(output: Path) -> bool:
+    """Whether a stamped output does not hold what it held when it was made."""
     stamp = _read(output)
-    if stamp is not None and _sha256(output) != stamp.sha256:
+    return stamp is not None and output.exists() and _sha256(output) != stamp.sha256
+
+
+def check_content(output: Path) -> None:
+    """Refuse a damaged output; the next start makes it again, until then no step reads it."""
+    if is_damaged(output):
+        with suppress(UserError):  # somebody else's folder
+            stamp = _read(output) or Stamp("", "", "")
+            _write(output, replace(stamp, digest=DAMAGED))
         raise UserError(
-            f"{str(output)!r} is not what the workflow wrote: it was changed or damaged since;"
-            " delete it and run again"
+            f"{str(output)!r} is not what the workflow wrote: it was changed or damaged since; run"
+            " again, which makes it again"
         )
+
+
+def intact(output: Path) -> Path:
+    """Return an output that may be read; see `check_content`."""
+    check_content(output)
+    return output
 
 
 def is_unchanged(output: Path) -> bool:
@@ -64,7 +80,11 @@ def renew(output: Path) -> None:
     if stamp is not None and output.exists() and stamp.state != _state(output):
         now = _stamp(output, stamp.digest)
         if now.sha256 == stamp.sha256:
-            write_text(stamp_path(output), json.dumps(asdict(now)) + "\n")
+            _write(output, now)
+
+
+def _write(output: Path, stamp: Stamp) -> None:
+    write_text(stamp_path(output), json.dumps(asdict(stamp)) + "\n")
 
 
 def _read(output: Path) -> Stamp | None:

@@ -150,6 +150,23 @@ def test_a_damaged_shard_is_made_again_where_it_is_needed(
     assert again in workflow.log("adafuse")
 
 
+def test_files_dated_in_the_future_stop_nothing(
+    workflow: SmallWorkflow, finished: SmallWorkflow
+) -> None:
+    future = time.time() + 1e8
+    lose(workflow, "adafuse")
+    (workflow.results / "benchmarks/qa/shards/0.jsonl").unlink()
+    traces = workflow.results / "traces/qa"
+    for path in (workflow.folder / "qa.jsonl", traces / "llama.parquet", traces / "llama/0.parquet",
+                 traces / "adafuse/0.parquet"):  # fmt: skip
+        os.utime(path, (future, future))
+    status, said = workflow.run()
+    assert status == 0, said
+    assert_same(workflow.traces(), finished.traces())
+    assert (traces / "adafuse/0.parquet").stat().st_mtime < future
+    assert (workflow.folder / "qa.jsonl").stat().st_mtime > time.time(), "a user's file stays"
+
+
 @pytest.mark.parametrize("records", [True, False], ids=["with records", "without records"])
 def test_a_trace_of_another_run_in_its_place_is_made_again(
     workflow: SmallWorkflow, finished: SmallWorkflow, records: bool

@@ -51,13 +51,25 @@ def test_a_dataset_is_fetched_once_and_its_rows_are_those_of_a_file(
     from_dataset: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Plan.of(from_dataset)
-    (file,) = plan.source("qa")
-    assert Path(file).parent == tmp_path / "results/sources"
+    file = source_file(plan.config, "qa")
+    assert file.parent == tmp_path / "results/sources"
     assert [row.id for row in plan.prepared("qa").rows] == [f"r{n}" for n in range(12)]
     monkeypatch.setattr(sources, "_fetch", None)
     again = Plan.of(from_dataset)
-    assert again.source("qa") == [file]
+    assert source_file(again.config, "qa") == file
     assert again.prepared("qa") == plan.prepared("qa")
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"question": "q", "answer": "a"}\n', b"\xff"])
+def test_a_damaged_copy_of_a_dataset_is_fetched_again(
+    from_dataset: dict[str, Any], damage: bytes
+) -> None:
+    plan = Plan.of(from_dataset)
+    file = source_file(plan.config, "qa")
+    whole = file.read_bytes()
+    file.write_bytes(damage)
+    assert Plan.of(from_dataset).prepared("qa") == plan.prepared("qa")
+    assert file.read_bytes() == whole
 
 
 def test_other_content_or_fields_are_fetched_again(
@@ -180,7 +192,7 @@ def test_what_is_missing_is_planned_as_if_it_were_new(from_dataset: dict[str, An
     from_dataset["benchmarks"]["qa"]["source"] = {"dataset": "org/name", "split": "test"}
     plan = Plan.of(from_dataset)
     assert "has no revision" in plan.missing["qa"]
-    assert plan.source("qa") == [] and plan.prepared("qa").rows == ()
+    assert plan.prepared("qa").rows == ()
     assert plan.digest("qa", "both", 0) == plan.digest("qa", "both", 1)
 
 

@@ -1,5 +1,6 @@
 """Stamps: an output is fresh as long as it is what the plan makes, and holds what was written."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
+from adafuse.files import file_state
 from adafuse.workflow.stamps import (
     check_content,
     is_fresh,
@@ -54,7 +56,7 @@ def test_a_made_output_is_fresh_until_something_else_is_planned(output: Path) ->
 def test_an_output_that_was_changed_is_not(output: Path, change: Callable[[Path], None]) -> None:
     change(content(output))
     assert not is_fresh(output, "digest")
-    with pytest.raises(UserError, match="it was changed or damaged since; delete it and run again"):
+    with pytest.raises(UserError, match="it was changed or damaged since; run again, which makes"):
         check_content(output)
 
 
@@ -112,6 +114,28 @@ def test_another_output_of_the_same_workflow_is_not_this_one(tmp_path: Path) -> 
         write_stamp(tmp_path / name, f"digest of {name}")
     shutil.copy2(tmp_path / "other", tmp_path / "one")
     assert not is_fresh(tmp_path / "one", "digest of one")
+
+
+def test_what_was_refused_once_is_made_again_and_read_by_no_step_before(output: Path) -> None:
+    large = content(output)
+    large.write_bytes(bytes(3 << 20))
+    write_stamp(output, "digest")
+    # A disk that fails leaves size, times and most parts as they were.
+    stamp = json.loads(stamp_path(output).read_text())
+    damaged = bytes(100_000) + b"x" + bytes((3 << 20) - 100_001)
+    large.write_bytes(damaged)
+    state = file_state(output) if output.is_file() else ""
+    stamp_path(output).write_text(json.dumps({**stamp, "state": state}))
+    for _ in range(2):  # jobs that read it at the same time
+        with pytest.raises(UserError, match="which makes it again"):
+            check_content(output)
+    assert not is_fresh(output, "digest") and not is_unchanged(output)
+    renew(output)
+    assert not is_fresh(output, "digest")
+    large.write_bytes(bytes(3 << 20))
+    write_stamp(output, "digest")
+    assert is_fresh(output, "digest")
+    check_content(output)
 
 
 @given(st.binary(max_size=100))

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from adafuse.cli.steps import app
 from adafuse.errors import UserError
 from adafuse.parquet import read_metadata
+from adafuse.workflow.stamps import DAMAGED, stamp_path
 
 from .conftest import ROOT, SHARDS, Workplace
 
@@ -42,6 +43,42 @@ def test_a_killed_job_says_what_to_change() -> None:
     assert killed.exit_code == failed.exit_code == 0
     assert "lower batch_size, set it to auto, or ask the cluster for more" in killed.stderr
     assert failed.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("step", "read"),
+    [
+        (["words-per-round", "{}/traces/qa/adafuse.parquet"], "traces/qa/adafuse.parquet"),
+        (["compare-runs", "{}/scores/strict/qa/adafuse.json"], "scores/strict/qa/adafuse.json"),
+        (["compare-runs", "{}/scores/strict/qa/adafuse.json"],
+         "scores/strict/qa/adafuse.outcomes.parquet"),
+        (["pages", "--index={}/report/index.html", "--explorer={}/report/explorer.html"],
+         "scores/strict/mt/adafuse.json"),
+        (["pages", "--index={}/report/index.html", "--explorer={}/report/explorer.html"],
+         "tables/comparison.csv"),
+        (["examples", "--benchmark=qa", "--out={}/report/data/qa"], "benchmarks/qa/rows.jsonl"),
+        (["examples", "--benchmark=qa", "--out={}/report/data/qa"],
+         "scores/strict/qa/adafuse.outcomes.parquet"),
+        (["examples", "--benchmark=qa", "--out={}/report/data/qa"], "traces/qa/adafuse.parquet"),
+    ],
+)  # fmt: skip
+def test_no_step_reads_what_was_damaged_since_it_was_planned(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch, step: list[str], read: str
+) -> None:
+    monkeypatch.chdir(place.folder)
+    path = Path("results", read)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    arguments = [word.format("results") for word in step]
+    if step[0] != "words-per-round":
+        arguments.append("--config=results/config.json")
+    ends = ["--csv=t.csv"] * (step[0] in ("words-per-round", "compare-runs"))
+    ends += ["--markdown=t.md"] * (step[0] == "compare-runs")
+    done = CliRunner().invoke(app, [*arguments, *ends])
+    assert isinstance(done.exception, UserError), done.output
+    assert f"'results/{read}' is not what the workflow wrote" in str(done.exception)
+    assert json.loads(stamp_path(path).read_text())["digest"] == DAMAGED
 
 
 STEPS = """

@@ -1,13 +1,12 @@
 # Prompts with answers for scoring, and prompts in shards for decoding. Both are made from the source,
-# which is ancient(): a job is rerun when the digest of its rows has changed, not when a file was
-# touched. (A shard made from the output of `prepare` would be rerun with it; with ancient(), never,
+# which is no input: a job is rerun when the digest of its rows has changed, whatever the time of a
+# file. (A shard made from the output of `prepare` would be rerun with it; with ancient(), never,
 # because Snakemake ignores the parameters of a job whose input is remade.)
 
 
 rule prepare:
     input:
         planned("prepare"),
-        lambda wc: ancient(plan.source(wc.benchmark)),
     output:
         layout.rows("{benchmark}"),
     log:
@@ -28,7 +27,6 @@ rule prepare:
 rule shard:
     input:
         planned("shard"),
-        lambda wc: ancient(plan.source(wc.benchmark)),
     output:
         layout.shard_rows("{benchmark}", "{shard}"),
     log:

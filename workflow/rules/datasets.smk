@@ -4,7 +4,6 @@
 rule datasets:
     input:
         planned("datasets"),
-        lambda wc: ancient([path for name in plan.config.main_benchmarks for path in plan.source(name)]),
     output:
         csv=report(
             layout.table("datasets.csv"),
