@@ -1,5 +1,7 @@
 """All scorers by name: those of the entry points `adafuse.scorers`, too."""
 
+from dataclasses import replace
+
 from adafuse.errors import UserError, unknown
 from adafuse.metrics import gsm8k, short_answers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
@@ -22,13 +24,27 @@ def register_scorer(scorer: Scorer) -> Scorer:
     """Add a scorer under its name.
 
     Raises:
-        UserError: another scorer has that name.
+        UserError: another scorer has that name, or a metric of one of its metrics' names that is of
+            another kind: files know metrics by their names.
     """
     if not isinstance(scorer, Scorer):
         raise UserError(f"{scorer!r} is no scorer; make it a Scorer")
+    for metric in scorer.metrics:
+        known = metric_named(metric.name, metric)
+        if replace(known, label="") != replace(metric, label=""):
+            raise UserError(
+                f"scorer {scorer.name!r} has a metric {metric.name!r} of another kind than the"
+                " metric of that name that is known already; rename it"
+            )
     if SCORERS.setdefault(scorer.name, scorer) is not scorer:
         raise UserError(f"there are two scorers {scorer.name!r}; rename one of them")
     return scorer
+
+
+def metric_named(name: str, otherwise: Metric | None = None) -> Metric:
+    """Return a metric by its name in files; that is the label of one that no scorer here has."""
+    named = (m for scorer in SCORERS.values() for m in scorer.metrics if m.name == name)
+    return next(named, otherwise or Metric(name, name.replace("_", " ")))
 
 
 # A new scorer is one file, and one word here.
@@ -48,9 +64,3 @@ def check_protocol(name: str) -> None:
     """Refuse a protocol that does not exist."""
     if name not in PROTOCOLS:
         raise UserError(unknown("protocol", name, list(PROTOCOLS)))
-
-
-def metric_named(name: str) -> Metric:
-    """Return a metric by its name in files; that is the label of one that no scorer here has."""
-    named = (m for scorer in SCORERS.values() for m in scorer.metrics if m.name == name)
-    return next(named, Metric(name, name.replace("_", " ")))

@@ -5,17 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 
 from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.options import scorer_names
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
+from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate, mean
 from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
-from adafuse.metrics.score import Score, evaluate, write_outcomes
+from adafuse.metrics.score import Score, ScoredRun, evaluate, write_outcomes
 from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer, judge, share_right
 from adafuse.parquet import write_table
+from adafuse.report.contents import marks
+from adafuse.report.experiments import _merits, _undominated
 from adafuse.report.explorer import (
     Manifest,
     Question,
@@ -27,6 +32,7 @@ from adafuse.report.explorer import (
 from adafuse.report.main_table import build_table
 from adafuse.report.pages import write_explorer
 from adafuse.report.results import Results
+from adafuse.report.tables import best_members_section, comparison_table, read_comparisons, to_csv
 from adafuse.traces import RESULT_FIELDS, result_columns
 from tests.support.browser import DESKTOP, Tab
 from tests.support.configuration import values as configuration
@@ -96,6 +102,72 @@ def test_the_table_names_the_metric_and_its_best_is_the_lowest() -> None:
     table = build_table(["qa"], runs, [score("near", 2.0), score("far", 9.0)], None)
     assert [row.cells[0].best for row in table.rows] == [True, False]
     assert (table.columns[0].metric.label, table.columns[0].n) == ("edit distance", 4)
+
+
+def test_a_metric_of_a_known_name_but_of_another_kind_is_refused() -> None:
+    odd = Metric("exact_match", "exact match", binary=True, higher_is_better=False)
+    with pytest.raises(UserError, match="a metric 'exact_match' of another kind"):
+        register_scorer(replace(CONTAINED, name="odd", metrics=(odd,)))
+    assert "odd" not in SCORERS
+
+
+def outcomes(run: str, values: Sequence[float], **changes: Any) -> ScoredRun:
+    """The edit distances of a run; fewer are better."""
+    rows = [PreparedRow(f"q{n}", "?", "?", ("x",)) for n in range(len(values))]
+    texts = [{"id": f"q{n}", "text": "x" * round(value)} for n, value in enumerate(values)]
+    found = evaluate(rows, texts, "edits", benchmark="qa", run=run)
+    own = replace(found.score.main, value=float(np.mean(values)))
+    return replace(found, score=replace(found.score, metrics={"edit_distance": own}, **changes))
+
+
+RUNS = {"m": ("single", ["m"]), "l": ("single", ["l"]), "both": ("adafuse", ["m", "l"])}
+WORSE = {"m": [20, 30] * 40, "l": [40, 50] * 40, "both": [60, 90, 70, 80] * 20}
+BETTER = WORSE | {"both": [6, 9, 7, 8] * 20}
+
+
+def compared(values: dict[str, list[int]]) -> list[Comparison]:
+    return compare_runs(RUNS, [outcomes(run, each) for run, each in values.items()])
+
+
+def test_only_the_better_run_has_the_marks_where_lower_is_better() -> None:
+    assert marks(compared(BETTER)) == {("strict", "qa", "both"): "*†"}
+    assert marks(compared(WORSE)) == {}
+    stored = read_comparisons(to_csv(comparison_table(compared(BETTER), {})))
+    assert marks(stored) == {("strict", "qa", "both"): "*†"}
+
+
+def test_gains_the_best_member_and_the_best_baseline_are_those_of_the_lower_score() -> None:
+    for values, gains, losses in ((BETTER, 1, 0), (WORSE, 0, 1)):
+        found = compared(values)
+        assert [c.against for c in found if c.role == "best baseline"] == ["m"]
+        text = best_members_section(found)
+        assert f"Gains (\\*): {gains} of 1; losses (\\*): {losses}" in text and " m |" in text
+
+
+def test_a_frontier_joins_the_lower_scores() -> None:
+    panel = pl.DataFrame(
+        {
+            "metric": ["edit_distance"] * 3,
+            "forwards_per_token": [1.0, 2.0, 3.0],
+            "value": [30.0, 20.0, 40.0],
+        }
+    )
+    assert _undominated(_merits(panel)).to_list() == [True, True, False]
+
+
+def test_averages_have_one_direction() -> None:
+    runs = {"near": ("single", ["m"]), "far": ("single", ["l"])}
+
+    def score(benchmark: str, run: str, metric: str, value: float) -> Score:
+        found = {metric: Estimate(value)}
+        return Score(benchmark, run, "strict", 4, 0, 0, 0, 0, found, metric, {})
+
+    both = [score(b, run, "edit_distance", v) for b in "ab" for run, v in (("near", 2), ("far", 9))]
+    table = build_table(["a", "b"], runs, both, None)
+    assert [row.cells[-1].best for row in table.rows] == [True, False] and table.averaged
+    mixed = [*both[:2], *(score("b", run, "accuracy", 50) for run in runs)]
+    table = build_table(["a", "b"], runs, mixed, None)
+    assert [row.cells[-1].value for row in table.rows] == [None, None] and not table.averaged
 
 
 def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[float]) -> None:

@@ -59,8 +59,10 @@ def test_a_record_for_each_score_with_its_interval_and_its_samples(
             r["evaluation_result_id"]: r["score_details"] for r in record["evaluation_results"]
         }
         assert values[f"strict.{score.primary}"]["score"] == score.main.value
-        interval = values[f"strict.{score.primary}"]["uncertainty"]["confidence_interval"]
-        assert (interval["lower"], interval["upper"]) == (score.main.low, score.main.high)
+        interval = values[f"strict.{score.primary}"]["uncertainty"].get("confidence_interval", {})
+        ends = interval.get("lower"), interval.get("upper")
+        assert ends == (score.main.low, score.main.high)
+        assert bool(interval) == (benchmark == "qa")  # of so few translations there is none
         assert record["source_metadata"]["source_organization_name"] == "Lab"
         assert record["model_info"]["id"] == "/".join(path.parts[-3:-1])
 
