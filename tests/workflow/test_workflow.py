@@ -133,3 +133,10 @@ def test_snakemake_hands_over_what_files_and_the_command_line_say(tmp_path: Path
     (tmp_path / "config.yaml").write_text(text.replace("  llama:\n    m", "  adafuse:\n    m"))
     refused = place.snakemake("-n")
     assert refused.returncode and "key 'adafuse' is written twice, in line" in refused.stderr
+
+
+def test_paths_in_commands_are_quoted_whatever_they_hold() -> None:
+    names = r"input|output|log|params\.(config|answers|gate|rows|published)"
+    for file in sorted((ROOT / "workflow/rules").glob("*.smk")):
+        commands = "\n".join(re.findall(r"^ {4}shell:\n((?: {8}.*\n)+)", file.read_text(), re.M))
+        assert not re.findall(rf"\{{(?:{names})[\w.]*\}}|'\{{", commands), file

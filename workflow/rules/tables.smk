@@ -25,10 +25,10 @@ rule compare:
     params:
         config=layout.config,
         digest=key_of("compare"),
-        published=lambda wc, output: f"--published-csv '{output.published}'" if published else "",
+        published=lambda wc, output: [f"--published-csv={file}" for file in output.get("published", [])],
     shell:
         "adafuse step table {input.scores:q} --config {params.config:q} --csv {output.csv:q}"
-        " --markdown {output.markdown:q} {params.published} --digest {params.digest} 2> {log:q}"
+        " --markdown {output.markdown:q} {params.published:q} --digest {params.digest} 2> {log:q}"
 
 
 rule audit:
