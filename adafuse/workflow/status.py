@@ -105,7 +105,7 @@ def last_error(log: Path) -> str | None:
         return None
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
-        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+        lines = [line.strip() for line in file.read().decode(errors="replace").split("\n")]
     last = next(filter(None, reversed(lines)), "")
     return last if _ERROR.match(last) else None
 
