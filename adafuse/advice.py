@@ -17,6 +17,7 @@ from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import ScoredRun, evaluate
 from adafuse.records import Result, Round
 from adafuse.results import Results
+from adafuse.traces import result_columns
 
 FEW_ROWS = 50
 """With fewer rows, only large differences can be told."""
@@ -128,10 +129,7 @@ def _scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun
     prepared = [
         PreparedRow(str(row), "", "", tuple(answers)) for row, answers in enumerate(rows.answers)
     ]
-    texts = [
-        {"id": str(row), "text": result.text, "stop_reason": result.stop_reason}
-        for row, result in enumerate(results)
-    ]
+    texts = [{"id": str(row), **result_columns(result)} for row, result in enumerate(results)]
     return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
 
 
@@ -163,7 +161,7 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
     if not found.alike_cut:
         said.append(
             f"Limits cut {advice.cut:.0f} % of the fused answers and {member.cut:.0f} % of its own,"
-            " so these cannot be compared: raise max_new_tokens."
+            f" and {found.beyond:.0f} % go beyond, which cannot be compared: raise max_new_tokens."
         )
     elif found.significant and gain > 0:
         said.append("Fuse them.")

@@ -92,7 +92,7 @@ class Comparison:
     points of 0 to 100. `p_holm` is adjusted for all tests of the benchmark under the protocol.
     `wins` counts the rows that only the run has right, `losses` those that only the other has; None
     for BLEU. `cut` and `other_cut` are the shares of answers that a limit cut, in percent; None if
-    that is not known.
+    that is not known. `beyond` is the larger share of those that do not fit into max_new_tokens.
     """
 
     benchmark: str
@@ -115,6 +115,7 @@ class Comparison:
     higher_is_better: bool = True
     cut: float | None = None
     other_cut: float | None = None
+    beyond: float = 0.0
 
     @property
     def hypothesis(self) -> frozenset[str]:
@@ -130,8 +131,9 @@ class Comparison:
 
     @property
     def alike_cut(self) -> bool:
-        """Limits cut about as many answers of both: else these were not asked the same."""
-        return abs((self.cut or 0.0) - (self.other_cut or 0.0)) <= MANY_CUT
+        """Limits cut about as many answers of both, and few go beyond: the budgets are the same."""
+        different = abs((self.cut or 0.0) - (self.other_cut or 0.0))
+        return max(different, self.beyond) <= MANY_CUT
 
     @property
     def gain(self) -> float:
@@ -252,6 +254,7 @@ def _comparison(
         higher_is_better=scored.metric.higher_is_better,
         cut=scored.score.cut_share,
         other_cut=other.score.cut_share,
+        beyond=max(100 * one.score.beyond / one.score.n for one in (scored, other)),
     )
 
 

@@ -44,7 +44,8 @@ class Score:
     ones ended in an error. `excluded` rows, few-shot examples of the prompt, are not among them.
     `primary` names the metric of the main table; `details` holds signatures and checksums. `cut`
     answers ended at a limit, which is not known (None) of texts without stop reasons;
-    `within_budget` says that only what fits into max_new_tokens was scored.
+    `within_budget` says that only what fits into max_new_tokens was scored, else `beyond` answers
+    were scored that do not fit.
     """
 
     benchmark: str
@@ -60,6 +61,7 @@ class Score:
     details: Details
     cut: int | None = None
     within_budget: bool = False
+    beyond: int = 0
 
     @property
     def cut_share(self) -> float | None:
@@ -141,6 +143,7 @@ def evaluate(
         details=judgement.details,
         cut=_cut([by_id[row.id] for row in scored if row.id in by_id]),
         within_budget=within_budget,
+        beyond=sum(by_id.get(row.id, {}).get("fits") is not None for row in scored),
     )
     return ScoredRun(score, judgement.outcomes)
 
@@ -148,7 +151,7 @@ def evaluate(
 def _fitting(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if row.get("fits") is None or row.get("stop_reason") == "error":
         return row
-    return {**row, "text": row["text"][: row["fits"]], "stop_reason": "length"}
+    return {"id": row["id"], "text": row["text"][: row["fits"]], "stop_reason": "length"}
 
 
 def _cut(predictions: Sequence[Mapping[str, Any]]) -> int | None:

@@ -121,16 +121,37 @@ class ScoreTable:
     def warnings(self) -> list[str]:
         """A sentence on each score that many empty answers, or answers cut short, make doubtful."""
         return [
-            f"{score.run} on {score.benchmark}: {100 * score.empty / score.n:.0f} % of the answers"
-            " are empty; look at some in the trace explorer, and check `stop` and the prompt"
+            f"{score.run} on {score.benchmark}: {said}"
+            for says in (_too_empty, _too_cut, _beyond)
             for score in self.scores
-            if score.empty > MANY_EMPTY * score.n
-        ] + [
-            f"{score.run} on {score.benchmark}: {score.cut_share:.1f} % of the answers are cut;"
-            " raise `max_new_tokens` or `max_rounds`"
-            for score in self.scores
-            if (score.cut_share or 0) > MANY_CUT
+            if (said := says(score)) is not None
         ]
+
+
+def _too_empty(score: Score) -> str | None:
+    if score.empty <= MANY_EMPTY * score.n:
+        return None
+    return (
+        f"{100 * score.empty / score.n:.0f} % of the answers are empty; look at some in the trace"
+        " explorer, and check `stop` and the prompt"
+    )
+
+
+def _too_cut(score: Score) -> str | None:
+    if score.cut_share is None or score.cut_share <= MANY_CUT:
+        return None
+    share = f"{score.cut_share:.1f} % of the answers are cut"
+    return f"{share}; raise `max_new_tokens` or `max_rounds`"
+
+
+def _beyond(score: Score) -> str | None:
+    share = 100 * score.beyond / score.n
+    if share <= MANY_CUT:
+        return None
+    return (
+        f"{share:.1f} % of the answers do not fit into `max_new_tokens`; raise it, or set"
+        " `within_budget`"
+    )
 
 
 def build_table(

@@ -30,7 +30,7 @@ def test_the_csv_has_the_promised_columns_and_decimals() -> None:
     assert list(rows[0]) == [
         "benchmark", "protocol", "run", "against", "role", "metric", "n", "value", "other",
         "difference", "low", "high", "test", "p", "p_holm", "wins", "losses", "higher_is_better",
-        "cut", "other_cut",
+        "cut", "other_cut", "beyond",
     ]  # fmt: skip
     assert len(rows) == 4
     assert (rows[0]["value"], rows[0]["other"]) == ("95.2381", "4.7619")

@@ -78,12 +78,27 @@ def test_there_is_no_mark_where_limits_cut_more_of_one_run(cut: int, other: int,
     assert f"over {MANY_CUT:.0f} points" in " ".join(comparison_table(found, {}).markdown.split())
 
 
+@pytest.mark.parametrize(("beyond", "marked"), [(5, True), (6, False)])
+def test_there_is_no_mark_where_all_are_cut_but_some_go_beyond_the_limit(
+    beyond: int, marked
+) -> None:
+    runs = [accuracy("m", [0] * 100, cut=100), accuracy("fused", [1] * 60 + [0] * 40, cut=100)]
+    runs[1] = replace(runs[1], score=replace(runs[1].score, beyond=beyond))
+    found = compare_runs(RUNS, runs)
+    for each in (found, read_comparisons(to_csv(comparison_table(found, {})))):
+        assert bool(marks(each)) == marked
+    table = build_table(["qa"], RUNS, [one.score for one in runs], None)
+    doubt = any("do not fit into `max_new_tokens`" in warning for warning in table.warnings)
+    assert doubt != marked
+
+
 def test_within_the_budget_only_what_fits_is_scored_and_counts_as_cut() -> None:
     texts = [*predictions("stop", "eos", fits=3), {"id": "2", "text": "Paris", "fits": None}]
     whole = evaluate(ROWS, texts, "squad", **NAMES).score
     fitting = evaluate(ROWS, texts, "squad", **NAMES, within_budget=True).score
     assert (whole.main.value, whole.cut_share) == (75, 0)
     assert (fitting.main.value, fitting.cut_share) == (25, 50)
+    assert (whole.beyond, fitting.beyond) == (2, 0)
     assert "scored whole" in cut_legend([whole]) and "(`within_budget: true`)." in cut_legend(
         [fitting]
     )
@@ -152,4 +167,4 @@ def test_a_fused_answer_that_goes_beyond_a_budget_of_one_token_is_no_gain() -> N
     assert found.fused.value > 30 and found.against.p_holm < 0.05
     assert not found.against.significant
     assert [member.cut for member in found.members] == [100, 100] and found.cut < 95
-    assert "so these cannot be compared: raise max_new_tokens" in found.verdict
+    assert " go beyond, which cannot be compared: raise max_new_tokens" in found.verdict
