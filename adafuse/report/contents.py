@@ -22,7 +22,7 @@ BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 
 _LEGEND = (
     f"{BETTER_THAN_MEMBERS} better than each of its models on its own; {BETTER_THAN_BASELINE}"
-    " better than the best other run; both by a paired test with p (Holm) below 0.05, an interval"
+    " better than the best baseline; both by a paired test with p (Holm) below 0.05, an interval"
     " of the difference without 0, and about as many answers cut (see the paired comparisons)."
 )
 
