@@ -1,7 +1,9 @@
-"""One forward of a network: new tokens by row, slots for keys and values, attention masks."""
+"""One forward of a network: new tokens by row, slots for keys and values, masks, what is read."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from inspect import signature
 from itertools import chain, groupby
 from typing import Any, NamedTuple
@@ -10,8 +12,9 @@ import torch
 from torch.nn.functional import pad
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from adafuse.engine.node import Node
+from adafuse.engine.node import NextToken, Node
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.positions import FULL, SLIDING
 
 
 class Token(NamedTuple):
@@ -268,8 +271,6 @@ class SlotCache(Cache):
             tensor[row].zero_()
 
 
-FULL, SLIDING = "full_attention", "sliding_attention"
-
 Masks = dict[str, torch.Tensor]
 """By kind of layer: which slots each token sees, bool [R, 1, Q, V], or additive for eager."""
 
@@ -278,17 +279,13 @@ class Forward:
     """Runs the network of a model on batches, against the keys and values in its cache.
 
     Layers with a sliding window see only tokens less than `sliding_window` positions back.
-
-    Raises:
-        ValueError: the model has layers of another kind (chunked or recurrent ones).
+    Layers of another kind (chunked or recurrent ones) are not run.
     """
 
     def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
         config = model.network.config.get_text_config()
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
-        if odd := sorted(kinds - {FULL, SLIDING}):
-            raise ValueError(f"layers of type {odd}")
         self.model = model
         self.cache = cache
         self._windows: dict[str, int | None] = {k: window if k == SLIDING else None for k in kinds}
@@ -328,3 +325,92 @@ class Forward:
         )
         logits: torch.Tensor = output.logits
         return logits
+
+
+def read_logits(
+    model: LanguageModel, top: int, nodes: Sequence[Node], logits: torch.Tensor
+) -> Callable[[], None]:
+    """Begin to fill in `next` of nodes, and `logprob` where that is unknown; the call waits for it.
+
+    `logits` has shape [nodes, rows of the output layer]. They are reduced on the device, and one
+    small tensor goes to the host: own log-probability, margin, log p(END), the `top` (at least 2)
+    likeliest ids, exact in float64, and their log-probabilities.
+    """
+    logits = logits[:, : model.vocabulary].float()
+    if model.unused_ids:
+        logits[:, list(model.unused_ids)] = -math.inf
+    vectors = logits.log_softmax(dim=-1)
+    size = vectors.shape[1]
+    ids, logprobs = largest(vectors, min(top, size))
+    first, second = logprobs[:, :2].exp().unbind(dim=1)
+    end = sorted(index for index in model.end_ids if index < size)
+    log_end = vectors[:, end].logsumexp(dim=-1)
+    numbers = torch.stack([_own_logprobs(nodes, vectors), first - second, log_end], dim=1)
+    packed = torch.cat([numbers.double(), ids.double(), logprobs.double()], dim=1)
+    return partial(_fill_in, nodes, vectors, packed)
+
+
+def _own_logprobs(nodes: Sequence[Node], vectors: torch.Tensor) -> torch.Tensor:
+    """Return log p(token | parent) per node, from the parent's vector wherever that is."""
+    own = vectors.new_zeros(len(nodes))
+    rows = {node: index for index, node in enumerate(nodes)}
+    inside: list[tuple[int, int, int]] = []
+    outside: dict[int, torch.Tensor] = {}
+    for index, node in enumerate(nodes):
+        if node.logprob is not None or node.parent is None:
+            continue
+        if node.parent in rows:
+            inside.append((index, rows[node.parent], node.token))
+        else:
+            assert node.parent.next is not None, "asked for before its parent"
+            outside[index] = node.parent.next.logprobs[node.token]
+    if inside:
+        indices, parents, tokens = zip(*inside, strict=True)
+        own[list(indices)] = vectors[parents, tokens]
+    if outside:
+        own[list(outside)] = torch.stack(list(outside.values()))
+    return own
+
+
+def _fill_in(nodes: Sequence[Node], vectors: torch.Tensor, numbers: torch.Tensor) -> None:
+    for node, vector, row in zip(nodes, vectors, numbers.tolist(), strict=True):
+        own, margin, log_end, *top = row
+        if node.logprob is None and node.parent is not None:
+            node.logprob = own
+        ids = tuple(map(int, top[: len(top) // 2]))
+        node.next = NextToken(ids, tuple(top[len(ids) :]), margin, log_end, vector)
+
+
+BLOCK = 256
+"""Entries of a row of which `largest` asks for the maximum first."""
+
+
+def largest(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the indices and values of the `count` largest entries per row.
+
+    Ties go to the lower index: torch.topk leaves their order open, and they are common in 16-bit
+    logits. On a CPU, where a pass over a whole vocabulary takes long, only the `count` blocks of
+    the largest maxima are looked at. None of the others can have one of the entries: each of these
+    blocks has one before it, larger or as large with a lower index.
+    """
+    full = values.shape[1] - values.shape[1] % BLOCK
+    if values.device.type != "cpu" or full < 4 * count * BLOCK:
+        return _one_by_one(values, count)
+    blocks = values[:, :full].view(len(values), -1, BLOCK).amax(dim=-1)
+    chosen = _one_by_one(blocks, count)[0].sort(dim=1).values
+    inside = (chosen[:, :, None] * BLOCK + torch.arange(BLOCK)).flatten(1)
+    rest = torch.arange(full, values.shape[1]).expand(len(values), -1)
+    indices = torch.cat([inside, rest], dim=1)
+    found, best = _one_by_one(values.gather(1, indices), count)
+    return indices.gather(1, found), best
+
+
+def _one_by_one(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Do what `largest` does with argmax, which is documented to return the first."""
+    rest = values.clamp(min=torch.finfo(values.dtype).min)  # -inf is what was taken already
+    indices = []
+    for _ in range(count):
+        indices.append(rest.argmax(dim=-1, keepdim=True))
+        rest.scatter_(1, indices[-1], float("-inf"))
+    chosen = torch.cat(indices, dim=1)
+    return chosen, values.gather(1, chosen)

@@ -1,48 +1,20 @@
-"""The reference engine, which computes everything anew, and which engine runs a model."""
+"""Which engine runs a model: a small tree is tried in both."""
 
 import inspect
 import logging
-from collections.abc import Iterable
 from weakref import WeakKeyDictionary
 
 import torch
 from transformers import PreTrainedModel
 
-from adafuse.engine.node import Engine, Node, to_run
-from adafuse.engine.tree import TreeEngine, read_logits
+from adafuse.engine.node import Engine, Node
+from adafuse.engine.tree import TreeEngine
+from adafuse.engine.uncached import ReferenceEngine
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import without_outliers
+from adafuse.models.positions import narrow_window, unknown_attention
 
 logger = logging.getLogger(__name__)
-
-
-class ReferenceEngine(Engine):
-    """Runs the whole text again for every chain of nodes that is asked for."""
-
-    def __init__(self, model: LanguageModel, top: int) -> None:
-        super().__init__(model)
-        self.top = top
-
-    @torch.inference_mode()
-    def evaluate(self, nodes: Iterable[Node]) -> None:
-        """Fill in the nodes with one full forward per chain."""
-        missing = to_run(nodes)
-        inner = {node.parent for node in missing}
-        for leaf in missing:
-            if leaf not in inner:
-                self._run(leaf, set(missing))
-
-    def _run(self, leaf: Node, missing: set[Node]) -> None:
-        network, sequence, path = self.model.network, leaf.sequence, leaf.path()
-        ids = torch.tensor([sequence.ids + [node.token for node in path]])
-        chain = [node for node in (sequence.root, *path) if node in missing]
-        asked = torch.tensor([node.depth for node in chain])
-        # The output layer is most of a small model with a large vocabulary.
-        keeps = "logits_to_keep" in inspect.signature(network.forward).parameters
-        keep = {"logits_to_keep": asked} if keeps else {}
-        logits = network(input_ids=ids.to(self.model.device), use_cache=False, **keep).logits[0]
-        sequence.forwards += 1
-        read_logits(self.model, self.top, chain, logits if keeps else logits[asked])()
 
 
 _obstacles: "WeakKeyDictionary[PreTrainedModel, str | None]" = WeakKeyDictionary()
@@ -78,19 +50,23 @@ def obstacle(model: LanguageModel) -> str | None:
     tokens out of order; their own forward passes show it.
     """
     if model.network not in _obstacles:
-        with without_outliers(model.network):
+        with without_outliers(model.network), narrow_window(model.network):
             _obstacles[model.network] = _compare(model)
     return _obstacles[model.network]
 
 
 def _compare(model: LanguageModel) -> str | None:
+    if (limit := unknown_attention(model.network.config)) is not None:
+        return limit
     if "position_ids" not in inspect.signature(type(model.network).forward).parameters:
         return "its positions cannot be set"
     try:
-        tree = _probe(TreeEngine(model, top=2, rows=2))
-    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+        tree = _probe(TreeEngine(model, top=2, rows=3, strict=True))
+        plain = _probe(ReferenceEngine(model, top=2))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the code of a network may raise anything
         return f"{type(error).__name__}: {error}"
-    plain = _probe(ReferenceEngine(model, top=2))
     difference, spread = float((tree - plain).square().mean().sqrt()), float(plain.std())
     quantized = getattr(model.network, "is_quantized", False)
     tolerance = _COARSE if quantized else _TOLERANCE.get(model.network.dtype, _COARSE)
@@ -100,16 +76,27 @@ def _compare(model: LanguageModel) -> str | None:
 
 
 def _probe(engine: Engine) -> torch.Tensor:
-    """Grow two branches, commit the second, go on: the distributions after each of these."""
-    first, second, third, *prompt = (i % engine.model.vocabulary for i in (3, 5, 7, 11, 13, 17, 19))
-    sequence = engine.open(prompt)
-    engine.evaluate([sequence.root])
-    other, branch = sequence.root.chain((first, third)), sequence.root.chain((second, first))
-    engine.evaluate([*other, *branch])
-    vectors = [node.next.logprobs for node in (other[-1], branch[-1]) if node.next]
-    engine.commit(branch[-1])
-    last = sequence.root.chain((third, second))
-    engine.evaluate(last)
-    vectors += [node.next.logprobs for node in last[-1:] if node.next]
-    engine.close(sequence)
+    """Grow two branches in each of two unequal rows, commit the second, go on apart and together.
+
+    The rows reach beyond a narrow window. Returns the distributions after each of these.
+    """
+    vocabulary = engine.model.vocabulary
+    first, second, third, *prompt = (i % vocabulary for i in (3, 5, 7, 11, 13, 17, 19))
+    sequences = [engine.open(prompt), engine.open([*prompt, second, *prompt])]
+    engine.evaluate([sequence.root for sequence in sequences])
+    read: list[Node] = []
+    for sequence in sequences:
+        read += [sequence.root.chain((first, third))[-1], sequence.root.chain((second, first))[-1]]
+    engine.evaluate([node for tip in read for node in tip.path()])
+    vectors = [node.next.logprobs for node in read if node.next]
+    for sequence, branch in zip(sequences, read[1::2], strict=True):
+        engine.commit(branch)
+        last = sequence.root.chain((third, second))
+        engine.evaluate(last)
+        vectors += [node.next.logprobs for node in last[-1:] if node.next]
+    both = [sequence.root.chain((third, second, first))[-1] for sequence in sequences]
+    engine.evaluate(both)
+    vectors += [node.next.logprobs for node in both if node.next]
+    for sequence in sequences:
+        engine.close(sequence)
     return torch.stack(vectors)

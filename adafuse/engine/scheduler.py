@@ -5,6 +5,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ import torch
 
 from adafuse.engine.node import Engine, Evaluator, Program, Request, TokenSequence
 from adafuse.errors import UserError
+from adafuse.models.memory import out_of_memory
 from adafuse.records import Prompt
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class _Live(Generic[ExampleT]):
     program: Program[None]
     started: float = field(default_factory=time.perf_counter)
     waiting: Sequence[Request] = ()
+    failure: Exception | None = None
 
 
 class Scheduler(Generic[ExampleT]):
@@ -84,7 +87,7 @@ class Scheduler(Generic[ExampleT]):
                 if not ready:
                     self._evaluate()
         except RuntimeError as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
             raise TooManyRowsError(self._batch_size, str(error)) from error
 
@@ -97,12 +100,13 @@ class Scheduler(Generic[ExampleT]):
     def _advance(self, live: _Live[ExampleT]) -> Event[ExampleT]:
         """Resume one example up to its next request or its end."""
         try:
-            live.waiting = next(live.program)
+            failure, live.failure = live.failure, None
+            live.waiting = next(live.program) if failure is None else live.program.throw(failure)
             return Advanced(live.example)
         except StopIteration:
             error, trace = None, None
         except Exception as raised:  # the border of an example: the others go on
-            if _out_of_memory(raised):  # in which the others have a part
+            if out_of_memory(raised):  # in which the others have a part
                 raise
             error, trace = str(raised) or type(raised).__name__, traceback.format_exc()
         self._live.remove(live)
@@ -121,11 +125,38 @@ class Scheduler(Generic[ExampleT]):
         for engine, _ in examples.most_common():
             chosen.setdefault(engine.device, engine)
         self._last = chosen
-        for finish in [engine.start(requests[engine]) for engine in chosen.values()]:
-            finish()
+        finishing = []
+        for engine in chosen.values():
+            with self._or_apart(engine):
+                finishing.append((engine, engine.start(requests[engine])))
+        for engine, finish in finishing:
+            with self._or_apart(engine):
+                finish()
         done = set(chosen.values())
         for live in self._live:
             live.waiting = [request for request in live.waiting if request.engine not in done]
+
+    @contextmanager
+    def _or_apart(self, engine: Evaluator) -> Iterator[None]:
+        """Where an engine fails, have it fill in what each example asks apart from the others."""
+        try:
+            yield
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            for live in self._live:
+                own = [request for request in live.waiting if request.engine is engine]
+                live.failure = live.failure or _failure(engine, own)
+
+
+def _failure(engine: Evaluator, requests: Sequence[Request]) -> Exception | None:
+    try:
+        engine.evaluate(requests)
+    except Exception as error:  # the border of an example: the others go on
+        if out_of_memory(error):
+            raise
+        return error
+    return None
 
 
 class Prompted(Protocol):
@@ -179,11 +210,6 @@ class TooManyRowsError(UserError):
             f"{rows} examples at a time are too many for the memory ({reason}); lower batch_size,"
             " set it to auto, or give the models other or more devices, or a smaller dtype"
         )
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Say whether memory ran out; what the CPU's allocator raises has no class of its own."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def release() -> None:

@@ -1,27 +1,55 @@
-"""The tree engine: rows and slots of sequences and nodes, and what is read of their logits."""
+"""The tree engine: rows and slots of sequences and nodes."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import torch
 
-from adafuse.engine.forward import FORWARD_COST, Feed, Forward, SlotCache, Token, batches
+from adafuse.engine.forward import (
+    FORWARD_COST,
+    Feed,
+    Forward,
+    SlotCache,
+    Token,
+    batches,
+    read_logits,
+)
 from adafuse.engine.graphs import Graphs, capturable
-from adafuse.engine.node import Engine, NextToken, Node, TokenSequence, to_run
+from adafuse.engine.node import Engine, Node, TokenSequence, to_run
+from adafuse.engine.uncached import ReferenceEngine
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.memory import out_of_memory
+from adafuse.models.positions import RopeLengths, forget_lengths
 from adafuse.tokenization.prompts import WORTH_SHARING, common
+
+logger = logging.getLogger(__name__)
 
 
 class TreeEngine(Engine):
     """Runs one model for up to `rows` sequences at a time.
 
-    `slots`, where it is known, is how many tokens a sequence and its tree may come to.
+    `slots`, where it is known, is how many tokens a sequence and its tree may come to. Nodes beyond
+    the length from which rotary factors depend on it go to the reference engine. So do all once a
+    forward failed, as what that left in the cache is unknown; a `strict` engine raises then.
     """
 
-    def __init__(self, model: LanguageModel, top: int, rows: int, slots: int = 0) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        top: int,
+        rows: int,
+        slots: int = 0,
+        *,
+        strict: bool = False,
+    ) -> None:
         super().__init__(model)
         self.top = top
+        self._strict = strict
+        self._reference = ReferenceEngine(model, top)
+        rope = RopeLengths.of(model.network.config)
+        self._tokens = rope.border  # nodes beyond so many are for the reference engine
+        self._rope_varies = rope.vary
         self.spare = FORWARD_COST[model.device.type] / rows
         layers = model.network.config.get_text_config().num_hidden_layers
         self._cache = SlotCache(layers, rows, slots)
@@ -42,6 +70,7 @@ class TreeEngine(Engine):
 
         They take the place of those before, unless fewer than `least` of them would be new.
         """
+        prefix_ids = prefix_ids[: self._tokens]
         if len(prefix_ids) - common(self._prefix, prefix_ids) < least:
             return
         sequence = self.open(prefix_ids)
@@ -96,8 +125,30 @@ class TreeEngine(Engine):
     @torch.inference_mode()
     def start(self, nodes: Iterable[Node]) -> Callable[[], None]:
         """Do what `evaluate` does up to the wait for the device; the returned call waits."""
+        missing, finish = to_run(nodes), _nothing
+        try:
+            finish = self._start([node for node in missing if node.depth < self._tokens])
+        except Exception as error:  # a network may raise anything, for a batch or for one text
+            if self._strict or out_of_memory(error):
+                raise
+            self._tokens, self.spare = 0, 0.0
+            logger.warning(
+                "%s failed in a batch (%s); the slower reference engine runs it from now on",
+                self.model.name,
+                error,
+            )
+        if beyond := [node for node in missing if node.depth >= self._tokens]:
+            finish()
+            self._reference.top = self.top
+            self._reference.evaluate(beyond)
+            return _nothing
+        return finish
+
+    def _start(self, nodes: Iterable[Node]) -> Callable[[], None]:
+        if self._rope_varies:
+            forget_lengths(self.model.network)
         by_sequence: dict[TokenSequence, list[Node]] = {}
-        for node in to_run(nodes):
+        for node in nodes:
             by_sequence.setdefault(node.sequence, []).append(node)
         feeds = [feed(*pair) for pair in by_sequence.items()]
         moves = [(row, source, target) for (row, target), source in self._moves.items()]
@@ -113,6 +164,10 @@ class TreeEngine(Engine):
             if batch.nodes:
                 unread.append(read_logits(self.model, self.top, batch.nodes, logits))
         return partial(_call_all, unread)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:
@@ -141,92 +196,3 @@ def feed(sequence: TokenSequence, nodes: Iterable[Node]) -> Feed:
         ancestors = tuple(step.slot for step in node.path() if step.slot is not None)
         tokens.append(Token(node.token, node.depth, node.slot, committed, ancestors, node))
     return Feed(sequence.row, tokens)
-
-
-def read_logits(
-    model: LanguageModel, top: int, nodes: Sequence[Node], logits: torch.Tensor
-) -> Callable[[], None]:
-    """Begin to fill in `next` of nodes, and `logprob` where that is unknown; the call waits for it.
-
-    `logits` has shape [nodes, rows of the output layer]. They are reduced on the device, and one
-    small tensor goes to the host: own log-probability, margin, log p(END), the `top` (at least 2)
-    likeliest ids, exact in float64, and their log-probabilities.
-    """
-    logits = logits[:, : model.vocabulary].float()
-    if model.unused_ids:
-        logits[:, list(model.unused_ids)] = -math.inf
-    vectors = logits.log_softmax(dim=-1)
-    size = vectors.shape[1]
-    ids, logprobs = largest(vectors, min(top, size))
-    first, second = logprobs[:, :2].exp().unbind(dim=1)
-    end = sorted(index for index in model.end_ids if index < size)
-    log_end = vectors[:, end].logsumexp(dim=-1)
-    numbers = torch.stack([_own_logprobs(nodes, vectors), first - second, log_end], dim=1)
-    packed = torch.cat([numbers.double(), ids.double(), logprobs.double()], dim=1)
-    return partial(_fill_in, nodes, vectors, packed)
-
-
-def _own_logprobs(nodes: Sequence[Node], vectors: torch.Tensor) -> torch.Tensor:
-    """Return log p(token | parent) per node, from the parent's vector wherever that is."""
-    own = vectors.new_zeros(len(nodes))
-    rows = {node: index for index, node in enumerate(nodes)}
-    inside: list[tuple[int, int, int]] = []
-    outside: dict[int, torch.Tensor] = {}
-    for index, node in enumerate(nodes):
-        if node.logprob is not None or node.parent is None:
-            continue
-        if node.parent in rows:
-            inside.append((index, rows[node.parent], node.token))
-        else:
-            assert node.parent.next is not None, "asked for before its parent"
-            outside[index] = node.parent.next.logprobs[node.token]
-    if inside:
-        indices, parents, tokens = zip(*inside, strict=True)
-        own[list(indices)] = vectors[parents, tokens]
-    if outside:
-        own[list(outside)] = torch.stack(list(outside.values()))
-    return own
-
-
-def _fill_in(nodes: Sequence[Node], vectors: torch.Tensor, numbers: torch.Tensor) -> None:
-    for node, vector, row in zip(nodes, vectors, numbers.tolist(), strict=True):
-        own, margin, log_end, *top = row
-        if node.logprob is None and node.parent is not None:
-            node.logprob = own
-        ids = tuple(map(int, top[: len(top) // 2]))
-        node.next = NextToken(ids, tuple(top[len(ids) :]), margin, log_end, vector)
-
-
-BLOCK = 256
-"""Entries of a row of which `largest` asks for the maximum first."""
-
-
-def largest(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the indices and values of the `count` largest entries per row.
-
-    Ties go to the lower index: torch.topk leaves their order open, and they are common in 16-bit
-    logits. On a CPU, where a pass over a whole vocabulary takes long, only the `count` blocks of
-    the largest maxima are looked at. None of the others can have one of the entries: each of these
-    blocks has one before it, larger or as large with a lower index.
-    """
-    full = values.shape[1] - values.shape[1] % BLOCK
-    if values.device.type != "cpu" or full < 4 * count * BLOCK:
-        return _one_by_one(values, count)
-    blocks = values[:, :full].view(len(values), -1, BLOCK).amax(dim=-1)
-    chosen = _one_by_one(blocks, count)[0].sort(dim=1).values
-    inside = (chosen[:, :, None] * BLOCK + torch.arange(BLOCK)).flatten(1)
-    rest = torch.arange(full, values.shape[1]).expand(len(values), -1)
-    indices = torch.cat([inside, rest], dim=1)
-    found, best = _one_by_one(values.gather(1, indices), count)
-    return indices.gather(1, found), best
-
-
-def _one_by_one(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Do what `largest` does with argmax, which is documented to return the first."""
-    rest = values.clamp(min=torch.finfo(values.dtype).min)  # -inf is what was taken already
-    indices = []
-    for _ in range(count):
-        indices.append(rest.argmax(dim=-1, keepdim=True))
-        rest.scatter_(1, indices[-1], float("-inf"))
-    chosen = torch.cat(indices, dim=1)
-    return chosen, values.gather(1, chosen)

@@ -69,7 +69,7 @@ class JointVocabulary:
         """Return the entries of largest weighted mean probability; `logprobs` by model number."""
         import torch
 
-        from adafuse.engine.tree import largest
+        from adafuse.engine.forward import largest
 
         by_model = [self.probabilities(number, vector) for number, vector in logprobs.items()]
         rows = torch.stack([row.to(by_model[0].device) for row in by_model])

@@ -25,6 +25,7 @@ from adafuse.models.language_model import (
 )
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
+from adafuse.models.positions import RopeLengths, unknown_attention
 from adafuse.models.spec import ModelSpec
 from adafuse.tokenization.prompts import start_ids
 from adafuse.tokenization.text import SPECIAL, anchor, end_ids, span_encoder
@@ -167,6 +168,7 @@ def _examine(spec: ModelSpec, batch: Batch) -> tuple[ModelFacts, TokenBytes | No
     except UserError as error:
         wrong.append(problem(str(error)))
     wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_network(facts, batch)]
+    wrong += _slow_attention(config, facts, batch)
     return facts, token_bytes, wrong
 
 
@@ -278,6 +280,20 @@ def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
             yield warning(f"{few}, which is small; prompts may be too long for it")
         else:
             yield problem(f"{few}; lower --max-new-tokens or shorten the prompts")
+
+
+def _slow_attention(config: PreTrainedConfig, facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
+    name, slow = f"model {facts.name!r}", "the slower reference engine"
+    if facts.cache is not None and (limit := unknown_attention(config)) is not None:
+        yield warning(
+            f"{name} limits its attention in a way of its own ({limit}): it runs on {slow}"
+        )
+    border = RopeLengths.of(config).border
+    if batch.prompt_tokens + batch.max_new_tokens > border:
+        yield warning(
+            f"{name} has other rotary factors for texts of more than {border} tokens: {slow} runs"
+            " what is longer; shorten the prompts if that takes too long"
+        )
 
 
 def _missing_weights(folder: Path) -> list[str] | None:

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adafuse.engine.forward import largest, read_logits
 from adafuse.engine.node import TokenSequence
-from adafuse.engine.tree import largest, read_logits
 
 
 def engine(vocabulary=5):

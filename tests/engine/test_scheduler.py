@@ -1,7 +1,10 @@
 from types import SimpleNamespace
 
+import pytest
+import torch
+
 from adafuse.engine.node import Evaluator
-from adafuse.engine.scheduler import Advanced, Finished, Scheduler
+from adafuse.engine.scheduler import Advanced, Finished, Scheduler, TooManyRowsError
 
 
 class RecordingEngine(Evaluator):
@@ -99,3 +102,41 @@ def test_requests_to_two_models_at_once_are_waited_for_both():
     assert log == [["x"], ["y"]]
     assert turns == [Advanced("it")]
     assert (last.example, last.error) == ("it", None)
+
+
+class Refusing(RecordingEngine):
+    """A recording engine that raises where it is asked for a node of a name."""
+
+    def __init__(self, refused, error):
+        super().__init__()
+        self.refused, self.error = refused, error
+
+    def evaluate(self, nodes):
+        if self.refused in [node.name for node in nodes]:
+            raise self.error
+        super().evaluate(nodes)
+
+
+def test_an_engine_that_fails_for_one_example_goes_on_with_the_others():
+    engine = Refusing("b0", ValueError("no b0"))
+    outcomes = run(engine, 3, ("a", 2), ("b", 2), ("c", 1))
+    assert {o.example: o.error for o in outcomes} == {"a": None, "b": "no b0", "c": None}
+    assert engine.requests == [["a0"], ["c0"], ["a1"]]
+    assert "ValueError" in next(o.traceback for o in outcomes if o.error)
+
+
+def test_memory_that_runs_out_in_an_engine_is_no_matter_of_one_example():
+    engine = Refusing("b0", torch.OutOfMemoryError("full"))
+    with pytest.raises(TooManyRowsError):
+        run(engine, 2, ("a", 2), ("b", 2))
+
+
+def test_a_failure_is_kept_where_another_engine_of_the_turn_succeeds():
+    log = []
+    one, two = Refusing("x", ValueError("no x")), Card("cpu", log)
+
+    def program():
+        yield [SimpleNamespace(name="x", engine=one), SimpleNamespace(name="y", engine=two)]
+
+    *_, last = Scheduler(1).run(iter([("it", program())]))
+    assert last.error == "no x"

@@ -228,3 +228,14 @@ def test_a_tokenizer_that_changes_words_is_warned_of():
 def test_real_tokenizers_give_back_every_span(real_tokenizer):
     tokenizer = AutoTokenizer.from_pretrained(real_tokenizer)
     assert odd_spans(tokenizer, real_tokenizer.name) == []
+
+
+def test_what_runs_on_the_reference_engine_is_said(copied):
+    factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
+    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 300}
+    change(copied, "config.json", rope_parameters=rope | factors, window_size=64)
+    own, long = said(examined(str(copied), batch=Batch(8, 200, 101)), problem=False)
+    assert "a way of its own (window_size 64)" in own
+    assert "texts of more than 300 tokens" in long
+    change(copied, "config.json", window_size=None)
+    assert said(examined(str(copied), batch=Batch(8, 200, 100)), problem=False) == []
