@@ -212,6 +212,9 @@ class Drafter:
             yield from program
             return
         for requests in program:
+            if any(len(each.ids) >= each.engine.limit for each in self._example.sequences):
+                yield requests  # a guess would be a forward of the whole text
+                continue
             nodes: dict[TokenSequence, list[Node]] = {}
             more: list[Request] = []
             for request in requests:

@@ -1,5 +1,6 @@
 """The token tree of an example in one model, and the coroutines that ask for its nodes."""
 
+import sys
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -225,11 +226,13 @@ class Engine(Evaluator):
 
     `evaluate` fills in `next` and `logprob` of nodes, whose parents are evaluated or among them.
     `spare` is what a forward costs besides its tokens, in tokens, for each sequence in it. At least
-    the `top` likeliest ids of each node are read; more may be asked for between forwards.
+    the `top` likeliest ids of each node are read; more may be asked for between forwards. Beyond
+    `limit` tokens each node is a forward of the whole text.
     """
 
     spare = 0.0
     top = 2
+    limit = sys.maxsize
 
     def __init__(self, model: "LanguageModel") -> None:
         self.model = model

@@ -48,7 +48,7 @@ class TreeEngine(Engine):
         self._strict = strict
         self._reference = ReferenceEngine(model, top)
         rope = RopeLengths.of(model.network.config)
-        self._tokens = rope.border  # nodes beyond so many are for the reference engine
+        self.limit = rope.border
         self._rope_varies = rope.vary
         self.spare = FORWARD_COST[model.device.type] / rows
         layers = model.network.config.get_text_config().num_hidden_layers
@@ -70,7 +70,7 @@ class TreeEngine(Engine):
 
         They take the place of those before, unless fewer than `least` of them would be new.
         """
-        prefix_ids = prefix_ids[: self._tokens]
+        prefix_ids = prefix_ids[: self.limit]
         if len(prefix_ids) - common(self._prefix, prefix_ids) < least:
             return
         sequence = self.open(prefix_ids)
@@ -127,17 +127,17 @@ class TreeEngine(Engine):
         """Do what `evaluate` does up to the wait for the device; the returned call waits."""
         missing, finish = to_run(nodes), _nothing
         try:
-            finish = self._start([node for node in missing if node.depth < self._tokens])
+            finish = self._start([node for node in missing if node.depth < self.limit])
         except Exception as error:  # a network may raise anything, for a batch or for one text
             if self._strict or out_of_memory(error):
                 raise
-            self._tokens, self.spare = 0, 0.0
+            self.limit, self.spare = 0, 0.0
             logger.warning(
                 "%s failed in a batch (%s); the slower reference engine runs it from now on",
                 self.model.name,
                 error,
             )
-        if beyond := [node for node in missing if node.depth >= self._tokens]:
+        if beyond := [node for node in missing if node.depth >= self.limit]:
             finish()
             self._reference.top = self.top
             self._reference.evaluate(beyond)

@@ -10,9 +10,12 @@ from adafuse.cli.bench_suite import chains
 from adafuse.decoding.drafts import Drafter, Guess, Lookup, grown
 from adafuse.decoding.words import DRAFTS
 from adafuse.engine.tree import TreeEngine
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.models.language_model import wrapped
 from tests.engine.test_tree import language_model
 from tests.methods.test_engines_agree import PROMPTS
+from tests.support.architectures import LONGROPE
 from tests.support.results import assert_same
 from tests.support.tiny import random_llama
 
@@ -48,6 +51,22 @@ def test_each_kind_saves_forwards(pair, kind, method):
     )
     assert_same(drafted, plain)
     assert forwards(drafted) < forwards(plain)
+
+
+def test_none_are_tried_where_each_node_is_a_forward_of_the_whole_text(pair):
+    factors = {"short_factor": [1.0] * 2, "long_factor": [4.0] * 2}
+    rope = LONGROPE | factors | {"original_max_position_embeddings": 8}
+    tokenizers = [model.tokenizer for model in pair.models]
+    networks = [random_llama(len(t), seed=3, rope_parameters=rope) for t in tokenizers]
+    members = tuple(wrapped(*each) for each in zip(networks, tokenizers, strict=True))
+    plain, drafted = (
+        Ensemble(members, (1.0, 1.0)).generate(
+            PROMPTS[:4], method="adafuse", drafts=kinds, **LIMITS
+        )
+        for kinds in ((), DRAFTS)
+    )
+    assert_same(drafted, plain)
+    assert forwards(drafted) == forwards(plain)
 
 
 @settings(max_examples=12, deadline=None)
