@@ -150,11 +150,18 @@ SHARE = 0.8  # the part of the free memory that keys, values and log-probabiliti
 
 
 def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
-    """Return the bytes of the keys and values of one token in one layer."""
+    """Return the bytes of the keys and values of one token in the largest layer."""
     text = config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    return 2 * int(heads) * int(head) * dtype.itemsize
+    layers = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text]
+    return dtype.itemsize * max(2 * _heads(layer) * _head_size(layer) for layer in layers)
+
+
+def _heads(layer: "PreTrainedConfig") -> int:
+    return int(getattr(layer, "num_key_value_heads", None) or layer.num_attention_heads)
+
+
+def _head_size(layer: "PreTrainedConfig") -> int:
+    return int(getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads)
 
 
 def rows_that_fit(needs: Sequence[tuple[torch.device, int]], examples: int) -> int:

@@ -26,11 +26,24 @@ VARYING = {
     "llama with dynamic": ("llama", {"rope_parameters": DYNAMIC, "max_position_embeddings": 16}),
 }
 """Networks whose rotary factors change after 16 tokens."""
+SHARING = {
+    "num_hidden_layers": 8,
+    "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 2,
+    "num_kv_shared_layers": 3,
+    "vocab_size_per_layer_input": VOCABULARY,
+}
+"""Upper layers read the keys and values of lower ones."""
 ODD = {
     **VARYING,
     "gpt_neo": ("gpt_neo", {"attention_types": [[["global", "local"], 1]]}),
     "moshi": ("moshi", {}),
     "gpt_neox_japanese": ("gpt_neox_japanese", {}),
+    "gemma4_text": ("gemma4_text", SHARING | {"hidden_size_per_layer_input": 8}),
+    "gemma3n_text": (
+        "gemma3n_text",
+        SHARING | {"intermediate_size": [32] * 8, "activation_sparsity_pattern": [0.0] * 8},
+    ),
+    "lfm2": ("lfm2", {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2}),
     "mistral": ("mistral", {}),
     "gemma3_text": ("gemma3_text", {}),
 }
@@ -42,9 +55,10 @@ OTHERWISE = {
     "xlm",
     "xlm-roberta",
     "xlm-roberta-xl",
+    "xlnet",
     "xmod",
 }
-"""`generate` runs these on something else: RoBERTa's positions from 0, a mask after XLM's texts."""
+"""`generate` runs other inputs: RoBERTa's positions from 0, texts of XLM and XLNet with a mask."""
 SLOW = {"falcon_h1", "kimi_linear"}
 """They have recurrent states, and take a minute each without their kernels."""
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import Gemma4TextConfig
 
 from adafuse.models import files as model_size
 from adafuse.models.files import weight_bytes
+from adafuse.models.memory import cache_bytes
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama
 
@@ -93,3 +95,9 @@ def test_a_hub_model_is_looked_up_in_the_cache(
     assert weight_bytes("org/cached", "b" * 40, "float32") is None
     assert weight_bytes("org/absent", None, "float32") is None
     assert model_size.cached_folder("no/valid name", None) is None
+
+
+def test_layers_of_different_sizes_take_the_room_of_the_largest():
+    sizes = {"num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 8}
+    config = Gemma4TextConfig(**sizes, global_head_dim=16)
+    assert cache_bytes(config, torch.float32) == 2 * 4 * 2 * 16

@@ -70,7 +70,8 @@ def tiny_config(kind: str, **changes):
     if default.is_encoder_decoder:
         raise ValueError("an encoder-decoder, which is refused when it is loaded")
     default = default.get_text_config()
-    sizes = {name: size for name, size in SIZES.items() if hasattr(default, name)} | changes
+    names = default.to_dict()
+    sizes = {name: size for name, size in SIZES.items() if name in names} | changes
     return type(default)(**{k: v for k, v in sizes.items() if (k, v) != ("head_dim", None)})
 
 
