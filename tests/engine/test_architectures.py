@@ -161,6 +161,13 @@ def test_each_node_has_the_rotary_factors_of_its_own_length(kind, engine):
     assert found == pytest.approx(by_full_forwards(network, rows), abs=2e-5)
 
 
+def test_each_node_of_a_model_that_sees_what_follows_is_read_at_the_end_of_its_text():
+    network = tiny_network("bert", is_decoder=False)
+    engine = engine_for(member(network), "tree", top=2, rows=3)
+    found = grown(engine, PROMPTS)
+    assert found == pytest.approx(by_full_forwards(network, PROMPTS), abs=2e-5)
+
+
 @pytest.mark.parametrize("engine", [ReferenceEngine, partial(TreeEngine, rows=3)])
 def test_dynamic_rotary_factors_do_not_remember_longer_texts(engine):
     name, changes = VARYING["llama with dynamic"]
