@@ -311,7 +311,11 @@ class Ensemble:
             name: getattr(value, "__name__", repr(value)) if callable(value) else value
             for name, value in settings.items()
         }
-        named |= {"models": [model.name for model in self.models], "weights": self.weights}
+        named |= {
+            "models": [model.name for model in self.models],
+            "weights": self.weights,
+            "chat_date": [model.chat_date for model in self.models],
+        }
         return named, used
 
     def _check_open(self) -> None:

@@ -10,6 +10,8 @@ from adafuse.errors import UserError, unknown
 from adafuse.views import ResultView, RoundView
 
 Role = Literal["system", "user", "assistant"]
+CHAT_DATE = "2024-07-26"
+"""The day that chat templates see by default: one that does not end at midnight."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,12 @@ from adafuse.decoding.words import Draft
 from adafuse.engine.reference import engine_for
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel, load_tokenizer
+from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
+from adafuse.models.tokenizers import load_tokenizer
 from adafuse.records import Result
+from adafuse.tokenization.token_bytes import id_count
 from adafuse.version import versions
 from adafuse.workflow.provenance import source_commit
 
@@ -39,7 +41,7 @@ def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
     if not Path(config).exists():
         raise UserError(f"{config!r} does not exist; give a config.json or its folder")
     shape, tokenizer = AutoConfig.from_pretrained(config), load_tokenizer(spec)
-    if shape.get_text_config().vocab_size < len(tokenizer):
+    if shape.get_text_config().vocab_size < id_count(tokenizer):
         raise UserError(f"{config!r} has a vocabulary smaller than the tokenizer {spec.path!r}")
     place = Place.of(spec)
     torch.manual_seed(seed)

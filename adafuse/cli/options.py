@@ -127,6 +127,9 @@ def read_models(
     chat_for: Annotated[
         Strings, folders("A model whose chat template is used; repeatable.")
     ] = None,
+    chat_date: Annotated[
+        Strings, option("The day that chat templates see; one, or one per model.", "DAY", MODELS)
+    ] = None,
     device: Device = None,
     dtype: Dtype = "auto",
     quantization: Quantization = None,
@@ -141,6 +144,7 @@ def read_models(
     """Return what these options say of each model."""
     lists = {
         "chat": _flags(model, chat_for, "--chat-for"),
+        "chat_date": chat_date,
         "device": device,
         "quantization": [None if name == NONE else name for name in quantization or ()],
         "revisions": revision,

@@ -12,6 +12,7 @@ from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
 from adafuse.options import BatchSize, MethodOptions, Positive, Threads, parse
+from adafuse.records import CHAT_DATE
 
 OWNER = "--model adafuse"
 NONE = "none"
@@ -66,6 +67,7 @@ class Arguments(MethodOptions):
     device: Any = AUTO
     dtype: Any = AUTO
     quantization: Texts = None
+    chat_date: Texts = CHAT_DATE
     trust_remote_code: Texts = False
     allow_pickle: Texts = False
 

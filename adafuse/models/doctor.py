@@ -20,14 +20,14 @@ from adafuse.models.language_model import (
     check_rows,
     context_length,
     load_config,
-    load_tokenizer,
     torn_weights,
 )
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.positions import RopeLengths, unknown_attention
 from adafuse.models.spec import ModelSpec
-from adafuse.tokenization.prompts import start_ids
+from adafuse.models.tokenizers import load_tokenizer
+from adafuse.tokenization.prompts import start_ids, started
 from adafuse.tokenization.text import SPECIAL, anchor, end_ids, span_encoder
 from adafuse.tokenization.token_bytes import TokenBytes, id_count
 
@@ -216,7 +216,7 @@ def _generation(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
 def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:
     """Return those of `SPANS` that come back as another text, or cannot be encoded at all."""
     encode = span_encoder(tokenizer, name)
-    place = anchor(tokenizer, tokenizer("Answer")["input_ids"])
+    place = anchor(tokenizer, started(tokenizer, "Answer"))
     odd = []
     for span in SPANS:
         with suppress(ValueError):  # the tokenizer merges the span with what is before it

@@ -4,17 +4,14 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -34,7 +31,7 @@ from adafuse.models.placement import (
     resolved,
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
-from adafuse.tokenization.prompts import check_chat
+from adafuse.models.tokenizers import load_tokenizer
 from adafuse.tokenization.text import ModelTokenizer, end_ids
 from adafuse.tokenization.token_bytes import id_count, special_ids, unused_ids
 
@@ -104,7 +101,8 @@ def _load(
             )
     check_packable(network, spec)
     chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
-    return wrapped(network, tokenizer, spec.path, chat=chat, gguf_ends=ends)
+    model = wrapped(network, tokenizer, spec.path, chat=chat, gguf_ends=ends)
+    return replace(model, chat_date=spec.chat_date)
 
 
 def wrapped(
@@ -167,36 +165,6 @@ def torn_weights(file: str, model: str) -> str:
     return (
         f"the file {file!r} of model {model!r} is cut off or no safetensors file; download it again"
     )
-
-
-def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a model; a folder without one is refused."""
-    folder = Path(spec.path)
-    if folder.is_dir() and not any(folder.glob("tokenizer*")):
-        raise UserError(
-            f"model {spec.path!r} has no tokenizer; put its tokenizer.json into the folder"
-        )
-    try:
-        tokenizer: PreTrainedTokenizerBase = from_hub(AutoTokenizer, spec)
-    except Exception:
-        if (wrong := _wrong_with(folder / "tokenizer.json")) is None:
-            raise
-        raise UserError(
-            f"the tokenizer.json of model {spec.path!r} cannot be read ({wrong}); download it again"
-        ) from None
-    if spec.chat is True:
-        check_chat(tokenizer, spec.path)
-    return tokenizer
-
-
-def _wrong_with(file: Path) -> str | None:
-    """Return why a tokenizer.json cannot be read; None if it can, or is not there."""
-    try:
-        if file.is_file():
-            Tokenizer.from_file(str(file))
-    except Exception as error:  # noqa: BLE001 - the library raises no class of its own
-        return str(error)
-    return None
 
 
 def _uses_template(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase) -> bool:

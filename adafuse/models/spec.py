@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
 
@@ -10,6 +11,7 @@ from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, unknown
 from adafuse.options import Located, Section, Text, parse
+from adafuse.records import CHAT_DATE
 
 if TYPE_CHECKING:
     import torch
@@ -88,6 +90,9 @@ class ModelEntry(Section):
     chat: bool | Literal["auto"] = False
     """put prompts into the model's own chat template, `auto` if it has one; change it when the
     model is tuned for chat"""
+    chat_date: Text = CHAT_DATE
+    """the day that chat templates see as today, as YYYY-MM-DD; it is fixed, so that prompts do not
+    change at midnight; change it when questions depend on it"""
     device: Text | None = None
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
     change it when two large models need a GPU each, or one model needs several"""
@@ -100,6 +105,16 @@ class ModelEntry(Section):
     allow_pickle: bool = False
     """read weights that are not safetensors (such files can run code); change it when the model has
     no safetensors and you trust its source"""
+
+    @field_validator("chat_date", mode="before")
+    @classmethod
+    def _day(cls, value: object) -> str:
+        try:
+            return date.fromisoformat(str(value)).isoformat()
+        except ValueError:
+            raise UserError(
+                f"chat_date {value!r} is not a day; write one such as 2026-01-31"
+            ) from None
 
     @property
     def source(self) -> tuple[str, str | None]:
@@ -146,6 +161,7 @@ class Loading(TypedDict, total=False):
     device: "str | torch.device | Sequence[str | torch.device]"
     dtype: "str | torch.dtype | Sequence[str | torch.dtype]"
     chat: bool | str | Sequence[bool | str]
+    chat_date: str | Sequence[str]
     quantization: str | Sequence[str | None] | None
     trust_remote_code: bool | Sequence[bool]
     allow_pickle: bool | Sequence[bool]
@@ -157,7 +173,7 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
-_ONE_FOR_ALL = ("device", "dtype", "quantization")  # a list of one is for all models
+_ONE_FOR_ALL = ("chat_date", "device", "dtype", "quantization")  # a list of one is for all models
 
 
 def model_specs(

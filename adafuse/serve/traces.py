@@ -34,6 +34,7 @@ class Traces:
         self._models = {
             "models": [model.name for model in ensemble.models],
             "weights": list(ensemble.weights),
+            "chat_date": [model.chat_date for model in ensemble.models],
         }
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._since = time.monotonic()

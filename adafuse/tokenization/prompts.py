@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from functools import cache
-from itertools import takewhile
+from dataclasses import asdict, replace
+from datetime import date
+from functools import cache, lru_cache
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 
 from adafuse.errors import UserError
-from adafuse.records import Chat, Prompt, Turn
+from adafuse.records import CHAT_DATE, Chat, Prompt, Role, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -23,23 +24,29 @@ WORTH_SHARING = 16
 """Fewer ids than this are computed again."""
 
 
-def prompt_ids(tokenizer: "PreTrainedTokenizerBase", prompt: Prompt, *, chat: bool) -> list[int]:
+def prompt_ids(
+    tokenizer: "PreTrainedTokenizerBase", prompt: Prompt, *, chat: bool, today: str = CHAT_DATE
+) -> list[int]:
     """Return the ids of `prompt`, with exactly one start token where the tokenizer adds one.
 
-    Raw text gets what the tokenizer gives by default, unless `chat` makes it what a user says. A
-    chat template renders the start token as text or leaves it out, so it is put in front or
-    reduced to one. An empty text without a start token begins where another text ended.
+    A text stands as it is, unless `chat` makes it what a user says. It may begin with the start
+    token, as rendered chat templates do, which then stays the only one. The tokens that a tokenizer
+    puts after a text are left out: the text goes on. An empty text without a start token begins
+    where another text ended. `today` is the date that chat templates see.
     """
     if isinstance(prompt, str) and not chat:
         end = tokenizer.eos_token_id
         ends = [end] if isinstance(end, int) and not prompt else []
-        return list(tokenizer(prompt)["input_ids"]) or ends
+        return started(tokenizer, prompt) or ends
     turns = prompt if isinstance(prompt, Chat) else Chat((Turn("user", prompt),))
-    ids = list(tokenizer.encode(_rendered(tokenizer, turns), add_special_tokens=False))
+    return started(tokenizer, _rendered(tokenizer, turns, date.fromisoformat(today)))
+
+
+def started(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+    """Return the ids of a text, after one start token where the tokenizer or the text has one."""
+    ids = list(tokenizer.encode(text, add_special_tokens=False))
     start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
-    while start and ids[:1] == start:
-        ids = ids[1:]
-    return start + ids
+    return [*start, *dropwhile(start.__contains__, ids)]
 
 
 def shared_prefix(
@@ -83,9 +90,12 @@ def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
 
 
 def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
-    """Return the start token that this tokenizer puts before a text, as a list of none or one."""
-    first = list(tokenizer("a")["input_ids"])[:1]
-    return first if first and first[0] == tokenizer.bos_token_id else []
+    """Return what this tokenizer puts before a text: the start token, two of them, or nothing."""
+    whole = list(tokenizer("a")["input_ids"])
+    bare = list(tokenizer.encode("a", add_special_tokens=False))
+    places = range(len(whole) - len(bare) + 1 if bare else 0)
+    first = next((n for n in places if whole[n : n + len(bare)] == bare), None)
+    return whole[:first] if first is not None else whole[: whole[:1] == [tokenizer.bos_token_id]]
 
 
 def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
@@ -99,32 +109,94 @@ def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     return [index for index in ids[:1] if index in tokenizer.added_tokens_decoder]
 
 
-def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat) -> str:
+_DAY = date.fromisoformat(CHAT_DATE)
+_MARK = "(turn {})"
+"""Stands for a turn where only its place in a template matters."""
+
+
+def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat, today: date) -> str:
     """Return the text of a chat; where its template takes no system turn, the user says that."""
     try:
-        return _templated(tokenizer, chat.turns, chat.continues)
-    except TemplateError:
+        return _checked(tokenizer, chat, today)
+    except (TemplateError, UserError):
         if [turn.role for turn in chat.turns[:2]] != ["system", "user"]:
             raise
         system, user, *others = chat.turns
         first = Turn("user", f"{system.content}\n\n{user.content}")
-        text = _templated(tokenizer, [first, *others], chat.continues)
+        text = _checked(tokenizer, replace(chat, turns=(first, *others)), today)
     _warn_of_joined_turns(tokenizer.name_or_path)
     return text
 
 
+def _checked(tokenizer: "PreTrainedTokenizerBase", chat: Chat, today: date) -> str:
+    """Return the text of a chat, in which every turn has to be.
+
+    Thoughts of earlier answers are not missed: templates leave them out on purpose.
+    """
+    text = _templated(tokenizer, chat.turns, chat.continues, today)
+    roles = tuple(turn.role for turn in chat.turns)
+    lost = _lost_turn(tokenizer, str(tokenizer.chat_template), roles)
+    letters = "".join(text.split())
+    for number, turn in enumerate(chat.turns):
+        said = turn.content.rpartition("</think>" if turn.role == "assistant" else "\0")[2]
+        if number == lost or "".join(said.split()) not in letters:
+            raise UserError(
+                f"the chat template of {tokenizer.name_or_path!r} leaves out turn {number + 1}"
+                f" ({turn.role}: {turn.content[:40]!r}); say it in another turn, or use prompts"
+                " that are texts"
+            )
+    return text
+
+
+@lru_cache(256)
+def _lost_turn(
+    tokenizer: "PreTrainedTokenizerBase", _template: str, roles: tuple[Role, ...]
+) -> int | None:
+    """Return the number of a turn that a template leaves out, whatever is said in it."""
+    marks = [Turn(role, _MARK.format(number)) for number, role in enumerate(roles)]
+    try:
+        text = _templated(tokenizer, marks)
+    except TemplateError:  # of a template that reads what is said
+        return None
+    return next((number for number, mark in enumerate(marks) if mark.content not in text), None)
+
+
 def _templated(
-    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], continues: bool | None = None
+    tokenizer: "PreTrainedTokenizerBase",
+    turns: Sequence[Turn],
+    continues: bool | None = None,
+    today: date = _DAY,
 ) -> str:
-    """Return the rendered turns: the last is continued, or answered, or neither if that is None."""
+    """Return the rendered turns: the last is continued, or answered, or neither if that is None.
+
+    A turn that is continued ends as it was given, so that all models go on at the same text.
+    """
+    from transformers.utils import chat_template_utils
+
     messages: list[dict[str, Any]] = [asdict(turn) for turn in turns]
-    return str(
+    end = _MARK.format("end")
+    if continues:
+        messages[-1]["content"] += end
+    # The one way to give a template a function: transformers makes text of those in arguments.
+    template = chat_template_utils._compile_jinja_template(tokenizer.get_chat_template())
+    template.globals["strftime_now"] = today.strftime
+    text = str(
         tokenizer.apply_chat_template(
-            messages,
-            tokenize=False,
-            add_generation_prompt=continues is False,
-            continue_final_message=bool(continues),
+            messages, tokenize=False, add_generation_prompt=continues is False
         )
+    )
+    return _cut(tokenizer, text.rpartition(end)[0], turns[-1].content) if continues else text
+
+
+def _cut(tokenizer: "PreTrainedTokenizerBase", text: str, begun: str) -> str:
+    """Return a text that ends with what was begun, also where a template trims that."""
+    if text.endswith(begun):
+        return text
+    if text.endswith(bare := begun.lstrip()):
+        return text[: len(text) - len(bare)] + begun
+    raise UserError(
+        f"the chat template of {tokenizer.name_or_path!r} changes the turn that is continued,"
+        f" {begun[:40]!r}; let the models begin the answer, or use prompts that are texts"
     )
 
 

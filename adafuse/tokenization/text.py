@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
-from adafuse.records import Prompt
+from adafuse.records import CHAT_DATE, Prompt
 from adafuse.tokenization.prompts import prompt_ids, turn_end
 from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
 
@@ -104,14 +105,15 @@ class ModelTokenizer:
 
     `end_ids` is EOS_k: a model that emits one of them has ended, and their probabilities add up to
     p_k(END); each has where it is from, see `end_ids`. `chat` asks for the model's own chat
-    template around each prompt. Ids below `rows` have embeddings (None: all); those of special
-    tokens may lie above.
+    template around each prompt, to which `chat_date` is today. Ids below `rows` have embeddings
+    (None: all); those of special tokens may lie above.
     """
 
     name: str
     tokenizer: "PreTrainedTokenizerBase"
     end_ids: Mapping[int, str]
     chat: bool = False
+    chat_date: str = CHAT_DATE
     rows: int | None = None
 
     @cached_property
@@ -136,7 +138,7 @@ class ModelTokenizer:
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
-        ids = prompt_ids(self.tokenizer, prompt, chat=self.chat)
+        ids = prompt_ids(self.tokenizer, prompt, chat=self.chat, today=self.chat_date)
         return _with_rows(self.tokenizer, self.name, self.rows, ids)
 
     def document_ids(self, text: str) -> tuple[list[int], list[int]]:
@@ -148,7 +150,7 @@ class ModelTokenizer:
         start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         first = next((i for i in (start, end) if isinstance(i, int)), next(iter(self.end_ids)))
         ids = list(self.tokenizer.encode(text, add_special_tokens=False))
-        rest = ids[1:] if ids[:1] == [first] else ids
+        rest = [*dropwhile(first.__eq__, ids)]
         return [first], _with_rows(self.tokenizer, self.name, self.rows, rest)
 
     def anchor(self, ids: Sequence[int]) -> Anchor:

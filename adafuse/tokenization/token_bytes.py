@@ -57,18 +57,19 @@ class TokenBytes:
 
 def id_count(tokenizer: "PreTrainedTokenizerBase") -> int:
     """Return the largest id + 1, which is more than `len(tokenizer)` where ids are left out."""
-    return len(tokenizer) + len(unused_ids(tokenizer))
+    return _used(tokenizer, len(tokenizer))[0]
 
 
 def unused_ids(tokenizer: "PreTrainedTokenizerBase") -> tuple[int, ...]:
     """Return the ids below the largest one that no token has."""
-    return _unused_ids(tokenizer, len(tokenizer))
+    return _used(tokenizer, len(tokenizer))[1]
 
 
 @lru_cache(16)
-def _unused_ids(tokenizer: "PreTrainedTokenizerBase", _size: int) -> tuple[int, ...]:
-    used = set(tokenizer.get_vocab().values())
-    return tuple(index for index in range(max(used, default=0)) if index not in used)
+def _used(tokenizer: "PreTrainedTokenizerBase", _size: int) -> tuple[int, tuple[int, ...]]:
+    used = {*tokenizer.get_vocab().values(), *tokenizer.added_tokens_decoder}
+    count = max(used, default=-1) + 1
+    return count, tuple(index for index in range(count) if index not in used)
 
 
 def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:

@@ -25,9 +25,9 @@ from adafuse.errors import ExampleError, UserError
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path, from_hub
-from adafuse.models.language_model import load_tokenizer
 from adafuse.models.placement import Place
 from adafuse.models.spec import ModelEntry
+from adafuse.models.tokenizers import load_tokenizer
 
 logger = logging.getLogger(__name__)
 

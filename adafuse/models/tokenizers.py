@@ -1,0 +1,100 @@
+"""Tokenizers as their tokenizer.json says, whatever class of transformers is named beside it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, TokenizersBackend
+
+from adafuse.errors import UserError
+from adafuse.models.files import local_path
+from adafuse.models.hub import from_hub
+from adafuse.models.spec import ModelEntry
+from adafuse.tokenization.prompts import check_chat
+
+_NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
+
+
+def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a model; a folder without one is refused.
+
+    Classes of transformers build their own pre-tokenizer, normalizer, decoder and added tokens
+    around the vocabulary of a tokenizer.json. All of that is taken from the file instead; of the
+    class remain the special tokens that it names. Code that comes with a model is left alone.
+    """
+    folder = Path(spec.path)
+    if folder.is_dir() and not any(folder.glob("tokenizer*")):
+        raise UserError(
+            f"model {spec.path!r} has no tokenizer; put its tokenizer.json into the folder"
+        )
+    tokenizer: PreTrainedTokenizerBase | None = None
+    try:
+        tokenizer = from_hub(AutoTokenizer, spec)
+    except Exception as error:
+        content = _content(spec)
+        if isinstance(error, UserError) or content is None:
+            raise
+    else:
+        content = _content(spec)
+    if content is not None and (tokenizer is None or _is_of_transformers(tokenizer)):
+        tokenizer = _as_in_file(spec, content, tokenizer)
+    assert tokenizer is not None
+    if spec.chat is True:
+        check_chat(tokenizer, spec.path)
+    return tokenizer
+
+
+def _is_of_transformers(tokenizer: PreTrainedTokenizerBase) -> bool:
+    return type(tokenizer).__module__.startswith("transformers.models.") or (
+        type(tokenizer) is TokenizersBackend
+    )
+
+
+def _content(spec: ModelEntry) -> dict[str, Any] | None:
+    """Return what the tokenizer.json of a model says; None if there is none."""
+    folder = local_path(spec.path, spec.revision)
+    file = None if folder is None else folder / "tokenizer.json"
+    if file is None or not file.is_file():
+        return None
+    try:
+        Tokenizer.from_file(str(file))
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    except Exception as error:  # noqa: BLE001 - the library raises no class of its own
+        raise UserError(
+            f"the tokenizer.json of model {spec.path!r} cannot be read ({error}); download it again"
+        ) from None
+    return content
+
+
+def _as_in_file(
+    spec: ModelEntry, content: dict[str, Any], given: PreTrainedTokenizerBase | None
+) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a file, with the special tokens that the `given` one names."""
+    configured = {} if given is None else given.init_kwargs.get("added_tokens_decoder", {})
+    ids = {token["content"]: token["id"] for token in content["added_tokens"]}
+    ids = {str(token): int(number) for number, token in configured.items()} | ids
+    if type(given) is TokenizersBackend and not _misplaced(given, ids):
+        return given
+    if isinstance(vocabulary := content["model"].get("vocab"), dict):
+        # Otherwise a token is added after as many ids as there are tokens, which gaps make wrong.
+        vocabulary |= {token: number for token, number in ids.items() if token not in vocabulary}
+    backend = Tokenizer.from_str(json.dumps(content))
+    tokenizer: PreTrainedTokenizerBase = from_hub(TokenizersBackend, spec, tokenizer_object=backend)
+    if wrong := _misplaced(tokenizer, ids):
+        raise UserError(
+            f"token {wrong[0]!r} of model {spec.path!r} has id {ids[wrong[0]]} in its files, which"
+            f" its vocabulary leaves no place for; give the model a tokenizer.json of its own"
+        )
+    known = tokenizer.get_added_vocab()
+    for name in _NAMED:
+        token = getattr(given, name, None)
+        if getattr(tokenizer, name) is None and str(token) in known:
+            setattr(tokenizer, name, token)
+    return tokenizer
+
+
+def _misplaced(tokenizer: PreTrainedTokenizerBase, ids: Mapping[str, int]) -> list[str]:
+    known = tokenizer.get_vocab()
+    return [token for token, number in ids.items() if known.get(token) != number]
