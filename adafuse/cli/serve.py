@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from adafuse.cli.options import (
     with_options,
 )
 from adafuse.errors import UserError
-from adafuse.files import read_text
+from adafuse.files import located, read_text
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -46,6 +47,22 @@ KeyFile = Annotated[
 TracesFolder = Annotated[
     Path | None, option("Keep the trace of every request here.", "FOLDER", SERVER)
 ]
+TracesSize = Annotated[
+    int, option("MiB of traces; the oldest files are deleted.", "N", SERVER, min=1)
+]
+IgnoreSampling = Annotated[
+    bool, option("Ignore temperature, top_p and their like; refused otherwise.", "", SERVER)
+]
+OWN, PLAINLY = "own", "plain"
+Templates = Annotated[
+    list[str] | None,
+    option(
+        "A file with a chat template (Jinja), plain, or own: the model's own, or plain if it has"
+        " none. One, or one per model.",
+        "FILE",
+        SERVER,
+    ),
+]
 
 
 @with_models
@@ -59,6 +76,9 @@ def serve(
     max_body: MaxBody = 1 << 20,
     api_key_file: KeyFile = None,
     traces: TracesFolder = None,
+    traces_size: TracesSize = 1024,
+    ignore_sampling: IgnoreSampling = False,
+    chat_template: Templates = None,
     method: MethodName = "adafuse",
     option: MethodOption = None,
     max_new_tokens: MaxNewTokens = 256,
@@ -81,13 +101,15 @@ def serve(
             f"--max-new-tokens {max_new_tokens} leaves no room for a prompt in --max-length"
             f" {max_length}; raise that"
         )
-    key = _key(api_key_file)
+    key, templates = _key(api_key_file), _templates(chat_template or [OWN], len(models))
     with _listening(host, port) as listener:
         from adafuse.serve.app import Service, Serving
 
         serving = Serving(
             name, method, options, max_new_tokens, batch_size, max_waiting,
             longest=max_length, seconds=timeout, body=max_body, api_key=key, traces=traces,
+            trace_mib=traces_size, hosts=(host,) if _is_local(listener) else None,
+            ignore_sampling=ignore_sampling, templates=templates,
         )  # fmt: skip
         _answer(listener, Service(load(models, weight, threads), serving))
 
@@ -97,12 +119,16 @@ def _answer(listener: socket.socket, service: "Service") -> None:
     import uvicorn
 
     from adafuse.serve.app import make_app
+    from adafuse.serve.guards import MOST_CONNECTIONS, Connection
 
     app: Any = make_app(service)
     plan = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
+        http=Connection,
+        ws="none",
+        limit_concurrency=MOST_CONNECTIONS,
         # for a client that does not read its stream
         timeout_graceful_shutdown=math.ceil(service.serving.seconds),
     )
@@ -121,6 +147,26 @@ def _key(file: Path | None) -> str | None:
     if not key:
         raise UserError(f"--api-key-file {str(file)!r} is empty; write the key into it")
     return key
+
+
+def _templates(given: list[str], count: int) -> tuple[str | None, ...]:
+    """Return the text of a chat template per model; None: its own."""
+    if len(given) not in (1, count):
+        raise UserError(
+            f"{len(given)} values of --chat-template for {count} models; give one, or one per model"
+        )
+    from adafuse.serve.models import PLAIN
+
+    named = {OWN: None, PLAINLY: PLAIN}
+    texts = [
+        named[name] if name in named else read_text(Path(located(name)), "chat template")
+        for name in given
+    ]
+    return tuple(texts * (count if len(texts) == 1 else 1))
+
+
+def _is_local(listener: socket.socket) -> bool:
+    return ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def _listening(host: str, port: int) -> socket.socket:

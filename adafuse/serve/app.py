@@ -1,7 +1,6 @@
 """The HTTP side of the server: OpenAI's completions and chat completions, health and metrics."""
 
 import asyncio
-import hmac
 import json
 import logging
 import time
@@ -9,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,16 +21,17 @@ from adafuse.decoding.words import Settings
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import resolve
-from adafuse.models.language_model import demands
+from adafuse.models.language_model import LanguageModel, demands
 from adafuse.models.memory import MOST_ROWS, rows_that_fit
 from adafuse.options import parse
-from adafuse.records import Chat, Prompt, Result
+from adafuse.records import Chat, Prompt, Result, letters
 from adafuse.serve.decoder import BusyError, Decoder, Job
 from adafuse.serve.forms import REASONS, ChatForm, Form, Json, TextForm
+from adafuse.serve.guards import check_key, check_local, read_body, shortened, without_folders
 from adafuse.serve.metrics import metrics
+from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
 from adafuse.serve.requests import Asked, RequestError, read_request
 from adafuse.serve.traces import Traces
-from adafuse.tokenization.prompts import check_chat
 from adafuse.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -43,7 +42,8 @@ class Serving:
     """What a server offers: `name` is that of the ensemble, the others are limits and defaults.
 
     `longest` is the most ids of a prompt with its text, `seconds` the time of a request, `body` the
-    bytes of one.
+    bytes of one. Without a key, only requests to and from `hosts` and this machine are answered
+    (None: all). `templates` are chat templates, one per model (None: its own, or `PLAIN`).
     """
 
     name: str
@@ -57,10 +57,16 @@ class Serving:
     body: int
     api_key: str | None = None
     traces: Path | None = None
+    trace_mib: int = 1024
+    hosts: tuple[str, ...] | None = None
+    ignore_sampling: bool = False
+    templates: tuple[str | None, ...] = ()
 
 
 METHODS_KEPT = 8
 """So many methods with their options stay prepared."""
+LETTERS = 16
+"""A prompt with more characters than this for each token of room is refused before it is read."""
 MOST_TOP = 64
 """So many of the likeliest next ids may a method of a client read (branching, top_k, width)."""
 
@@ -69,13 +75,20 @@ class Service:
     """An ensemble, the thread that decodes with it, and what is kept of requests."""
 
     def __init__(self, ensemble: Ensemble, serving: Serving) -> None:
-        self.ensemble, self.serving = ensemble, serving
+        self.serving = serving
+        models = served_models(ensemble.models, serving.templates)
+        self.stops_plainly = any(m.tokenizer.chat_template == PLAIN for m in models)
+        self.ensemble = Ensemble(models, ensemble.weights, ensemble.place)
         rows = serving.batch_size
         if rows == "auto":
-            needs = [need for model in ensemble.models for need in demands(model, serving.longest)]
+            needs = [need for model in models for need in demands(model, serving.longest)]
             rows = rows_that_fit(needs, MOST_ROWS)
-        self.decoder = Decoder(ensemble.models, rows, serving.max_waiting, serving.longest)
-        self.traces = None if serving.traces is None else Traces(serving.traces, ensemble)
+        self.decoder = Decoder(self.ensemble.models, rows, serving.max_waiting, serving.longest)
+        self.traces = (
+            None
+            if serving.traces is None
+            else Traces(serving.traces, self.ensemble, serving.trace_mib)
+        )
         self._methods = lru_cache(METHODS_KEPT)(self._prepared)
         self._started = int(time.time())
         self._methods(serving.method, json.dumps(serving.options, sort_keys=True))
@@ -91,8 +104,8 @@ class Service:
         run.prepare()
         return run
 
-    def run(self, asked: Asked, prompts: Sequence[Prompt]) -> Run:
-        """Return how the prompts of a request are decoded.
+    def runs(self, asked: Asked, prompts: Sequence[Prompt]) -> list[Run]:
+        """Return how each prompt of a request is decoded.
 
         Raises:
             UserError: a method, option or limit that there is not.
@@ -108,14 +121,7 @@ class Service:
                 f"method {method!r} commits words, for which each model has a probability of its"
                 " own; leave out logprobs, or use unite or gac"
             )
-        limits = {
-            "max_new_tokens": self._limit(asked),
-            "max_rounds": asked.max_rounds,
-            "stop": asked.strings,
-        }
-        run = replace(prepared, settings=parse(Settings, limits, "request"))
-        self._check_prompts(prompts, run)
-        return run
+        return [self._limited(prepared, asked, prompt) for prompt in prompts]
 
     def _check_options(self, method: str, options: dict[str, Any], asked: dict[str, Any]) -> None:
         """Refuse what names files or further models: clients do not choose what is read here."""
@@ -132,29 +138,47 @@ class Service:
                 f" {MOST_TOP}"
             )
 
-    def _limit(self, asked: Asked) -> int:
-        more = getattr(asked, "max_completion_tokens", None)
-        return asked.max_tokens or more or self.serving.max_new_tokens
+    def _limited(self, prepared: Run, asked: Asked, prompt: Prompt) -> Run:
+        """Return the run with the limits of a request; by default, with what is left of a model.
 
-    def _check_prompts(self, prompts: Sequence[Prompt], run: Run) -> None:
-        """Refuse prompts that a model cannot read, or that leave no room for their texts."""
-        for model, prompt in product(self.ensemble.models, prompts):
-            if isinstance(prompt, Chat):
-                try:
-                    check_chat(model.tokenizer, model.name)
-                except UserError as error:
-                    raise RequestError(f"{error} (/v1/completions)") from None
-            try:
-                tokens, most = len(model.prompt_ids(prompt)), run.settings.max_new_tokens
-            except Exception as error:  # noqa: BLE001 - tokenizers and templates raise anything
-                raise RequestError(f"{model.name} cannot read the prompt: {error}") from None
-            room = min(model.context, self.serving.longest)
-            if tokens + most > room:
-                raise RequestError(
-                    f"the prompt has {tokens} tokens in {model.name}, and {most} more were asked"
-                    f" for; there is room for {room}",
-                    code="context_length_exceeded",
-                )
+        Raises:
+            RequestError: a prompt that some model cannot read, or that leaves no room for its text.
+        """
+        self._check_length(prompt)
+        rooms = [self._room(model, prompt) for model in self.ensemble.models]
+        left, model, tokens = min(rooms)
+        named = asked.max_completion_tokens or asked.max_tokens
+        most = named or max(1, min(left, self.serving.max_new_tokens))
+        if most > left:
+            raise RequestError(
+                f"the prompt has {tokens} tokens in {model}, and {most} more were asked for; there"
+                f" is room for {left + tokens}",
+                code="context_length_exceeded",
+            )
+        plain = self.stops_plainly and isinstance(prompt, Chat)
+        stop = [*asked.strings, *([PLAIN_STOP] if plain else [])]
+        limits = {"max_new_tokens": most, "max_rounds": asked.max_rounds, "stop": stop}
+        return replace(prepared, settings=parse(Settings, limits, "request"))
+
+    def _check_length(self, prompt: Prompt) -> None:
+        """Refuse what is too long for any tokenizer before one reads it."""
+        longest, given = self.serving.longest, letters(prompt)
+        turns = len(prompt.turns) if isinstance(prompt, Chat) else 0
+        if turns > longest or given > longest * LETTERS:
+            what = f"{turns} messages" if turns > longest else f"{given} characters"
+            raise RequestError(
+                f"the prompt has {what}; there is room for {longest} tokens (--max-length), of"
+                f" {LETTERS} characters at most",
+                code="context_length_exceeded",
+            )
+
+    def _room(self, model: LanguageModel, prompt: Prompt) -> tuple[int, str, int]:
+        """Return how many tokens a prompt leaves in a model, its name, and those it takes."""
+        try:
+            tokens = len(model.prompt_ids(prompt))
+        except Exception as error:  # noqa: BLE001 - tokenizers and templates raise anything
+            raise RequestError(f"{model.name} cannot read the prompt: {error}") from None
+        return min(model.context, self.serving.longest) - tokens, model.name, tokens
 
     @property
     def card(self) -> Json:
@@ -177,21 +201,17 @@ class Service:
     async def keep(self, name: str, index: int, job: Job, result: Result) -> None:
         """Write what became of a prompt to the traces, if there are any."""
         if self.traces is not None:
-            method, limits = (
-                job.run.method,
-                job.run.settings.model_dump(exclude={"drafts", "batch_size", "engine"}),
-            )
-            how = {"method": method.name, **method.options.model_dump(mode="json"), **limits}
             try:
-                await asyncio.to_thread(self.traces.add, f"{name}-{index}", job.prompt, result, how)
-            except UserError as error:  # of a disk that is full: the answer is none the worse
+                add = self.traces.add
+                await asyncio.to_thread(add, f"{name}-{index}", job.prompt, result, job.run)
+            except (UserError, OSError) as error:  # a full disk: the answer is none the worse
                 logger.warning("a trace is lost: %s", error)
 
     def close(self) -> None:
         """Finish what is being decoded, and write its traces."""
         self.decoder.close()
         if self.traces is not None:
-            self.traces.write()
+            self.traces.close()
 
 
 class Exchange:
@@ -205,34 +225,30 @@ class Exchange:
 
     async def answer(self) -> Response:
         """Return the response; what is refused is refused before anything is decoded."""
-        asked = read_request(self.form.body, await self._body())
+        serving = self.service.serving
+        body = await read_body(self.request, serving.body)
+        asked = await asyncio.to_thread(
+            read_request, self.form.body, body, ignore_sampling=serving.ignore_sampling
+        )
         self.service.check_name(asked.model)
         if asked.stream and asked.wants_logprobs:
             raise RequestError("logprobs come with the whole text; leave out stream or logprobs")
         prompts = asked.prompts
-        most = self.service.serving.max_waiting + self.service.decoder.rows
+        most = serving.max_waiting + self.service.decoder.rows
         if len(prompts) > most:
             raise RequestError(f"{len(prompts)} prompts are too many at a time; send {most}")
-        run = await asyncio.to_thread(self.service.run, asked, prompts)
-        self._submit(prompts, run, streamed=asked.stream)
+        runs = await asyncio.to_thread(self.service.runs, asked, prompts)
+        self._submit(prompts, runs, streamed=asked.stream)
         if asked.stream:
             return StreamingResponse(
-                self._pieces(asked, run), media_type="text/event-stream", headers=_UNBUFFERED
+                self._pieces(asked), media_type="text/event-stream", headers=_UNBUFFERED
             )
-        results = await self._results(run)
+        results = await self._results()
         if results is None:
             return Response(status_code=GONE)
         return JSONResponse(self.form.whole(results, logprobs=asked.wants_logprobs))
 
-    async def _body(self) -> bytes:
-        most, body = self.service.serving.body, bytearray()
-        async for chunk in self.request.stream():
-            body += chunk
-            if len(body) > most:
-                raise RequestError(f"the request is larger than {most} bytes; send less", 413)
-        return bytes(body)
-
-    def _submit(self, prompts: Sequence[Prompt], run: Run, *, streamed: bool) -> None:
+    def _submit(self, prompts: Sequence[Prompt], runs: Sequence[Run], *, streamed: bool) -> None:
         loop = asyncio.get_running_loop()
 
         def tell(index: int, what: str | Result) -> None:
@@ -241,7 +257,7 @@ class Exchange:
         deadline = time.monotonic() + self.service.serving.seconds
         self.jobs = [
             Job(run, prompt, partial(tell, index), deadline, streamed)
-            for index, prompt in enumerate(prompts)
+            for index, (prompt, run) in enumerate(zip(prompts, runs, strict=True))
         ]
         self.service.decoder.submit(self.jobs)
 
@@ -249,7 +265,7 @@ class Exchange:
         for job in self.jobs:
             job.gone = True
 
-    async def _results(self, run: Run) -> list[Result] | None:
+    async def _results(self) -> list[Result] | None:
         """Return all results; None if the client went away, which ends their decoding."""
         found: dict[int, Result] = {}
         try:
@@ -275,7 +291,7 @@ class Exchange:
             seconds = self.service.serving.seconds
             raise RequestError(f"the request took longer than {seconds:g} s; ask for less", 504)
 
-    async def _pieces(self, asked: Asked, run: Run) -> AsyncIterator[str]:
+    async def _pieces(self, asked: Asked) -> AsyncIterator[str]:
         found: dict[int, Result] = {}
         written = [""] * len(self.jobs)
         try:
@@ -298,7 +314,7 @@ class Exchange:
                 yield _event(self.form.end([found[index] for index in range(len(found))]))
             yield "data: [DONE]\n\n"
         except RequestError as error:  # the status is sent already
-            yield _event(_error(str(error), error.code))
+            yield _event(_error(without_folders(str(error)), error.code))
         finally:
             self._leave()
 
@@ -315,7 +331,12 @@ def _event(value: Json) -> str:
 
 
 def _error(sentence: str, code: str | None) -> Json:
-    told = {"message": sentence, "type": "invalid_request_error", "param": None, "code": code}
+    told = {
+        "message": shortened(sentence),
+        "type": "invalid_request_error",
+        "param": None,
+        "code": code,
+    }
     return {"error": told}
 
 
@@ -335,10 +356,11 @@ def make_app(service: Service) -> FastAPI:
         await asyncio.to_thread(service.close)
 
     async def allowed(request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        key, is_open = service.serving.api_key, request.scope["path"] == "/health"
-        if not (key is None or is_open or hmac.compare_digest(given.encode(), key.encode())):
-            raise RequestError("the API key is missing or wrong", 401, "invalid_api_key")
+        key, hosts = service.serving.api_key, service.serving.hosts
+        if key is None and hosts is not None:
+            check_local(request, hosts)
+        if key is not None and request.scope["path"] != "/health":
+            check_key(request, key)
 
     app = FastAPI(
         title="AdaFuse",
@@ -393,7 +415,7 @@ def _refuse_with(app: FastAPI) -> None:
     @app.exception_handler(RequestError)
     async def _refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestError)
-        return _refusal(str(error), error.status, error.code)
+        return _refusal(without_folders(str(error)), error.status, error.code)
 
     @app.exception_handler(BusyError)
     async def _busy(_: Request, error: Exception) -> Response:
@@ -407,4 +429,4 @@ def _refuse_with(app: FastAPI) -> None:
 
     @app.exception_handler(UserError)
     async def _wrong(_: Request, error: Exception) -> Response:
-        return _refusal(str(error), 400, None)
+        return _refusal(without_folders(str(error)), 400, None)

@@ -5,20 +5,21 @@ import threading
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from adafuse.decoding.drafts import Lookup
 from adafuse.decoding.round import Example
 from adafuse.decoding.run import Run, result_of
 from adafuse.engine.forward import FORWARD_COST
-from adafuse.engine.node import Engine, Program
+from adafuse.engine.node import Engine, Program, TokenSequence
 from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel, slots
-from adafuse.records import Prompt, Result, question_of
+from adafuse.records import Prompt, Result, StopReason, question_of
 from adafuse.tokenization.prompts import common
+from adafuse.tokenization.text import UNFINISHED, Anchor
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,38 @@ class Counts:
         self.rounds += len(result.rounds)
         self.agreed += sum(taken.agreed for taken in result.rounds)
         self.ended[ended] += 1
+
+
+def within_limit(event: Finished[Example], result: Result) -> Result:
+    """Return a result whose text has at most max_new_tokens tokens in each model.
+
+    Spans are committed whole, so the last one may go beyond: of a model that holds more ids, the
+    text of the first ones counts, without a character that they only begin.
+    """
+    limit, text, tokens = event.example.limits.max_new_tokens, result.text, list[int]()
+    if result.error is not None:
+        return result
+    for sequence in event.example.sequences:
+        anchor = sequence.model.anchor(sequence.ids[: sequence.prompt_length])
+        ids = _ids_of(sequence, anchor, result.text)
+        tokens.append(min(len(ids), limit))
+        if len(ids) > limit:
+            # Templates differ in whether an answer begins with a space.
+            space = len(text) - len(text.lstrip())
+            text = text[: space + common(anchor.added(ids[:limit]).lstrip(), text[space:])]
+    if result.stop_reason == "length" or text != result.text:
+        text = text.rstrip(UNFINISHED)
+    reason: StopReason = result.stop_reason if text == result.text else "length"
+    return replace(result, text=text, stop_reason=reason, tokens=tuple(tokens), fits=None)
+
+
+def _ids_of(sequence: TokenSequence, anchor: Anchor, text: str) -> list[int]:
+    """Return the ids that a sequence holds; of a text that replaced them, its own."""
+    ids = sequence.ids[sequence.prompt_length :]
+    held, body = anchor.added(ids).lstrip(), text.lstrip()
+    if held.startswith(body) or (held and body.startswith(held)):
+        return ids
+    return list(sequence.model.tokenizer.encode(text, add_special_tokens=False))
 
 
 class Decoder:
@@ -228,7 +261,9 @@ class Decoder:
         job = self._live[event.example]
         if isinstance(event, Finished):
             del self._live[event.example]
-            self._ended(job, result_of(event))
+            self._ended(job, within_limit(event, result_of(event)))
+        elif event.example.reason is not None:
+            return  # what is beyond the limit is cut when it has finished
         elif job.streamed and not job.run.method.replaces_text and not job.gone:
             before, job.told = job.told, event.example.settled
             if job.told != before:

@@ -19,14 +19,22 @@ class RequestError(Exception):
         self.status, self.code = status, code
 
 
-def _only(*allowed: object) -> AfterValidator:
+GREEDY = "decoding is greedy and gives one text"
+NO_SAMPLING = f"{GREEDY} (leave it out, or start the server with --ignore-sampling)"
+
+
+def _only(*allowed: object, why: str = "there is nothing else for an ensemble") -> AfterValidator:
     def check(value: object) -> object:
         if value is not None and value not in allowed:
             shown = " or ".join(json.dumps(each) for each in allowed)
-            raise ValueError(f"must be {shown}: decoding is greedy and gives one text")
+            raise ValueError(f"must be {shown}: {why}")
         return value
 
     return AfterValidator(check)
+
+
+def _greedy(*allowed: object) -> AfterValidator:
+    return _only(*allowed, why=NO_SAMPLING)
 
 
 def _nothing(value: object) -> object:
@@ -43,9 +51,28 @@ def _some(value: list[Any]) -> list[Any]:
 
 Nothing = Annotated[Any, AfterValidator(_nothing)]
 
+MOST_STOPS, LONGEST_STOP = 64, 256
+"""So many stop strings may a request have, each of so many characters: all are looked for often."""
+
+
+def _few(value: str | list[str] | None) -> str | list[str] | None:
+    strings = [value] if isinstance(value, str) else value or []
+    if len(strings) > MOST_STOPS:
+        raise ValueError(f"must hold {MOST_STOPS} strings at most")
+    if any(len(string) > LONGEST_STOP for string in strings):
+        raise ValueError(f"must have strings of {LONGEST_STOP} characters at most")
+    return value
+
+
+SAMPLING = {
+    "temperature", "top_p", "top_k", "min_p", "typical_p", "presence_penalty", "frequency_penalty",
+    "repetition_penalty", "length_penalty", "best_of", "do_sample", "use_beam_search",
+}  # fmt: skip
+"""The fields that only say how to sample, which `--ignore-sampling` leaves unread."""
+
 
 class Asked(Section):
-    """What both kinds of completions have in common; what has no meaning here is ignored.
+    """What both kinds of completions have in common; what does not change a text is ignored.
 
     `method`, `options` and `max_rounds` are AdaFuse's own; clients pass them as `extra_body`.
     """
@@ -55,18 +82,26 @@ class Asked(Section):
     model: str | None = None
     stream: Flag = False
     stream_options: dict[str, bool] | None = None
-    stop: str | list[str] | None = None
+    stop: Annotated[str | list[str] | None, AfterValidator(_few)] = None
     max_tokens: Positive | None = None
+    max_completion_tokens: Positive | None = None
     method: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     max_rounds: Positive | None = None
 
-    temperature: Annotated[float | None, _only(0)] = None
-    top_p: Annotated[float | None, _only(1)] = None
-    n: Annotated[int | None, _only(1)] = None
-    best_of: Annotated[int | None, _only(1)] = None
-    presence_penalty: Annotated[float | None, _only(0)] = None
-    frequency_penalty: Annotated[float | None, _only(0)] = None
+    temperature: Annotated[float | None, _greedy(0)] = None
+    top_p: Annotated[float | None, _greedy(1)] = None
+    top_k: Annotated[int | None, _greedy(1, 0, -1)] = None
+    min_p: Annotated[float | None, _greedy(0)] = None
+    typical_p: Annotated[float | None, _greedy(1)] = None
+    n: Annotated[int | None, _only(1, why=GREEDY)] = None
+    best_of: Annotated[int | None, _greedy(1)] = None
+    presence_penalty: Annotated[float | None, _greedy(0)] = None
+    frequency_penalty: Annotated[float | None, _greedy(0)] = None
+    repetition_penalty: Annotated[float | None, _greedy(1)] = None
+    length_penalty: Annotated[float | None, _greedy(1)] = None
+    do_sample: Annotated[bool | None, _greedy(False)] = None
+    use_beam_search: Annotated[bool | None, _greedy(False)] = None
     logit_bias: Nothing = None
 
     seed: Any = None
@@ -74,6 +109,10 @@ class Asked(Section):
     metadata: Any = None
     store: Any = None
     service_tier: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    prompt_cache_options: Any = None
 
     @property
     def strings(self) -> list[str]:
@@ -131,15 +170,21 @@ class Conversation(Asked):
     """The body of /v1/chat/completions; the models write on in the last turn of an assistant."""
 
     messages: Annotated[list[dict[str, Any]], AfterValidator(_some)]
-    max_completion_tokens: Positive | None = None
     logprobs: Flag | None = None
     top_logprobs: Nothing = None
     tools: Nothing = None
-    tool_choice: Any = None
+    tool_choice: Annotated[Any, _only("none", "auto")] = None
     parallel_tool_calls: Any = None
     functions: Nothing = None
+    function_call: Annotated[Any, _only("none", "auto")] = None
+    modalities: Annotated[list[str] | None, _only(["text"])] = None
+    audio: Nothing = None
+    prediction: Nothing = None
+    web_search_options: Nothing = None
+    moderation: Nothing = None
     response_format: Annotated[dict[str, Any] | None, _only({"type": "text"})] = None
     reasoning_effort: Any = None
+    verbosity: Any = None
 
     @property
     def prompts(self) -> list[Prompt]:
@@ -168,16 +213,23 @@ def _turn(message: Mapping[str, Any]) -> Turn:
     return turn
 
 
-def read_request(kind: type[Asked], body: bytes) -> Asked:
-    """Read the body of a request.
+def read_request(kind: type[Asked], body: bytes, *, ignore_sampling: bool = False) -> Asked:
+    """Read the body of a request; null is as if a field was left out.
 
     Raises:
         UserError: it is no JSON object, or has what cannot be met.
     """
     try:
         values = json.loads(body)
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            "the request holds half of a surrogate pair, which is no character; remove it"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"the request is not valid JSON ({error}); send an object") from None
     if not isinstance(values, dict):
         raise UserError("the request is not a JSON object; send one")
-    return parse(kind, {k: v for k, v in values.items() if v is not None}, "request")
+    unread = SAMPLING if ignore_sampling else set()
+    given = {k: v for k, v in values.items() if v is not None and k not in unread}
+    return parse(kind, given, "request")

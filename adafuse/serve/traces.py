@@ -3,63 +3,121 @@
 import json
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Mapping
-from hashlib import sha256
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from adafuse.decoding.fusion import FUSION_RULES
+from adafuse.decoding.run import Run
 from adafuse.ensemble import Ensemble
 from adafuse.files import check_writable
 from adafuse.parquet import write_table
+from adafuse.plugins import code_of
 from adafuse.records import Prompt, Result, as_text
 from adafuse.results import FIELDS
+from adafuse.serve.guards import without_folders
 from adafuse.traces import result_columns
 from adafuse.version import versions
+from adafuse.workflow.journal import Journal, journal_rows
 
-ROWS, SECONDS = 256, 30.0
-"""A file is written when so many requests have ended, or after so long."""
+ROWS, BYTES = 1024, 16 << 20
+"""A file is whole, and the next one begun, at so many rows or bytes of its journal."""
+REST = 20
+"""A file is written again when this many times the seconds have passed that it took last."""
+
+_OWN = [pa.field(name, pa.string()) for name in ("method", "options", "plugins")]
 
 
 class Traces:
-    """Files of a folder, each of requests that were decoded in the same way.
+    """The files `requests-TIME.parquet` of a folder, and the journal of the newest.
 
-    They are written with the next request after `SECONDS`, and at the end; what is killed loses
-    those that were not.
+    A row is in the journal before its answer is sent. The newest file is written as rows come, but
+    under load less often; a server that was killed left the others in its journal, which the next
+    one makes a file of. All together have about `mib` MiB: the oldest files are deleted.
     """
 
-    def __init__(self, folder: Path, ensemble: Ensemble) -> None:
-        check_writable(folder / "requests.parquet")
-        self._folder = folder
-        self._models = {
+    def __init__(self, folder: Path, ensemble: Ensemble, mib: int) -> None:
+        check_writable(folder / "requests.journal")
+        self._folder, self._most = folder, mib << 20
+        self._settings = {
             "models": [model.name for model in ensemble.models],
             "weights": list(ensemble.weights),
             "chat_date": [model.chat_date for model in ensemble.models],
         }
-        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        self._since = time.monotonic()
-        self._lock = threading.Lock()
+        path = folder / "requests.journal"
+        self._known = {name: name for name in journal_rows(path)}
+        self._held, self._lock = ExitStack(), threading.Lock()
+        self._journal = self._held.enter_context(Journal(path, self._known))
+        self._next, self._file = 0.0, self._new_file()
+        if self._journal.rows:
+            self._write()
+            self._begin_next()
 
-    def add(self, name: str, prompt: Prompt, result: Result, how: Mapping[str, Any]) -> None:
-        """Keep a request, and write files if there is enough to write."""
-        row = {"id": name, "prompt": as_text(prompt), **result_columns(result)}
+    def add(self, name: str, prompt: Prompt, result: Result, run: Run) -> None:
+        """Keep a request.
+
+        Raises:
+            UserError: the journal cannot be written.
+            OSError: the file cannot.
+        """
+        row = {"id": name, "prompt": as_text(prompt), **result_columns(result), **_described(run)}
+        for column in ("error", "traceback"):
+            row[column] = row[column] and without_folders(row[column])
         with self._lock:
-            self._rows[json.dumps(how, sort_keys=True)].append(row)
-            late = time.monotonic() - self._since > SECONDS
-            if late or sum(map(len, self._rows.values())) >= ROWS:
+            self._known[name] = name
+            self._journal.append(name, row)
+            whole = len(self._journal.rows) >= ROWS or self._journal.path.stat().st_size >= BYTES
+            if whole or time.monotonic() > self._next:
                 self._write()
+            if whole:
+                self._begin_next()
 
-    def write(self) -> None:
+    def close(self) -> None:
         """Write what is not written yet."""
         with self._lock:
-            self._write()
+            if self._journal.rows:
+                self._write()
+                self._begin_next()
+            self._held.close()
+
+    def _new_file(self) -> Path:
+        return self._folder / f"requests-{time.time_ns():020}.parquet"
 
     def _write(self) -> None:
-        written, self._rows = self._rows, defaultdict(list)
-        self._since = time.monotonic()
-        for how, rows in written.items():
-            settings = {**self._models, **json.loads(how)}
-            metadata = {"settings": settings, "versions": versions()}
-            key = sha256(how.encode()).hexdigest()[:8]
-            name = f"{settings['method']}-{key}-{time.time_ns():x}.parquet"
-            write_table(self._folder / name, FIELDS, rows, metadata)
+        began, rows = time.monotonic(), list(self._journal.rows.values())
+        used: dict[str, Any] = {}
+        for row in rows:
+            used |= json.loads(row["plugins"])
+        methods = {row["method"] for row in rows}
+        settings = {**self._settings, "method": ", ".join(sorted(methods))}
+        metadata = {"settings": settings, "versions": {**versions(), **used}}
+        write_table(self._file, [*FIELDS, *_OWN], rows, metadata)
+        ended = time.monotonic()
+        self._next = ended + REST * (ended - began)
+
+    def _begin_next(self) -> None:
+        """Leave the file, whose rows the journal need not keep, and delete the oldest files."""
+        self._journal.path.unlink(missing_ok=True)
+        self._journal.rows.clear()
+        self._known.clear()
+        self._file = self._new_file()
+        sizes = 0
+        for file in sorted(self._folder.glob("requests-*.parquet"), reverse=True):
+            sizes += file.stat().st_size
+            if sizes > self._most:
+                file.unlink()
+
+
+def _described(run: Run) -> dict[str, str]:
+    """Return how a request was decoded; options may name files, by their last parts here."""
+    method = run.method
+    options = method.options.model_dump(mode="json")
+    limits = run.settings.model_dump(mode="json", exclude={"drafts", "batch_size", "engine"})
+    used = code_of(type(method), FUSION_RULES.get(options.get("fusion") or ""))
+    return {
+        "method": method.name,
+        "options": without_folders(json.dumps({**options, **limits}, ensure_ascii=False)),
+        "plugins": json.dumps(used),
+    }

@@ -3,9 +3,11 @@
 import json
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from adafuse.errors import UserError
 from adafuse.records import Chat
 
 PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
@@ -32,11 +34,13 @@ def test_a_completion_is_what_generate_writes(client, pair):
         own = {"max_new_tokens": settings.get("max_tokens", 16), "stop": settings.get("stop", [])}
         (result,) = pair.generate([PROMPT], **own)
         (choice,) = answer["choices"]
-        assert choice["text"] == result.text
-        assert choice["finish_reason"] == {"eos": "stop"}.get(
-            result.stop_reason, result.stop_reason
-        )
-        assert answer["usage"]["completion_tokens"] == max(result.tokens)
+        assert choice["text"] == result.text[: len(choice["text"])]
+        cut = max(result.tokens) > own["max_new_tokens"]
+        assert cut == (choice["text"] != result.text)
+        reason = "length" if cut else {"eos": "stop"}.get(result.stop_reason, result.stop_reason)
+        assert choice["finish_reason"] == reason
+        most = min(max(result.tokens), own["max_new_tokens"])
+        assert answer["usage"]["completion_tokens"] == most
         assert answer["adafuse"][0]["rounds"] == len(result.rounds)
 
 
@@ -48,13 +52,41 @@ def test_several_prompts_are_several_choices(client, pair):
     assert [choice["index"] for choice in answer["choices"]] == [0, 1]
 
 
-def test_a_chat_with_a_model_that_has_no_template_names_the_way_out(client, pair, monkeypatch):
+def test_a_chat_with_a_model_that_has_no_template_is_read_plainly_and_the_start_says_so(
+    serving, pair, monkeypatch, caplog
+):
     monkeypatch.setattr(pair.models[1].tokenizer, "chat_template", None)
-    answer = client.post("/v1/chat/completions", json={"messages": MESSAGES})
-    said = answer.json()["error"]["message"]
-    assert answer.status_code == 400
-    assert said.startswith(f"model {pair.models[1].name!r} has no chat template")
-    assert said.endswith("(/v1/completions)")
+    with serving() as client:
+        assert "has no chat template: it reads conversations plainly" in caplog.text
+        model = client.service.ensemble.models[1]
+        turns = [*MESSAGES, {"role": "assistant", "content": "It is"}, *MESSAGES]
+        question = MESSAGES[0]["content"]
+        text = (
+            f"Be brief.\n\nUser: {question}\n\nAssistant: It is\n\nUser: {question}\n\nAssistant:"
+        )
+        chat = Chat([{"role": "system", "content": "Be brief."}, *turns])
+        assert model.prompt_ids(chat) == model.prompt_ids(text)
+        begun = Chat(turns[:2], continues=True)
+        assert model.prompt_ids(begun) == model.prompt_ids(f"User: {question}\n\nAssistant: It is")
+        answer = client.post("/v1/chat/completions", json={"messages": MESSAGES})
+        assert answer.status_code == 200
+    assert pair.models[1].tokenizer.chat_template is None
+
+
+def test_a_chat_template_may_be_given_and_one_that_cannot_be_rendered_stops_the_start(
+    serving, pair
+):
+    given = "{% for turn in messages %}<{{ turn.role }}>{{ turn.content }}{% endfor %}"
+    with serving(templates=(None, given)) as client:
+        model = client.service.ensemble.models[1]
+        assert model.prompt_ids(Chat(MESSAGES)) == model.prompt_ids(
+            f"<user>{MESSAGES[0]['content']}"
+        )
+    with (
+        pytest.raises(UserError, match="--chat-template of llama cannot write a conversation"),
+        serving(templates=(None, "{% for turn in %}")),
+    ):
+        pass
 
 
 def test_what_prompts_begin_with_is_read_once(client, pair, monkeypatch):
@@ -263,8 +295,215 @@ def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
         streamed(client, "/v1/completions", prompt=PROMPT, stop=["\n"])
     files = sorted((tmp_path / "traces").iterdir())
     methods = [read_metadata(file)["settings"]["method"] for file in files]
-    assert methods == ["adafuse", "unite"]
+    assert methods == ["adafuse, unite"]
     rows = read_rows(files[0])
-    assert len(rows) == 2
-    assert [row["prompt"] for row in rows] == [PROMPT] * 2
+    assert [row["method"] for row in rows] == ["adafuse", "unite", "adafuse"]
+    assert json.loads(rows[0]["options"])["stop"] == ["\n"]
+    assert [row["prompt"] for row in rows] == [PROMPT] * 3
     assert all(row["rounds"] for row in rows)
+
+
+@pytest.mark.parametrize("limit", range(1, 15))
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_text_has_at_most_max_tokens_tokens_in_each_model(serving, random_pair, limit, stream):
+    asked = {"prompt": PROMPT, "max_tokens": limit}
+    with serving(ensemble=random_pair) as client:
+        if stream:
+            counted = {"stream_options": {"include_usage": True}}
+            *pieces, last = streamed(client, "/v1/completions", **asked, **counted)
+            text = "".join(piece["choices"][0]["text"] for piece in pieces)
+            reason, usage = pieces[-1]["choices"][0]["finish_reason"], last["usage"]
+        else:
+            answer = completed(client, **asked)
+            text, reason = (answer["choices"][0][name] for name in ("text", "finish_reason"))
+            usage = answer["usage"]
+    (result,) = random_pair.generate([PROMPT], max_new_tokens=limit)
+    assert result.text.startswith(text)
+    assert "\ufffd" not in text[-1:]
+    assert reason == "length"
+    assert usage["completion_tokens"] <= limit
+    assert (max(result.tokens) > limit) <= (text != result.text)
+    assert text
+
+
+def test_without_max_tokens_a_text_has_what_is_left_of_the_context(serving, random_pair):
+    tokens = max(len(model.prompt_ids(PROMPT)) for model in random_pair.models)
+    with serving(ensemble=random_pair, longest=tokens + 7) as client:
+        answer = completed(client)
+        assert answer["choices"][0]["finish_reason"] == "length"
+        assert 1 <= answer["usage"]["completion_tokens"] <= 7
+
+
+GREEDY = {
+    "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0, "n": 1, "presence_penalty": 0.0,
+    "frequency_penalty": 0, "repetition_penalty": 1.0, "logit_bias": {}, "seed": 7, "stop": None,
+    "user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto",
+    "stream_options": None, "max_completion_tokens": 4, "max_tokens": None,
+    "safety_identifier": "x", "prompt_cache_key": "x",
+}  # fmt: skip
+OF_CHATS = {
+    "logprobs": False, "top_logprobs": 0, "tools": [], "tool_choice": "none",
+    "parallel_tool_calls": True, "response_format": {"type": "text"}, "modalities": ["text"],
+    "reasoning_effort": "low", "verbosity": "low", "audio": None, "prediction": None,
+}  # fmt: skip
+
+
+def test_fields_of_openai_at_values_that_change_nothing_are_accepted(client):
+    own = {"best_of": 1, "echo": False, "suffix": None, "logprobs": None}
+    completed(client, **GREEDY, **own)
+    chat = {"messages": MESSAGES, **GREEDY, **OF_CHATS}
+    done = client.post("/v1/chat/completions", json=chat)
+    assert done.status_code == 200, done.text
+
+
+def test_sampling_can_be_ignored_by_the_server_but_not_several_texts(serving):
+    sampled = {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "presence_penalty": 1}
+    with serving(ignore_sampling=True) as client:
+        text = completed(client)["choices"][0]["text"]
+        assert completed(client, **sampled)["choices"][0]["text"] == text
+        assert client.post("/v1/completions", json={"prompt": "a", "n": 2}).status_code == 400
+    with serving() as client:
+        for name, value in sampled.items():
+            done = client.post("/v1/completions", json={"prompt": PROMPT, name: value})
+            assert "start the server with --ignore-sampling" in done.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"prompt": " " * 60_000},
+        {"messages": [{"role": "user", "content": ""}] * 1000},
+        {"prompt": "a", "stop": ["a"] * 100},
+        {"prompt": "a", "stop": "a" * 300},
+    ],
+)
+def test_what_is_too_long_is_refused_before_a_tokenizer_reads_it(serving, pair, body, monkeypatch):
+    from adafuse.models.language_model import LanguageModel
+
+    with serving() as client:
+
+        def read(*_):
+            raise AssertionError("read")
+
+        monkeypatch.setattr(LanguageModel, "prompt_ids", read)
+        path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+        done = client.post(path, json=body)
+        assert done.status_code == 400
+        assert "read" not in done.json()["error"]["message"].split()
+
+
+def test_an_error_repeats_no_more_than_a_piece_of_what_was_sent(client):
+    long = "x" * 30_000
+    for body in (
+        {"prompt": "a", "temperature": long},
+        {"prompt": "a", long: 1},
+        {"prompt": "a", "model": long},
+        {"prompt": "a", "method": long},
+        {"prompt": {long: long}},
+        {"prompt": "a", "options": {long: 1}},
+    ):
+        done = client.post("/v1/completions", json=body)
+        assert done.status_code in (400, 404)
+        assert len(done.content) < 2000
+    assert len(client.get(f"/v1/models/{long}").content) < 2000
+    assert len(client.get(f"/{long}").content) < 2000
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:8000"}, 200),
+        ({"Host": "127.0.0.1"}, 200),
+        ({"Host": "[::1]:8000", "Origin": "http://localhost:3000"}, 200),
+        ({"Host": "box.local:1"}, 200),
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:8000"}, 403),
+        ({"Host": "127.0.0.1.evil.example"}, 403),
+        ({"Host": "localhost@evil.example"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": ""}, 403),
+        ({"Host": "localhost", "Origin": "http://evil.example"}, 403),
+        ({"Host": "localhost", "Origin": "null"}, 403),
+    ],
+)
+def test_without_a_key_only_pages_of_this_machine_are_answered(serving, headers, status):
+    with serving(hosts=("box.local",)) as client:
+        for path in ("/v1/models", "/metrics", "/health"):
+            assert client.get(path, headers=headers).status_code == status
+        done = client.post("/v1/completions", json={"prompt": "a"}, headers=headers)
+        assert done.status_code == status
+    with serving(hosts=("box.local",), api_key="k") as client:
+        given = {**headers, "Authorization": "Bearer k"}
+        assert client.get("/v1/models", headers=given).status_code == 200
+
+
+def test_the_scheme_of_a_key_has_any_case_and_spaces(serving):
+    with serving(api_key="sécret") as client:
+        for given, status in (
+            ("bearer sécret", 200), ("BEARER   sécret ", 200), ("Bearer\tsécret", 200),
+            ("sécret", 401), ("Basic sécret", 401), ("Bearer", 401), ("", 401),
+            ("Bearer sécret x", 401),
+        ):  # fmt: skip
+            headers = {"Authorization": given.encode()}
+            assert client.get("/v1/models", headers=headers).status_code == status, given
+
+
+def test_no_client_reads_a_path_of_this_machine(serving, pair, tmp_path, monkeypatch):
+    from adafuse.models.language_model import LanguageModel
+    from adafuse.parquet import read_rows
+
+    folder = str(Path(pair.models[0].name).parent)
+    assert folder.startswith("/")
+
+    def fail(*_):
+        raise OSError(f"Can't load '{folder}/a b/tokenizer.json' nor {folder}/config.json")
+
+    with serving(traces=tmp_path / "traces") as client:
+        completed(client)
+        told = client.get("/v1/models").text + client.get("/metrics").text
+        refused = client.post("/v1/completions", json={"prompt": "a", "method": "single"}).text
+        monkeypatch.setattr(LanguageModel, "prompt_ids", fail)
+        refused += client.post("/v1/completions", json={"prompt": "a"}).text
+        assert "'tokenizer.json' nor config.json" in refused
+    (file,) = (tmp_path / "traces").iterdir()
+    assert folder not in told + refused + str(read_rows(file)) + file.read_bytes().decode("latin")
+    assert '"mistral"' in told
+
+
+def test_half_a_surrogate_pair_is_refused(client):
+    for body in ({"prompt": "a\ud800"}, {"prompt": "a", "stop": "\udc00"}):
+        done = client.post("/v1/completions", content=json.dumps(body))
+        assert done.status_code == 400
+        assert "half of a surrogate pair" in done.json()["error"]["message"]
+
+
+def test_traces_are_bounded_and_their_files_do_not_grow_with_stop_strings(
+    serving, tmp_path, monkeypatch
+):
+    import adafuse.serve.traces as module
+    from adafuse.parquet import read_rows
+
+    folder = tmp_path / "traces"
+    with serving(traces=folder) as client:
+        for number in range(8):
+            completed(client, stop=[f"stop {number}"], max_tokens=2)
+        kept = {file.suffix for file in folder.iterdir()}
+        assert kept == {".parquet", ".journal", ".lock"}
+    (file,) = folder.iterdir()
+    assert len(read_rows(file)) == 8
+    monkeypatch.setattr(module, "ROWS", 2)
+    with serving(traces=folder, trace_mib=0) as client:
+        for _ in range(6):
+            completed(client, max_tokens=2)
+    assert len(list(folder.iterdir())) == 0
+
+
+def test_traces_name_the_code_of_plug_ins(serving, tmp_path, monkeypatch):
+    import adafuse.serve.traces as module
+    from adafuse.parquet import read_metadata
+
+    monkeypatch.setattr(module, "code_of", lambda *used: {"brought 1.0": "code 123"})
+    with serving(traces=tmp_path / "traces") as client:
+        completed(client, max_tokens=2)
+    (file,) = (tmp_path / "traces").iterdir()
+    assert read_metadata(file)["versions"]["brought 1.0"] == "code 123"

@@ -78,6 +78,48 @@ def test_sigterm_finishes_what_runs_and_writes_its_trace(tmp_path, random_pair):
     assert len(list((tmp_path / "traces").iterdir())) == 1
 
 
+def test_finished_rows_are_on_disk_after_a_kill_and_the_next_server_has_them(tmp_path):
+    from adafuse.parquet import read_rows
+    from adafuse.workflow.journal import journal_rows
+
+    folder = tmp_path / "traces"
+    with started(tmp_path, "--traces", str(folder)) as server:
+        for _ in range(2):
+            httpx.post(f"{server.url}/v1/completions", json={"prompt": PROMPT, "max_tokens": 4})
+    rows = journal_rows(folder / "requests.journal").values()
+    assert [row["prompt"] for row in rows] == [PROMPT] * 2
+    with started(tmp_path, "--traces", str(folder)) as server:
+        assert server.stop() == 0
+    assert not (folder / "requests.journal").exists()
+    files = sorted(folder.glob("*.parquet"))
+    assert {row["id"] for row in read_rows(files[-1])} == {row["id"] for row in rows}
+
+
+def test_what_is_half_sent_ends_soon_and_holds_up_no_end(tmp_path, monkeypatch):
+    def opened(server, sent):
+        host, port = server.url.removeprefix("http://").split(":")
+        connection = socket.create_connection((host, int(port)), timeout=30)
+        connection.sendall(sent)
+        return connection
+
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+    half = head + b"Content-Length: 100\r\n\r\n{"
+    with started(tmp_path) as server:
+        began = time.monotonic()
+        late = [opened(server, sent) for sent in (b"", head, half)]
+        answers = [connection.recv(1000) for connection in late]
+        assert time.monotonic() - began < 25
+        assert answers[:2] == [b"", b""]
+        assert answers[2].startswith(b"HTTP/1.1 408 ")
+        kept = [opened(server, sent) for sent in (b"", head, half)]
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 5
+        for connection in (*late, *kept):
+            connection.close()
+
+
 def test_a_key_comes_from_the_environment_or_a_file(tmp_path):
     with started(tmp_path, ADAFUSE_API_KEY="secret") as server:
         assert httpx.get(f"{server.url}/v1/models").status_code == 401

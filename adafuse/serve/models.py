@@ -1,0 +1,70 @@
+"""Models as clients see them: their names, and a chat template for each."""
+
+import logging
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+from adafuse.errors import UserError
+from adafuse.models.language_model import LanguageModel
+from adafuse.records import Chat, Turn
+from adafuse.tokenization.prompts import turn_end
+
+logger = logging.getLogger(__name__)
+
+PLAIN = (
+    "{% for turn in messages %}"
+    "{% if turn.role != 'system' %}{{ turn.role | capitalize }}: {% endif %}{{ turn.content }}"
+    "{% if not loop.last %}{{ '\n\n' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '\n\nAssistant:' }}{% endif %}"
+)
+"""The template of a model that has none."""
+PLAIN_STOP = "\nUser:"
+"""Ends an answer in a conversation that some model reads plainly, and would go on writing."""
+
+
+def served_models(
+    models: Sequence[LanguageModel], templates: Sequence[str | None]
+) -> list[LanguageModel]:
+    """Return models named without their folders, each with a template for conversations.
+
+    Raises:
+        UserError: a template that cannot be used.
+    """
+    names = [_short(model.name) for model in models]
+    served = []
+    for number, (model, name) in enumerate(zip(models, names, strict=True)):
+        shown = name if names.count(name) == 1 else f"{name}-{number + 1}"
+        given = templates[number] if templates else None
+        served.append(_with_template(replace(model, name=shown), given))
+    return served
+
+
+def _short(name: str) -> str:
+    """Return the last part of a path; an id of the hub is kept."""
+    path = Path(name)
+    return path.resolve().name if path.is_absolute() or path.exists() else name
+
+
+def _with_template(model: LanguageModel, given: str | None) -> LanguageModel:
+    own = getattr(model.tokenizer, "chat_template", None)
+    if own and given is None:
+        return model
+    if given is None:
+        logger.warning(
+            "%s has no chat template: it reads conversations plainly, as docs/serve.md says; give"
+            " --chat-template FILE for another form",
+            model.name,
+        )
+    tokenizer = copy(model.tokenizer)
+    tokenizer.chat_template = given or PLAIN
+    ends = {**dict.fromkeys(turn_end(tokenizer), "chat template"), **model.end_ids}
+    changed = replace(model, tokenizer=tokenizer, end_ids=ends)
+    try:
+        changed.prompt_ids(Chat([Turn("user", "Who?")]))
+    except Exception as error:  # noqa: BLE001 - templates raise anything
+        raise UserError(
+            f"the --chat-template of {model.name} cannot write a conversation ({error}); correct it"
+        ) from None
+    return changed
