@@ -18,6 +18,7 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.language_model import load_models
 from adafuse.models.spec import ModelSpec, model_specs
+from adafuse.records import as_prompt
 from adafuse.tokenization.text import end_ids
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama, random_model
@@ -250,6 +251,28 @@ def test_a_chat_template_is_used_where_there_is_one(tmp_path, caplog):
     assert f"{without} has no chat template and continues prompts as they stand" in caplog.text
     with pytest.raises(UserError, match="has no chat template"):
         Ensemble.from_pretrained([without], device="cpu", chat=True)
+
+
+def test_chat_templates_see_the_day_that_is_named_for_their_model(copy):
+    change(
+        copy / "tokenizer_config.json",
+        chat_template="{{ strftime_now('%F') }}: {{ messages[0].content }}",
+    )
+    (copy / "chat_template.jinja").unlink(missing_ok=True)
+    prompt = [{"role": "user", "content": "Who?"}]
+    for days, seen in (({}, "2024-07-26"), ({"chat_date": "2026-01-31"}, "2026-01-31")):
+        ensemble = load(str(copy), **days)
+        (model,) = ensemble.models
+        ids = model.prompt_ids(as_prompt(prompt, "it"))
+        assert model.tokenizer.decode(ids, skip_special_tokens=True) == f"{seen}: Who?"
+        results = ensemble.generate([prompt], max_new_tokens=1)
+        assert results.settings["chat_date"] == [seen]
+
+
+@pytest.mark.parametrize("day", ["tomorrow", "2026-13-01", ""])
+def test_a_day_that_is_none_is_refused(day):
+    with pytest.raises(UserError, match=r"chat_date .* is not a day; write one such as"):
+        model_specs(["org/a"], chat_date=day)
 
 
 def test_a_model_that_is_too_large_for_its_device_is_one_sentence(monkeypatch):

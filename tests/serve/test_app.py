@@ -296,6 +296,7 @@ def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
     files = sorted((tmp_path / "traces").iterdir())
     methods = [read_metadata(file)["settings"]["method"] for file in files]
     assert methods == ["adafuse, unite"]
+    assert read_metadata(files[0])["settings"]["chat_date"] == ["2024-07-26"] * 2
     rows = read_rows(files[0])
     assert [row["method"] for row in rows] == ["adafuse", "unite", "adafuse"]
     assert json.loads(rows[0]["options"])["stop"] == ["\n"]

@@ -37,6 +37,7 @@ def digest(values: dict[str, Any]) -> str:
         lambda v: v["runs"]["both"].update(weights=[1, 2]),
         lambda v: v["runs"]["both"].update(max_rounds=4),
         lambda v: v["models"]["left"].update(chat=True),
+        lambda v: v["models"]["left"].update(chat_date="2026-01-31"),
         lambda v: v["models"]["left"].update(quantization="int4"),
         lambda v: v["models"]["left"].update(trust_remote_code=True),
         lambda v: v["benchmarks"]["qa"].update(stop=["\n", "."]),
