@@ -372,7 +372,7 @@ def test_sampling_can_be_ignored_by_the_server_but_not_several_texts(serving):
 @pytest.mark.parametrize(
     "body",
     [
-        {"prompt": " " * 60_000},
+        {"prompt": "a" + " " * 60_000},
         {"messages": [{"role": "user", "content": ""}] * 1000},
         {"prompt": "a", "stop": ["a"] * 100},
         {"prompt": "a", "stop": "a" * 300},
