@@ -34,7 +34,7 @@ class Connection(H11Protocol):
 
     def _look(self, before: object) -> None:
         idle = self.cycle is None or self.cycle.response_complete
-        state = self.cycle if idle else self
+        state = self.cycle if idle else object()  # an answer may take as long as it needs
         if self.transport.is_closing():
             return
         if state is before:
