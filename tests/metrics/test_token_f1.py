@@ -27,7 +27,7 @@ def test_the_best_overlap_counts(text: str, answers: list[str], f1: float) -> No
 
 @given(st.text(), st.text())
 def test_f1_is_a_share_and_does_not_depend_on_the_side(left: str, right: str) -> None:
-    left, right = left.replace("\n", " "), right.replace("\n", " ")
+    left, right = (text.replace("\n", " ").replace("\r", " ") for text in (left, right))
     f1 = token_f1(left, [right], squad)
     assert 0 <= f1 <= 1
     assert f1 == token_f1(right, [left], squad)
