@@ -443,5 +443,5 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
 
 
 def _cell(cell: "Cell") -> str:
-    text = "\n".join(filter(None, (cell.text, cell.interval, cell.cut)))
+    text = "\n".join(filter(None, (cell.text, cell.interval, cell.doubts)))
     return f"[bold]{text}[/bold]" if cell.best else text

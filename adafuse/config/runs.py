@@ -125,8 +125,9 @@ class DecodeConfig(Section):
     on a CPU (0), two models on `auto` get a GPU each (2), or a model is spread over several (as
     many as the largest needs)"""
     max_error_share: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
-    """share of a shard's rows that may fail before the job fails; good rows are kept; change it
-    when some rows are known to be too long, or none may fail (`0`)"""
+    """share of a shard's rows that may fail before the job fails; good rows are kept, failed ones
+    count as wrong, and their number stands beside every score; change it when some rows are known
+    to be too long, or none may fail (`0`)"""
 
 
 class ClusterConfig(FirstAttempt):

@@ -147,6 +147,6 @@ def check_failures(errors: Mapping[str, str], kind: str, requests: int, share: f
         f"{len(errors)} of {requests} {kind} requests failed; the first one, {first!r}, says:"
         f" {' '.join(error.split())}"
     )
-    if len(errors) > share * requests:
+    if len(errors) / requests > share:
         raise UserError(f"{message}; fix it or raise max_error_share={share:g}")
     logger.warning("%s; %s", message, _CONSEQUENCE[kind])

@@ -93,6 +93,7 @@ class Comparison:
     `wins` counts the rows that only the run has right, `losses` those that only the other has; None
     for BLEU. `cut` and `other_cut` are the shares of answers that a limit cut, in percent; None if
     that is not known. `beyond` is the larger share of those that do not fit into max_new_tokens.
+    `failed` and `other_failed` rows could not be decoded.
     """
 
     benchmark: str
@@ -116,6 +117,8 @@ class Comparison:
     cut: float | None = None
     other_cut: float | None = None
     beyond: float = 0.0
+    failed: int = 0
+    other_failed: int = 0
 
     @property
     def hypothesis(self) -> frozenset[str]:
@@ -255,6 +258,8 @@ def _comparison(
         cut=scored.score.cut_share,
         other_cut=other.score.cut_share,
         beyond=max(100 * one.score.beyond / one.score.n for one in (scored, other)),
+        failed=scored.score.failed,
+        other_failed=other.score.failed,
     )
 
 

@@ -22,7 +22,7 @@ whose shares differ by more."""
 
 
 def cut_legend(scores: Iterable["Score"]) -> str:
-    """Say what is cut, and of which part of the texts scores are."""
+    """Say what is cut and failed, and of which part of the texts scores are."""
     within = {score.benchmark: score.within_budget for score in scores}
     whole = [name for name, kept in within.items() if not kept]
     if len(whole) == len(within):
@@ -33,7 +33,8 @@ def cut_legend(scores: Iterable["Score"]) -> str:
     else:
         budget = "Only what fits into `max_new_tokens` is scored (`within_budget: true`)"
         budget += f", but whole texts of {', '.join(whole)}." if whole else "."
-    return f"Cut: answers that ended at `max_new_tokens` or `max_rounds`. {budget}"
+    failed = "Failed: rows that could not be decoded, and count as wrong."
+    return f"Cut: answers that ended at `max_new_tokens` or `max_rounds`. {failed} {budget}"
 
 
 @dataclass(frozen=True, slots=True)

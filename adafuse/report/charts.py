@@ -276,3 +276,13 @@ def look(series: Sequence[str], legend: alt.Legend | None, values: Sequence[Any]
     """Return how series are told apart by these values, which take turns."""
     chosen = [values[number % len(values)] for number in range(len(series))]
     return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}
+
+
+def shades(count: int) -> list[str]:
+    """Return so many blues between a light and a dark one."""
+    light, dark = (0xC6, 0xDB, 0xEF), (0x08, 0x30, 0x6B)
+    parts = [number / max(1, count - 1) for number in range(count)]
+    mixed = [
+        [round(a + (b - a) * part) for a, b in zip(light, dark, strict=True)] for part in parts
+    ]
+    return ["#" + "".join(f"{value:02x}" for value in colour) for colour in mixed]

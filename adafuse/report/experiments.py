@@ -107,6 +107,7 @@ def scores(experiment: Experiment) -> pl.DataFrame:
     averages = table.group_by("protocol", *RUN, maintain_order=True).agg(
         benchmark=pl.lit(MACRO_AVERAGE),
         metric=pl.lit("mean of the scores"),
+        failed=pl.col("failed").sum(),
         value=pl.col("value").mean(),
         paper=pl.when(whole).then(pl.col("paper").mean()),
         paper_row=pl.when(whole).then(pl.col("paper_row").first()),
@@ -122,6 +123,7 @@ def _score(experiment: Experiment, protocol: str, benchmark: str, run: str) -> d
         **experiment.describe(run),
         "metric": score.primary,
         "n": score.n,
+        "failed": score.failed,
         **asdict(score.main),
         "cut": score.cut_share,
     }

@@ -38,6 +38,7 @@ from adafuse.report.charts import (
     page_chart,
     row_height,
     row_labels,
+    shades,
     text_width,
     tooltips,
 )
@@ -118,12 +119,22 @@ def measured(experiment: Experiment) -> tuple[pl.DataFrame, alt.VConcatChart]:
     return table, draw(experiment.section.title, table)
 
 
-def _cut_note(scores: pl.DataFrame) -> str:
-    """Name the scores of which limits cut many answers, for a caption."""
-    cut = [row for row in scores.to_dicts() if (row.get("cut") or 0.0) > MANY_CUT]
-    names = [*dict.fromkeys(f"{r['run']} on {r['benchmark']} ({r['cut']:.0f} %)" for r in cut)]
+def _notes(scores: pl.DataFrame) -> str:
+    """Name the scores of which limits cut many answers, and those with failed rows."""
+    rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
+    cut = [f"{_of(r)} ({r['cut']:.0f} %)" for r in rows if (r.get("cut") or 0.0) > MANY_CUT]
+    failed = [f"{_of(r)} ({r['failed']})" for r in rows if r.get("failed")]
+    notes = {"Answers cut by limits": cut, "Rows that failed, counted as wrong": failed}
+    return "".join(f" {note}: {_some([*dict.fromkeys(n)])}." for note, n in notes.items() if n)
+
+
+def _of(row: Mapping[str, Any]) -> str:
+    return f"{row['run']} on {row['benchmark']}"
+
+
+def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
-    return f" Answers cut by limits: {', '.join(names[:_NAMED])}{more}." if names else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
@@ -140,7 +151,7 @@ def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
         layers[_PAPER] = Layer(BLACK, CROSS, layers[f"{paper['protocol'][0]} scoring"].height)
         crosses = _marks(paper, pl.lit(_PAPER), "paper", None, None)
         marks = pl.concat([marks, crosses], how="vertical_relaxed")
-    caption = " ".join(text for part, text in _SCORES.items() if part in parts) + _cut_note(scores)
+    caption = " ".join(text for part, text in _SCORES.items() if part in parts) + _notes(scores)
     titles = _titles(scores)
     return dot_plot(Dots(marks, layers, "score in percent", titles, span=10.0), title, caption)
 
@@ -155,7 +166,7 @@ def draw_paired(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     marks = _marks(tests, _SCORED_BY, *names, hollow=~pl.col("significant"))
     layers = protocol_layers(tests["protocol"])
     dots = Dots(marks, layers, "difference in points", _titles(tests), zero=True)
-    return dot_plot(dots, title, _PAIRED + _cut_note(table))
+    return dot_plot(dots, title, _PAIRED + _notes(table))
 
 
 def draw_runtime(title: str, times: pl.DataFrame) -> alt.VConcatChart:
@@ -215,6 +226,7 @@ def page_scores(tables: Mapping[str, ScoreTable]) -> Spec:
             "models": "+".join(row.models),
             "n": cell.score.n,
             "cut": cell.score.cut_share,
+            "failed": cell.failed,
         }
         for protocol, table in tables.items()
         for number, column in enumerate(table.columns)
@@ -287,7 +299,7 @@ def draw_sweep(title: str, table: pl.DataFrame) -> alt.VConcatChart:
         parts = group.partition_by("benchmark", maintain_order=True)
         rows.append(beside([_sweep_panel(points, series, width) for points in parts], columns))
     return figure(
-        alt.vconcat(*rows), title, _SWEEP + _cut_note(table), series if len(series) > 1 else ()
+        alt.vconcat(*rows), title, _SWEEP + _notes(table), series if len(series) > 1 else ()
     )
 
 
@@ -334,8 +346,8 @@ def _sweep_panel(
 
 
 def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Return what a tooltip says, and the share of answers that limits cut where it is known."""
-    return table.select(*names, *({"cut"} & {*table.columns}))
+    """Return what a tooltip says, and where they are known, answers cut and rows failed."""
+    return table.select(*names, *(name for name in ("cut", "failed") if name in table.columns))
 
 
 def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:
@@ -354,7 +366,7 @@ def draw_frontier(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     columns = balanced(len(panels), 2)
     width = fitted(columns, 0)[1] - 50
     drawn = [_frontier_panel(panel, series, width) for panel in panels]
-    return figure(beside(drawn, columns), title, _FRONTIER + _cut_note(table), series)
+    return figure(beside(drawn, columns), title, _FRONTIER + _notes(table), series)
 
 
 def _frontier_panel(
@@ -444,7 +456,7 @@ def _words_panel(
         axis=alt.Axis(title="share of rounds in percent", tickCount=max(2, min(5, width // 40))),
     )  # fmt: skip
     # Light to dark: lightness tells the shades apart without colour.
-    colours = alt.Scale(domain=list(names.values()), range=_shades(most))
+    colours = alt.Scale(domain=list(names.values()), range=shades(most))
     base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
         y=by_row(rows), order=alt.Order("number:O")
     )
@@ -470,16 +482,6 @@ def _words_panel(
     title = alt.TitleParams(_lines(shares["benchmark"][0]), anchor="start", frame="group")
     height = row_height(rows, _WORD_ROW) * len(rows)
     return alt.layer(*layers, title=title, width=width, height=height)
-
-
-def _shades(count: int) -> list[str]:
-    """Return so many blues between a light and a dark one."""
-    light, dark = (0xC6, 0xDB, 0xEF), (0x08, 0x30, 0x6B)
-    parts = [number / max(1, count - 1) for number in range(count)]
-    mixed = [
-        [round(a + (b - a) * part) for a, b in zip(light, dark, strict=True)] for part in parts
-    ]
-    return ["#" + "".join(f"{value:02x}" for value in colour) for colour in mixed]
 
 
 _KINDS = {

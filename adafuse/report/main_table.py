@@ -13,7 +13,7 @@ from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import MANY_CUT, Score, cut_legend, read_score
 from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.metrics.selection import is_oracle
-from adafuse.report.tables import Table, escape, markdown_table, published_section
+from adafuse.report.tables import Table, doubts, escape, markdown_table, published_section
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -35,12 +35,14 @@ _PUBLISHED = (
 class Cell:
     """A score, or a macro average without one: its value in percent, None where it is missing.
 
-    The `best` cells of a column have the same value as printed; oracles take no part.
+    The `best` cells of a column have the same value as printed; oracles take no part. `failed` rows
+    could not be decoded, and count as wrong.
     """
 
     value: float | None
     score: Score | None = None
     best: bool = False
+    failed: int = 0
 
     @property
     def text(self) -> str:
@@ -53,10 +55,9 @@ class Cell:
         return self.score.main.ends() if self.score else ""
 
     @property
-    def cut(self) -> str:
-        """The share of answers that a limit cut as printed; empty where it is not known."""
-        share = self.score.cut_share if self.score else None
-        return "" if share is None else f"{share:.1f} % cut"
+    def doubts(self) -> str:
+        """The answers that a limit cut, where that is known, and rows that failed, as printed."""
+        return doubts(self.score.cut_share if self.score else None, self.failed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,10 @@ def build_table(
     for name in benchmarks:
         scored = [found.get((name, run)) for run in runs]
         column = _column(name, [score for score in scored if score])
-        plain = [Cell(score.main.value, score) if score else Cell(None) for score in scored]
+        plain = [
+            Cell(score.main.value, score, failed=score.failed) if score else Cell(None)
+            for score in scored
+        ]
         columns.append(column)
         cells.append(_with_best(plain, competing, column.metric))
     direction = _direction([column.metric for column in columns])
@@ -205,7 +209,9 @@ def _column(name: str, scores: Sequence[Score]) -> Column:
 
 def _average(*cells: Cell) -> Cell:
     values = [cell.value for cell in cells if cell.value is not None]
-    return Cell(fmean(values) if len(values) == len(cells) else None)
+    if len(values) < len(cells):
+        return Cell(None)
+    return Cell(fmean(values), failed=sum(cell.failed for cell in cells))
 
 
 def _direction(metrics: Sequence[Metric]) -> Metric | None:
@@ -242,18 +248,23 @@ def stored_table(config: Config, protocol: str = STRICT) -> ScoreTable:
 
 def score_table(table: ScoreTable, markdown: str = "") -> Table:
     """Return the table as CSV has it: percent, blank where there is no score."""
-    ends = ("", "_low", "_high", "_n", "_cut")
+    ends = ("", "_low", "_high", "_n", "_cut", "_failed")
     heads = [f"{column.name}{end}" for column in table.columns for end in ends]
     rows = []
     for row in table.rows:
         scores = [cell.score for cell in row.cells[:-1]]
         numbers = [value for score in scores for value in _numbers(score, len(ends))]
-        rows.append([row.run, row.method, "+".join(row.models), *numbers, row.cells[-1].value])
-    return Table(["run", "method", "models", *heads, "macro_average"], rows, markdown)
+        average = row.cells[-1]
+        last = (average.value, None if average.value is None else average.failed)
+        rows.append([row.run, row.method, "+".join(row.models), *numbers, *last])
+    heads += ["macro_average", "macro_average_failed"]
+    return Table(["run", "method", "models", *heads], rows, markdown)
 
 
 def _numbers(score: Score | None, count: int) -> Sequence[float | None]:
-    return (*astuple(score.main), score.n, score.cut_share) if score else (None,) * count
+    if score is None:
+        return (None,) * count
+    return (*astuple(score.main), score.n, score.cut_share, score.failed)
 
 
 def tables_markdown(
@@ -295,7 +306,7 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT) -> str:
 def _markdown(cell: Cell) -> str:
     value = f"**{cell.text}**" if cell.best else cell.text
     ends = f"[{cell.interval.replace(' to ', ', ')}]" if cell.interval else ""
-    return " ".join(filter(None, (value, ends, cell.cut)))
+    return " ".join(filter(None, (value, ends, cell.doubts)))
 
 
 def _remarks(table: ScoreTable) -> list[str]:

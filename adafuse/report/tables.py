@@ -32,10 +32,10 @@ _COMPARISON = """\
 Each ensemble against each of its models decoding on its own and against the best baseline: of all
 other runs that were decoded, the one with the best score on the same rows, hence chosen with
 knowledge of the answers. {study}Scores are in percent; their own intervals are in the main table,
-and in parentheses is the share of answers that `max_new_tokens` or `max_rounds` cut. The
-difference is run minus other, in points, with its 95 % interval (accuracies: Newcombe 1998,
-method 10, for paired proportions; others: middle of 1,000 paired resamples, of {fewest} rows or
-more). A row without a usable text counts as wrong.
+and in parentheses are the share of answers that `max_new_tokens` or `max_rounds` cut, and the
+number of rows that failed. The difference is run minus other, in points, with its 95 % interval
+(accuracies: Newcombe 1998, method 10, for paired proportions; others: middle of 1,000 paired
+resamples, of {fewest} rows or more). A row without a usable text counts as wrong.
 
 p is that of McNemar's exact two-sided test for accuracies; for others the larger one of
 sacrebleu's paired bootstrap (seed 12345), by which two equally good systems fall below 0.05 about
@@ -130,6 +130,12 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
+def doubts(cut: float | None, failed: int) -> str:
+    """Return what stands beside a score: the percentage of answers cut, and rows that failed."""
+    parts = ([] if cut is None else [f"{cut:.1f} % cut"]) + [f"{failed} failed"] * bool(failed)
+    return ", ".join(parts)
+
+
 def comparison_table(
     comparisons: Sequence[Comparison],
     no_single: Mapping[str, Sequence[str]],
@@ -198,7 +204,10 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
 
 
 def _against(test: Comparison) -> str:
-    return f"{_difference(test)} {escape(test.against)}"
+    counts = ((test.run, test.failed), (test.against, test.other_failed))
+    failed = [f"{escape(run)}: {count} failed" for run, count in counts if count]
+    note = f" ({', '.join(failed)})" if failed else ""
+    return f"{_difference(test)} {escape(test.against)}{note}"
 
 
 def _difference(test: Comparison) -> str:
@@ -219,14 +228,16 @@ def _comparison_row(test: Comparison) -> list[str]:
         escape(test.run),
         escape(test.against),
         test.role,
-        *(
-            f"{score:.1f}" if cut is None else f"{score:.1f} ({cut:.1f} % cut)"
-            for score, cut in ((test.value, test.cut), (test.other, test.other_cut))
-        ),
+        _doubted(test.value, doubts(test.cut, test.failed)),
+        _doubted(test.other, doubts(test.other_cut, test.other_failed)),
         _difference(test),
         *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (test.p, test.p_holm)),
         *("" if count is None else str(count) for count in (test.wins, test.losses)),
     ]
+
+
+def _doubted(score: float, beside: str) -> str:
+    return f"{score:.1f} ({beside})" if beside else f"{score:.1f}"
 
 
 def words_table(shares: Sequence[WordShare]) -> Table:

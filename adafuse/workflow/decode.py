@@ -22,7 +22,7 @@ from adafuse.traces import RESULT_FIELDS, result_columns
 from adafuse.version import versions
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows
+from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows, too_many
 from adafuse.workflow.provenance import source_commit, this_machine
 from adafuse.workflow.stamps import is_unchanged
 
@@ -80,7 +80,7 @@ def decode_shard(
     digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
     with Journal(journal_path(out), digests) as journal:
         remove_torn(out)
-        if len(failed := _failed(journal)) > max_error_share * len(rows):
+        if too_many(len(failed := _failed(journal)), len(rows), max_error_share):
             logger.warning("%d rows that failed are decoded again", len(failed))
             for name in failed:
                 del journal.rows[name]
@@ -88,8 +88,8 @@ def decode_shard(
         sources = [] if traces is None else _take_over(journal, digests, traces)
         reused = len(journal.rows) - journaled
         left = [row for row in rows if row.id not in journal.rows]
-        counts = f"{len(left)} of {len(rows)} rows to do, {reused} were decoded before"
-        logger.info("%s on %s: %s", job.run, job.benchmark, counts)
+        to_do = f"{len(left)} of {len(rows)} rows to do, {reused} were decoded before"
+        logger.info("%s on %s: %s", job.run, job.benchmark, to_do)
         for result in _decoded(job, left, decoder, answers) if left else ():
             row = {"digest": digests[result["id"]], **result}
             journal.append(row["id"], row)
@@ -98,7 +98,8 @@ def decode_shard(
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
         came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
-        metadata = {"digest": digest, "job": job.record(), "shard": shard, **came_about}
+        counts = {"failed": len(_failed(journal)), "rows": len(rows)}
+        metadata = {"digest": digest, "job": job.record(), "shard": shard, **counts, **came_about}
         names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
         ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
         write_table(out, TRACE_FIELDS, ordered, {**metadata, **_circumstances(started, job)})
@@ -196,7 +197,7 @@ def _failed(journal: Journal) -> dict[str, str]:
 
 def _check_failed(journal: Journal, rows: int, share: float) -> None:
     failed = _failed(journal)
-    if len(failed) <= share * rows:
+    if not too_many(len(failed), rows, share):
         return
     first, error = next(iter(failed.items()))
     raise UserError(

@@ -135,6 +135,11 @@ class Journal:
             ) from None
 
 
+def too_many(failed: int, rows: int, share: float) -> bool:
+    """Whether a larger share of the rows failed; divided, for 0.29 times 100 is less than 29."""
+    return failed > 0 and failed / rows > share
+
+
 def journal_rows(path: Path) -> dict[str, Row]:
     """Return the rows of a journal by their digests; none if it is gone."""
     try:

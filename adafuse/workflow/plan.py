@@ -25,6 +25,7 @@ from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
+from adafuse.parquet import read_metadata
 from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark
@@ -35,7 +36,7 @@ from adafuse.workflow.jobs import (
     fit_job,
     gate_rows,
 )
-from adafuse.workflow.journal import journal_path, only_writer
+from adafuse.workflow.journal import journal_path, only_writer, too_many
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
@@ -272,7 +273,14 @@ class Plan:
         present = [path for path in outputs if path.exists()]
         fresh = [path for path in present if is_fresh(path, key)]
         self._fresh |= dict.fromkeys(fresh, key)
-        return fresh == present
+        decoded = step in ("decode", "merge")
+        return fresh == present and not (decoded and any(map(self.failed_too_often, present)))
+
+    def failed_too_often(self, trace: Path) -> bool:
+        """Whether more rows of a shard failed than `decode.max_error_share` now allows."""
+        share, metadata = self.config.decode.max_error_share, read_metadata(trace)
+        shards = metadata.get("shards", [metadata])
+        return any(too_many(s.get("failed", 0), s.get("rows", 0), share) for s in shards)
 
     def _make_key(self, step: str, cell: tuple[tuple[str, str], ...]) -> str:
         if step == "decode":  # whose digest also stands in the trace

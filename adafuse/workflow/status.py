@@ -12,17 +12,6 @@ from adafuse.errors import UserError
 from adafuse.parquet import read_metadata
 from adafuse.workflow.journal import Journal, journal_path, writer
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.stamps import is_fresh
-
-
-def stored_digest(path: Path) -> str | None:
-    """Return the digest of the job that wrote a trace; None if the file is torn or foreign."""
-    try:
-        digest = read_metadata(path).get("digest")
-    except UserError:
-        return None
-    return None if digest is None else str(digest)
-
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
@@ -120,10 +109,11 @@ def shard_status(
     path = journal_path(out)
     journal = Journal(path, plan.row_digests(benchmark, run, shard) if path.is_file() else {})
     merged = plan.layout.trace(benchmark, run)
-    if merged.is_file() and is_fresh(merged, plan.key("merge", benchmark=benchmark, run=run)):
+    cell = {"benchmark": benchmark, "run": run}
+    if merged.is_file() and plan.is_fresh("merge", [merged], **cell):
         found: tuple[State, str | None] = "done", None
     else:
-        found = _state(out, plan.digest(benchmark, run, shard), journal, log)
+        found = _state(plan, out, plan.digest(benchmark, run, shard), journal, log)
     state, detail = found
     failed_in = str(log) if state == "failed" else None
     if state in ("stopped", "waiting") and (job := jobs.get(str(out))):
@@ -132,14 +122,27 @@ def shard_status(
     return ShardStatus(benchmark, run, shard, state, rows, of, detail, failed_in)
 
 
-def _state(out: Path, digest: str, journal: Journal, log: Path) -> tuple[State, str | None]:
-    found = stored_digest(out) if out.is_file() else None
+def _wrong(plan: Plan, trace: Path, digest: str) -> str | None:
+    """Return why a shard's trace is decoded again; None if it is not."""
+    try:
+        found = read_metadata(trace).get("digest")
+    except UserError:
+        found = None
     if found == digest:
+        return "more failed rows than allowed" if plan.failed_too_often(trace) else None
+    return "of another configuration" if found else "torn or foreign"
+
+
+def _state(
+    plan: Plan, out: Path, digest: str, journal: Journal, log: Path
+) -> tuple[State, str | None]:
+    wrong = _wrong(plan, out, digest) if out.is_file() else ""
+    if wrong is None:
         return "done", None
     if process := writer(journal.path):
         return "running", process
-    if out.is_file():
-        return "stale", "of another configuration" if found else "torn or foreign"
+    if wrong:
+        return "stale", wrong
     if error := last_error(log):
         return "failed", error
     return ("stopped" if journal.rows else "waiting"), None

@@ -30,7 +30,7 @@ def test_the_csv_has_the_promised_columns_and_decimals() -> None:
     assert list(rows[0]) == [
         "benchmark", "protocol", "run", "against", "role", "metric", "n", "value", "other",
         "difference", "low", "high", "test", "p", "p_holm", "wins", "losses", "higher_is_better",
-        "cut", "other_cut", "beyond",
+        "cut", "other_cut", "beyond", "failed", "other_failed",
     ]  # fmt: skip
     assert len(rows) == 4
     assert (rows[0]["value"], rows[0]["other"]) == ("95.2381", "4.7619")
@@ -46,6 +46,14 @@ def test_the_markdown_has_a_section_per_benchmark_with_n_and_intervals() -> None
     row = next(line for line in text.splitlines() if line.startswith("| bo\\|th | m\\_1 | member"))
     assert "| +90.5 [" in row and "] \\* | \\< 0.001 |" in row
     assert "+0.0 | 1.000 | 1.000 |  |  |" in text
+
+
+def test_failed_rows_stand_beside_both_scores_of_a_comparison() -> None:
+    scores = [accuracy("m_1", [0, 1, 1], failed=1), accuracy("bo|th", [1, 0, 1], failed=2)]
+    text = comparison_table(compare_runs(RUNS, scores), {}).markdown
+    assert "| bo\\|th | m\\_1 | member | 66.7 (2 failed) | 66.7 (1 failed) |" in text
+    best = text.split("## qa, strict")[0]
+    assert "m\\_1 (bo\\|th: 2 failed, m\\_1: 1 failed) |" in best
 
 
 def test_the_mark_is_explained() -> None:

@@ -48,8 +48,10 @@ FULL = (
 
 def test_the_csv_has_the_promised_columns_and_a_row_per_run() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(score_table(table(*FULL))))))
-    cells = [f"{name}{end}" for name in ("qa", "mt") for end in ("", "_low", "_high", "_n", "_cut")]
-    assert list(rows[0]) == ["run", "method", "models", *cells, "macro_average"]
+    ends = ("", "_low", "_high", "_n", "_cut", "_failed")
+    cells = [f"{name}{end}" for name in ("qa", "mt") for end in ends]
+    averages = ["macro_average", "macro_average_failed"]
+    assert list(rows[0]) == ["run", "method", "models", *cells, *averages]
     assert [(row["run"], row["models"]) for row in rows] == [("one", "m1"), ("both_1", "m1+m|2")]
 
 
@@ -88,6 +90,17 @@ def test_the_markdown_shows_intervals_n_once_bold_bests_and_the_note_first() -> 
     assert "| **60.0** [55.0, 65.0] |" in text
     assert "| 41.1 [36.1, 46.1] |" in text
     assert "both\\_1 on qa: 2 missing, 0 empty, 0 failed" in text
+
+
+def test_failed_rows_stand_beside_every_score_that_counts_them() -> None:
+    shown = table(*(replace(each, failed=k) for k, each in enumerate(FULL)))
+    rows = list(csv.DictReader(io.StringIO(to_csv(score_table(shown)))))
+    failed = {name: [row[f"{name}_failed"] for row in rows] for name in ("qa", "mt")}
+    assert failed == {"qa": ["0", "3"], "mt": ["1", "2"]}
+    assert [row["macro_average_failed"] for row in rows] == ["1", "5"]
+    text = to_markdown(shown)
+    assert "| 41.1 [36.1, 46.1] | **30.0** [25.0, 35.0] 1 failed | 35.6 1 failed |" in text
+    assert "| **60.0** [55.0, 65.0] 3 failed |" in text
 
 
 def test_many_empty_answers_are_a_warning_above_the_table() -> None:

@@ -97,13 +97,17 @@ class World:
         path.write_text(json.dumps(experiment.config.model_dump(mode="json")))
         return path
 
-    def score(self, benchmark: str, run: str, right: str, protocol: str = "strict") -> None:
+    def score(
+        self, benchmark: str, run: str, right: str, protocol: str = "strict", failed: int = 0
+    ) -> None:
         """Store a score and its outcomes; `right` is a text of 1s and 0s."""
         values = [float(each) for each in right]
         low, high = wilson(int(sum(values)), len(values))
         value = 100 * sum(values) / len(values)
         metrics = {"exact_match": Estimate(value, 100 * low, 100 * high)}
-        score = Score(benchmark, run, protocol, len(values), 0, 0, 0, 0, metrics, "exact_match", {})
+        score = Score(
+            benchmark, run, protocol, len(values), 0, 0, 0, failed, metrics, "exact_match", {}
+        )
         path = self.root / "scores" / protocol / benchmark / f"{run}.json"
         write_score(path, score)
         outcomes = [Outcome(f"r{i}", "x", ("x",), each) for i, each in enumerate(values)]

@@ -19,7 +19,7 @@ from adafuse.errors import UserError
 from adafuse.files import write_text
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
-from adafuse.metrics.score import score_trace, write_outcomes, write_score
+from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
 from adafuse.parquet import write_table
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
@@ -97,6 +97,16 @@ def test_the_page_shows_every_run_and_takes_nothing_for_markup(
     for run in config.runs:
         assert run in page.text
     assert "org/a (abc); b (content 123)" in page.text
+
+
+def test_failed_rows_stand_beside_the_score_of_the_page(config: Config, tmp_path: Path) -> None:
+    benchmark, run = config.main_benchmarks[0], config.main_runs[0]
+    path = ResultsLayout(config.results).score("strict", benchmark, run)
+    write_score(path, replace(read_score(path), failed=2))
+    write_report(Results.found(config), tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert page.count(" % cut, 2 failed</small>") == 1
+    assert '"failed": 2' in (tmp_path / "report/assets/charts.js").read_text()
 
 
 def test_what_the_configuration_does_not_ask_for_is_left_out(

@@ -40,7 +40,13 @@ def names(run: str) -> dict[str, str]:
 
 def score(run: str, benchmark: str, protocol: str, **more) -> Point:
     given = {"metric": "exact_match", "n": 2500, "value": 50.0, "low": 45.0, "high": 55.0}
-    given |= {"paper": None, "paper_row": "", "benchmark": benchmark, "protocol": protocol}
+    given |= {
+        "failed": 0,
+        "paper": None,
+        "paper_row": "",
+        "benchmark": benchmark,
+        "protocol": protocol,
+    }
     return names(run) | given | more
 
 
@@ -53,7 +59,7 @@ SCORES = [
 
 
 def sweep(x: float, series: str = "adafuse", benchmark: str = "squad", protocol: str = "strict"):
-    rest = {"option": "tau", "metric": "exact_match", "n": 10}
+    rest = {"option": "tau", "metric": "exact_match", "n": 10, "failed": 0}
     place = {"benchmark": benchmark, "protocol": protocol, "series": series, "x": x}
     values = {"value": 50.0 + x, "low": 49.0, "high": 52.0}
     return names(f"t{x}") | place | rest | values
@@ -83,6 +89,7 @@ def words(run: str, shares: tuple[float, ...], benchmark: str = "nq") -> list[Po
 
 def difference(against: str, significant: bool, benchmark: str = "nq") -> Point:
     compared = {"benchmark": benchmark, "protocol": "strict", "metric": "exact_match", "n": 10}
+    compared["failed"] = None
     ends = {"difference": 3.0, "difference_low": 1.0, "difference_high": 5.0}
     return names("m") | compared | ends | {"against": against, "significant": significant}
 
@@ -173,6 +180,16 @@ def test_no_label_is_cut_off_or_lies_on_another(kind: str, browser: Browser) -> 
             wide = min(one[2], two[2]) - max(one[0], two[0])
             high = min(one[3], two[3]) - max(one[1], two[1])
             assert wide < 2 or high < 3, (text, other)
+
+
+def test_a_figure_names_the_rows_that_failed_once() -> None:
+    failed = [{**each, "failed": 3 * (each["run"] == "m")} for each in SCORES]
+    sentence = "Rows that failed, counted as wrong: m on "
+    counts = ", m on ".join(f"{name} (3)" for name in BENCHMARKS)
+    paired = [*failed, difference("l", True)]
+    for figure in (draw_scores("Scores", failed), draw_paired("Pairs", paired)):
+        assert f"{sentence}{counts}." in written(figure).replace("\n", " ")
+    assert "Rows that failed" not in written(draw_scores("Scores", SCORES))
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -27,6 +27,13 @@ def test_every_run_has_its_stored_score_on_every_benchmark(world) -> None:
     assert (points[0].low, points[0].high) == tuple(100 * end for end in wilson(3, 4))
 
 
+def test_failed_rows_are_counted_beside_each_score_and_average(world) -> None:
+    for number, benchmark in enumerate(("natural_questions", "squad")):
+        world.score(benchmark, "m", "1100", failed=number + 1)
+    points = world.points("scores", ["natural_questions", "squad"], ["m"])
+    assert [p.failed for p in points] == [1, 2, 3]
+
+
 def test_the_macro_average_is_the_mean_of_the_runs_scores_and_has_no_interval(world) -> None:
     store_all(world, protocols=("strict", "published"))
     found = world.points("scores", ["natural_questions", "squad"], ["m", "both"])

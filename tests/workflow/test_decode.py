@@ -24,7 +24,7 @@ from adafuse.workflow.decode import (
     merge_shards,
 )
 from adafuse.workflow.jobs import DecodeJob, decode_job
-from adafuse.workflow.journal import Journal
+from adafuse.workflow.journal import Journal, journal_path
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
 
@@ -320,6 +320,33 @@ def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -
     shards.decode(0, mended := Echo(), max_error_share=1 / len(ids))
     assert len(mended.prompts) == len(ids) - 1
     assert failed(shards.out(0)) == set()
+
+
+def test_a_lower_share_plans_failed_rows_of_existing_traces_again(
+    shards: Shards, values: dict[str, Any]
+) -> None:
+    ids = [row.id for row in read_prepared(shards.rows(0))]
+    shards.decode(0, Failing(ids[:1]))
+    shards.decode(1, Echo())
+    merged, plan = shards.merge(), shards.plan
+    write_stamp(merged, plan.key("merge", benchmark="qa", run="both"))
+
+    def again(share: float) -> list[bool]:
+        values["decode"]["max_error_share"] = share
+        plan, cell = Plan.of(values), {"benchmark": "qa", "run": "both"}
+        steps = [("decode", shards.out(k), cell | {"shard": str(k)}) for k in (0, 1)]
+        steps.append(("merge", merged, cell))
+        return [not plan.is_fresh(step, [path], **names) for step, path, names in steps]
+
+    assert again(0.0) == [True, False, True]
+    assert again(0.999 / len(ids)) == [True, False, True]
+    assert again(1 / len(ids)) == again(1.0) == [False, False, False]
+    shards.out(0).unlink()  # as Snakemake does before it runs a job
+    for number in (0, 1):
+        journal_path(shards.out(number)).unlink(missing_ok=True)
+    with pytest.raises(UserError, match=f"1 of {len(ids)} rows failed, more than"):
+        shards.decode(0, tried := Failing(ids[:1]), traces=shards.folder, max_error_share=0.0)
+    assert len(tried.prompts) == 1, "the others are taken from the merged trace"
 
 
 def test_after_a_higher_share_failed_rows_are_not_tried_again(shards: Shards) -> None:

@@ -141,8 +141,8 @@ class RealResults:
 
 
 def _with_interval(score: Score) -> str:
-    main = score.main
-    return f"{main.value:.1f}{main.ends(form=' [{}, {}]')} (n = {score.n})"
+    main, failed = score.main, f", {score.failed} failed" if score.failed else ""
+    return f"{main.value:.1f}{main.ends(form=' [{}, {}]')} (n = {score.n}{failed})"
 
 
 def _way(shard: dict[str, Any]) -> str:

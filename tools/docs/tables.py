@@ -86,6 +86,8 @@ SHARD = {
     " decoder, and the names of benchmark and run",
     "job": "what was decoded and how, see below",
     "shard": "number of the shard",
+    "failed": "number of rows that failed",
+    "rows": "number of rows",
     "versions": "of adafuse, its decoder (`engine`), Python and relevant packages",
     "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
     "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
