@@ -9,6 +9,7 @@ from adafuse.decoding.words import WordRules, add_word, empty_span
 from adafuse.engine.node import ContextFullError, Program, TokenSequence, gather
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, StopReason
+from adafuse.tokenization.text import whole_characters
 
 WrittenAnswer = tuple[Candidate, StopReason]
 """A model's greedy answer as a branch from its root, not cut, and why it ends there."""
@@ -58,4 +59,7 @@ def _write(example: Example, sequence: TokenSequence) -> Program[WrittenAnswer]:
             reason = limits.stop_reason(text, ended=ended, tokens=tokens, rounds=words)
     except ContextFullError:
         reason = "length"
+    if reason in ("length", "eos"):
+        ids = [*sequence.ids, *(node.token for node in span.node.path())]
+        span.text = whole_characters(sequence.model, span.text, ids)
     return span, reason

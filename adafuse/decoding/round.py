@@ -10,6 +10,7 @@ from adafuse.decoding.words import Limits, StopStrings, WordRules
 from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
 from adafuse.records import Answer, Chat, Prompt, Round, StopReason
+from adafuse.tokenization.text import UNFINISHED, whole_characters
 
 
 @dataclass(eq=False)
@@ -67,8 +68,10 @@ class Example:
 
     @property
     def settled(self) -> str:
-        """The part of Y that no stop string can cut any more."""
-        return self.stops.settled(self.text) if self.reason is None else self.text
+        """The part of Y that no stop string can cut any more, and no limit inside a character."""
+        if self.reason is not None:
+            return self.text
+        return self.stops.settled(self.text.rstrip(UNFINISHED))
 
     def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round.
@@ -107,6 +110,9 @@ class Example:
         rounds = len(self.rounds)
         self.reason = self.limits.stop_reason(self.text, ended=ended, tokens=tokens, rounds=rounds)
         self.text = self.stops.cut(self.text)
+        if self.reason in ("length", "eos"):
+            for sequence in self.sequences:
+                self.text = whole_characters(sequence.model, self.text, sequence.ids)
 
     def finish(self, text: str, reason: StopReason) -> None:
         """Make `text` all of Y, cut before the first stop string, and end decoding."""

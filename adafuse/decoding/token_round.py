@@ -205,7 +205,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             if surface:
                 for pending in texts:
                     pending.extend(surface)
-            text = decoder.decode(surface, final=not surface)
+            text = decoder.decode(surface)
             last = example.text[-1:]
             words = len((last + text).split()) - len(last.split())  # those that begin in `text`
             candidates = tuple(entry.record() for entry in entries[:TRACED])

@@ -1,9 +1,10 @@
 """How ids become text and text becomes ids: a model's own text, and spans of other models."""
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import dropwhile
+from itertools import accumulate, dropwhile
 from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
@@ -223,6 +224,33 @@ def _added(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> list[int
 def _known(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> list[int]:
     count = id_count(tokenizer)
     return [index for index in ids if 0 <= index < count]
+
+
+def whole_characters(model: "ModelTokenizer", text: str, ids: Sequence[int]) -> str:
+    """Return a text that ends with the last of `ids` without a character that they only begin.
+
+    Some tokenizers write a mark for each byte of a run that is not complete, whole characters
+    included, so that the last ids are decoded again.
+    """
+    if not text.endswith(UNFINISHED):
+        return text
+    try:
+        written = [model.token_bytes.of[index] or b"" for index in ids[-3:]]
+    except UserError:  # the bytes of its tokens are not known
+        return text.rstrip(UNFINISHED)
+    decoder = getincrementaldecoder("utf-8")("replace")
+    decoder.decode(b"".join(written))
+    missing = len(decoder.getstate()[0])
+    sizes = list(accumulate(map(len, reversed(written))))
+    begun = sum(size <= missing for size in sizes)
+    if missing not in sizes:  # none, or a token that also ends what is before
+        return text.removesuffix(UNFINISHED) if missing else text
+    for size in range(begun + 1, len(ids)):
+        place = model.anchor(ids[:-size])
+        odd = place.added(ids[-size:])
+        if text.endswith(odd) and (odd == text or not odd.startswith(UNFINISHED)):
+            return text.removesuffix(odd) + place.added(ids[-size:-begun])
+    return text.rstrip(UNFINISHED)
 
 
 def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
