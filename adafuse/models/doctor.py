@@ -1,6 +1,5 @@
 """What would go wrong with some models, found without loading their weights."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import UserError
-from adafuse.models.files import gguf_ends, torn_file, weight_bytes
+from adafuse.models.files import gguf_ends, indexed_files, torn_file, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,
@@ -298,14 +297,10 @@ def _slow_attention(config: PreTrainedConfig, facts: ModelFacts, batch: Batch) -
 
 def _missing_weights(folder: Path) -> list[str] | None:
     """Return the files of weights that a folder lacks by its index; None if that is unreadable."""
-    try:
-        index = json.loads((folder / _INDEX).read_text(encoding="utf-8"))
-        files = set(index["weight_map"].values())
-        return sorted(file for file in files if not (folder / file).is_file())
-    except OSError:
+    if not (folder / _INDEX).is_file():
         return []
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+    named = indexed_files(folder, _INDEX)
+    return named and [file for file in named if not (folder / file).is_file()]
 
 
 def _overlaps(vocabularies: dict[str, set[bytes]]) -> list[Overlap]:

@@ -28,17 +28,76 @@ REFUSED = (
 )
 
 
+_MERGE = "merge it into its base model (merge_and_unload of peft) and name the folder of the result"
+_ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*.safetensors")
+_UNREAD = re.compile(r"\.(safetensors|bin|pth?|gguf|onnx|onnx_data|h5|msgpack)$")
+
+
 def safe_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob(SAFE))
+    """Return the safetensors files that transformers loads: of one name, or those of the index."""
+    return _loaded(folder, "model.safetensors", (SAFE,))
 
 
 def pickled_files(folder: Path) -> list[Path]:
-    return sorted(file for pattern in PICKLED for file in folder.glob(pattern))
+    """Return the pickled files that transformers loads where there are no others."""
+    return _loaded(folder, "pytorch_model.bin", PICKLED)
+
+
+def _loaded(folder: Path, name: str, patterns: Sequence[str]) -> list[Path]:
+    for main in (_named_weights(folder), name):
+        if main is not None and (folder / main).is_file():
+            named = indexed_files(folder, main) if main.endswith(".json") else [main]
+            return [folder / file for file in named or () if Path(file).match(patterns[0])]
+    if (named := indexed_files(folder, f"{name}.index.json")) is not None:
+        return [folder / file for file in named if (folder / file).is_file()]
+    # Without an index nothing is loaded; other files tell what the folder is meant to be.
+    found = sorted(file for pattern in patterns for file in folder.glob(pattern))
+    return [file for file in found if not file.name.startswith("consolidated")]
+
+
+def _named_weights(folder: Path) -> str | None:
+    """Return the file of weights that a config names, if it does."""
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
+        named = json.loads((folder / "config.json").read_text("utf-8")).get("transformers_weights")
+        return named if isinstance(named, str) else None
+    return None
+
+
+def indexed_files(folder: Path, index: str) -> list[str] | None:
+    """Return the files of weights that an index names; None if it cannot be read."""
+    try:
+        named = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()
+        return sorted(set(map(str, named)))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def check_adapter(path: str, folder: Path) -> None:
+    """Refuse an adapter, such as a LoRA: alone it is no model, beside weights it is not read."""
+    if not (found := sorted(file.name for form in _ADAPTERS for file in folder.glob(form))):
+        return
+    weights = {file.name for file in [*safe_files(folder), *pickled_files(folder)]}
+    if weights.difference(found):
+        raise UserError(
+            f"model {path!r} has a LoRA or other adapter ({found[0]}) beside its weights, which"
+            f" would not be applied; {_MERGE}, or take the adapter out of the folder"
+        )
+    raise UserError(f"model {path!r} is a LoRA or other adapter ({found[0]}), no model; {_MERGE}")
+
+
+def check_merged(path: str, unexpected: Iterable[str]) -> None:
+    """Refuse weights among which there are those of an adapter, which a network does not have."""
+    if found := sorted(name for name in map(str, unexpected) if "lora_" in name):
+        raise UserError(
+            f"model {path!r} has weights of a LoRA ({found[0]}), which would not be applied;"
+            f" {_MERGE}"
+        )
 
 
 def check_pickled(path: str, *, allowed: bool) -> None:
-    """Refuse a folder that holds weights in pickle format only, unless that is allowed."""
+    """Refuse a folder with an adapter, or with weights in pickle format only if not allowed."""
     folder = Path(path)
+    check_adapter(path, folder)
     if not allowed and pickled_files(folder) and not safe_files(folder):
         raise UserError(f"model {path!r} {REFUSED}")
 
@@ -49,7 +108,7 @@ def torn_file(model: str, revision: str | None) -> str | None:
     Those of a hub model are looked up in this machine's cache.
     """
     folder = local_path(model, revision)
-    files = [] if folder is None else sorted(folder.glob("model*.safetensors"))
+    files = [] if folder is None else safe_files(folder)
     torn = (file for file in files if _file_bytes(file, "float32", None) is None)
     return next((file.name for file in torn), None)
 
@@ -256,11 +315,22 @@ DIGESTS = KnownDigests()
 def content_digest(path: str) -> str | None:
     """Return a digest of a model's file, or of its folder; None for a hub id.
 
-    Hidden files and Markdown, as model cards, do not count.
+    Hidden files and Markdown, as model cards, do not count, nor do weights that are not loaded.
     """
-    if Path(path).is_dir():
-        return folder_digest(Path(path), r"(^|/)\.|\.md$")
+    if (folder := Path(path)).is_dir():
+        unread = "".join(f"|^{re.escape(name)}$" for name in _unread_weights(folder))
+        return folder_digest(folder, rf"(^|/)\.|\.md${unread}")
     return DIGESTS.of([Path(path)])[0][:32] if Path(path).is_file() else None
+
+
+def _unread_weights(folder: Path) -> list[str]:
+    """Return the weights of a folder that nobody loads, unless it has code that might."""
+    if not (folder / "config.json").is_file() or any(folder.glob("*.py")):
+        return []
+    loaded = safe_files(folder) or pickled_files(folder)
+    around = [*folder.iterdir(), *folder.glob("original/*")]
+    files = [file for file in around if _UNREAD.search(file.name) and file.is_file()]
+    return [file.relative_to(folder).as_posix() for file in files if file not in loaded]
 
 
 def folder_digest(folder: Path, without: str) -> str:

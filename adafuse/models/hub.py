@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from adafuse.errors import UserError
-from adafuse.models.files import PICKLED, REFUSED, SAFE, pickled_files, safe_files
+from adafuse.models.files import (
+    PICKLED,
+    REFUSED,
+    SAFE,
+    check_adapter,
+    pickled_files,
+    safe_files,
+)
 from adafuse.models.spec import GGUF, ModelEntry
 
 
@@ -53,6 +61,7 @@ def check_path(path: str) -> None:
     """Refuse what is neither a model folder nor a hub id, so that nobody waits for a download."""
     folder = Path(path)
     if folder.is_dir():
+        check_adapter(path, folder)
         if not (folder / "config.json").is_file():
             raise UserError(f"model {path!r} has no config.json; give a Hugging Face model folder")
         return
@@ -69,6 +78,15 @@ def check_path(path: str) -> None:
             f"model {path!r} is not a folder; give a model folder, a .gguf file or a hub id"
             " org/name"
         )
+
+
+def check_hub_adapter(model: ModelEntry) -> None:
+    """Refuse a hub model with an adapter: transformers would load it only if peft is installed."""
+    if not Path(model.path).exists() and not model.path.endswith(GGUF):
+        with explaining_failure(model):
+            found = find_adapter_config_file(model.path, revision=model.revision)
+        if found is not None:
+            check_adapter(model.path, Path(found).parent)
 
 
 def _sentence(error: str, model: ModelEntry) -> str:
@@ -91,7 +109,11 @@ def _sentence(error: str, model: ModelEntry) -> str:
 
 SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration and tokenizer
 CODE = ("*.py",)
-DUPLICATES = ("consolidated*", "*/*")  # the same weights once more, as some publishers add them
+DUPLICATES = (
+    "consolidated*",
+    "model.*.safetensors",
+    "*/*",
+)  # the same weights once more, as some publishers add them
 
 
 def file_patterns(model: ModelEntry) -> tuple[str, ...]:
@@ -109,6 +131,7 @@ def download(model: ModelEntry) -> Path:
     if gguf_file is not None:
         return _snapshot(source, model.revision, (gguf_file,))
     folder = _snapshot(source, model.revision, file_patterns(model))
+    check_adapter(model.path, folder)
     if not safe_files(folder):
         named = f"model {model.path!r} (commit {folder.name})"
         if not model.allow_pickle:

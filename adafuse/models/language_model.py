@@ -19,8 +19,8 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from adafuse.errors import UserError
-from adafuse.models.files import check_pickled, gguf_ends, torn_file
-from adafuse.models.hub import check_path, from_hub
+from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
+from adafuse.models.hub import check_hub_adapter, check_path, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import (
     check_packable,
@@ -93,6 +93,7 @@ def _load(
             " (device: balanced), or use a smaller dtype or quantization"
         ) from error
     network, report = loaded
+    check_merged(spec.path, report["unexpected_keys"])
     for name, problem in (("missing_keys", "has no"), ("mismatched_keys", "has another shape of")):
         if report[name]:  # transformers would go on with random numbers
             raise UserError(
@@ -134,6 +135,7 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
     """Load the config of a model; refuse one that cannot decode, or may not be read."""
     check_path(spec.path)
     check_pickled(spec.path, allowed=spec.allow_pickle)
+    check_hub_adapter(spec)
     config: PreTrainedConfig = from_hub(AutoConfig, spec)
     if config.is_encoder_decoder:
         raise UserError(

@@ -1,14 +1,15 @@
 """How large a model is, without loading it."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import Gemma4TextConfig
+from transformers import AutoModelForCausalLM, Gemma4TextConfig
 
 from adafuse.models import files as model_size
-from adafuse.models.files import weight_bytes
+from adafuse.models.files import keys_now, torn_file, weight_bytes
 from adafuse.models.memory import cache_bytes
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama
@@ -29,6 +30,76 @@ def test_all_files_count_and_quantized_weights_as_they_are_stored(tmp_path: Path
     saved(tmp_path, "a.safetensors", torch.zeros(10))
     saved(tmp_path, "b.safetensors", torch.zeros(10), torch.zeros(7, dtype=torch.int8))
     assert weight_bytes(str(tmp_path), None, "float16") == 2 * 20 + 7
+
+
+DUPLICATES = {
+    "consolidated.safetensors": torch.zeros(50),
+    "original/consolidated.00.pth": torch.zeros(50),
+    "model.fp32.safetensors": torch.zeros(50),
+    "weights_fp32.safetensors": torch.zeros(50),
+    "pytorch_model.bin": torch.zeros(50),
+    "pytorch_model-00001-of-00001.bin": torch.zeros(50),
+    "model.gguf": torch.zeros(50),
+    "other-00001-of-00001.safetensors": torch.zeros(50),
+}
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("duplicate", DUPLICATES)
+def test_weights_that_are_not_loaded_count_nowhere(
+    tmp_path: Path, duplicate: str, sharded: bool
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    if sharded:
+        saved(tmp_path, "first.safetensors", torch.zeros(3))
+        saved(tmp_path, "second.safetensors", torch.zeros(4))
+        named = {"a": "first.safetensors", "b": "second.safetensors", "c": "first.safetensors"}
+        index = json.dumps({"metadata": {}, "weight_map": named})
+        (tmp_path / "model.safetensors.index.json").write_text(index)
+    else:
+        saved(tmp_path, "model.safetensors", torch.zeros(7))
+    before = keys_now([str(tmp_path)])
+    assert weight_bytes(str(tmp_path), None, "bfloat16") == 14
+    (tmp_path / duplicate).parent.mkdir(exist_ok=True)
+    save_file({"0": DUPLICATES[duplicate]}, tmp_path / duplicate)
+    weight_bytes.cache_clear()
+    assert weight_bytes(str(tmp_path), None, "bfloat16") == 14
+    (tmp_path / duplicate).write_bytes(b"torn")
+    weight_bytes.cache_clear()
+    assert torn_file(str(tmp_path), None) is None
+    assert weight_bytes(str(tmp_path), None, "float32") == 28
+    assert keys_now([str(tmp_path)]) == before
+    name = "second.safetensors" if sharded else "model.safetensors"
+    (tmp_path / name).write_bytes(b"torn")
+    assert torn_file(str(tmp_path), None) == name
+    assert keys_now([str(tmp_path)]) != before
+
+
+def test_the_weights_are_those_that_transformers_reads(tmp_path: Path) -> None:
+    """A model whose shards have names of their own, beside a file of other weights."""
+    network = random_llama(96, seed=0)
+    network.save_pretrained(tmp_path, max_shard_size="20KB")
+    index = tmp_path / "model.safetensors.index.json"
+    text = index.read_text()
+    for file in tmp_path.glob("model-*.safetensors"):
+        file.rename(tmp_path / file.name.replace("model", "part"))
+    index.write_text(text.replace('"model-', '"part-'))
+    saved(tmp_path, "model-00009-of-00009.safetensors", torch.zeros(99))
+    read = AutoModelForCausalLM.from_pretrained(tmp_path, use_safetensors=True)
+    assert read.num_parameters() == network.num_parameters()
+    assert weight_bytes(str(tmp_path), None, "float32") == 4 * network.num_parameters()
+
+
+def test_weights_that_the_config_names_are_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"transformers_weights": "own.safetensors"}')
+    saved(tmp_path, "own.safetensors", torch.zeros(5))
+    saved(tmp_path, "model.safetensors", torch.zeros(7))
+    assert weight_bytes(str(tmp_path), None, "float32") == 20
+
+
+def test_consolidated_weights_alone_are_none(tmp_path: Path) -> None:
+    saved(tmp_path, "consolidated.safetensors", torch.zeros(7))
+    assert weight_bytes(str(tmp_path), None, "float32") is None
 
 
 def test_a_toy_model_has_a_million_parameters() -> None:
