@@ -15,12 +15,15 @@ from adafuse.methods import METHODS
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import ScoredRun, evaluate
-from adafuse.records import Result, Round
+from adafuse.records import Chat, Result, Round
 from adafuse.results import Results
 from adafuse.traces import result_columns
 
 FEW_ROWS = 50
 """With fewer rows, only large differences can be told."""
+MOSTLY = 50.0
+"""Of more answers cut, in percent, nothing can be told."""
+SAMPLES = 3
 LITTLE = 2.0
 """Points below which the answers of one model add little to those of the other."""
 
@@ -37,6 +40,15 @@ class Member:
     alone: float
     seconds: float
     cut: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A row as it was answered: by each model, then by all together."""
+
+    prompt: str
+    gold: str
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,7 @@ class Advice:
     cut: float
     against: Comparison
     verdict: str
+    samples: tuple[Sample, ...] = ()
 
 
 def advise(
@@ -90,10 +103,8 @@ def advise(
     merit = together.metric.merit
     values = [[merit(outcome.value) for outcome in one.outcomes] for one in scored]
     best = [max(row) for row in zip(*values, strict=True)]
-    oracle = [
-        next(found[row] for found, own in zip(alone, values, strict=True) if own[row] == best[row])
-        for row in range(len(best))
-    ]
+    first = [[own[row] for own in values].index(top) for row, top in enumerate(best)]
+    oracle = [alone[number][row] for row, number in enumerate(first)]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
     better = max(scored, key=lambda one: merit(one.value))
     compared = compare_runs(runs, [*scored, together])
@@ -120,6 +131,7 @@ def advise(
         cut=together.score.cut_share or 0.0,
         against=replace(against, against=ensemble.models[int(better.score.run)].name),
         verdict="",
+        samples=_samples(rows, [*alone, fused]),
     )
     verdict = _verdict(advice, names.index(better.score.run), int(merit(1)))
     return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
@@ -131,6 +143,14 @@ def _scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun
     ]
     texts = [{"id": str(row), **result_columns(result)} for row, result in enumerate(results)]
     return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
+
+
+def _samples(rows: Development, results: Sequence[Results]) -> tuple[Sample, ...]:
+    """Return a few rows, those with different texts first."""
+    texts = [tuple(result.text for result in row) for row in zip(*results, strict=True)]
+    chosen = sorted(range(len(texts)), key=lambda row: len(set(texts[row])) == 1)[:SAMPLES]
+    asked = [p.turns[-1].content if isinstance(p, Chat) else p for p in rows.prompts]
+    return tuple(Sample(asked[k], rows.answers[k][0], texts[k]) for k in chosen)
 
 
 def _leads(number: int, values: Sequence[float]) -> bool:
@@ -151,13 +171,26 @@ def _tokens(result: Result) -> int:
 
 
 def _verdict(advice: Advice, better: int, sign: int) -> str:
-    """Say in a few sentences what the figures mean."""
+    """Say in a few sentences what the figures mean; without any, what to do first."""
     found, member = advice.against, advice.members[better]
+    values = [advice.fused.value, *(other.score.value for other in advice.members)]
+    if (cut := max(advice.cut, *(other.cut for other in advice.members))) > MOSTLY:
+        return (
+            f"No verdict: limits cut {cut:.0f} % of the answers of a model or of the fused ones."
+            " Raise max_new_tokens, or give what ends an answer as stop."
+        )
+    if sign > 0 and not any(values):
+        return (
+            "No verdict: nobody has a single point. Look at the answers: check the template, stop,"
+            " the scorer and the accepted answers, or take easier rows."
+        )
     gain, room = found.gain, sign * (advice.ceiling - member.score.value)
     unequal = any(_apart(member.score, other.score) for other in advice.members)
     estimate = Estimate(found.difference, found.low, found.high)
     interval = f"{found.difference:+.1f}{estimate.ends(form=' [{}, {}]', sign='+')}"
-    said = [f"Fused, the models score {interval} points against {member.name} alone, the best."]
+    equal = [m.name for m in advice.members if m.score.value == member.score.value]
+    best = "the best" if len(equal) == 1 else f"which scores as {' and '.join(equal[1:])}"
+    said = [f"Fused, the models score {interval} points against {member.name} alone, {best}."]
     if not found.alike_cut:
         said.append(
             f"Limits cut {advice.cut:.0f} % of the fused answers and {member.cut:.0f} % of its own,"

@@ -121,3 +121,52 @@ def test_what_cannot_be_advised_on_is_one_sentence(pair, rows):
         advise(Ensemble(pair.models[:1]), rows)
     with pytest.raises(UserError, match="there are no development rows; give some with answers"):
         advise(pair, replace(rows, prompts=[], answers=[]))
+
+
+def test_answers_that_were_mostly_cut_give_no_verdict(pair, rows):
+    short = replace(rows, settings={"max_new_tokens": 2})
+    found = advise(pair, short)
+    assert found.cut == 100.0
+    assert found.verdict.startswith("No verdict: limits cut 100 % of the answers")
+    assert "Raise max_new_tokens" in found.verdict and "best" not in found.verdict
+
+
+@pytest.mark.parametrize("who", ["a member", "the other member", "fused"])
+def test_one_that_was_mostly_cut_is_enough(advice, who):
+    assert not _verdict(advice, 0, 1).startswith("No verdict")
+    first, second = advice.members
+    found = {
+        "a member": replace(advice, members=(replace(first, cut=51.0), second)),
+        "the other member": replace(advice, members=(first, replace(second, cut=51.0))),
+        "fused": replace(advice, cut=51.0),
+    }[who]
+    assert _verdict(found, 0, 1).startswith("No verdict: limits cut 51 %")
+
+
+def test_zero_against_zero_has_no_best_model_and_no_verdict(pair, rows):
+    never = replace(rows, answers=[["xyzzy"]] * len(rows.answers))
+    verdict = advise(pair, never).verdict
+    assert verdict.startswith("No verdict: nobody has a single point.")
+    assert "best" not in verdict
+
+
+def test_equal_models_are_not_called_the_best(advice):
+    found = replace(advice, members=valued(advice, 70.0, 70.0))
+    names = [member.name for member in advice.members]
+    assert f"{names[0]} alone, which scores as {names[1]}." in _verdict(found, 0, 1)
+    assert "the best" in _verdict(replace(advice, members=valued(advice, 70.0, 60.0)), 0, 1)
+
+
+def test_a_few_answers_are_there_to_be_looked_at(advice, pair, rows):
+    assert len(advice.samples) == 3
+    for sample in advice.samples:
+        row = rows.prompts.index(sample.prompt)
+        assert sample.gold == rows.answers[row][0]
+        own = [
+            Ensemble([m]).generate([sample.prompt], method="single", **SETTINGS)
+            for m in pair.models
+        ]
+        fused = pair.generate([sample.prompt], branching=2, **SETTINGS)
+        assert sample.texts == tuple(found[0].text for found in (*own, fused))
+    different = [len(set(sample.texts)) > 1 for sample in advice.samples]
+    assert different == sorted(different, reverse=True)

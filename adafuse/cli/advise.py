@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from adafuse.advice import Advice
 
 
+_SHOWN = 100
+"""Characters of a prompt's end and of an answer's beginning."""
+
+
 @with_models
 def advise(
     rows: Rows,
@@ -76,6 +80,11 @@ def _print(found: "Advice", method: str) -> None:
     own = f"{found.fused.value:.1f}", found.fused.ends(), "", f"{found.cut:.0f} %"
     grid.add_row(method, *own, f"{found.seconds:.2f}")
     console.print(grid)
+    names = [*(Path(member.name).name for member in found.members), method]
+    for sample in found.samples:
+        typer.echo(f"prompt: ...{one_line(sample.prompt[-_SHOWN:])}")
+        for name, text in (("accepted", sample.gold), *zip(names, sample.texts, strict=True)):
+            typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
     typer.echo(f"the better answer of each row: {found.ceiling:.1f}")
     agreement = "" if found.agreement is None else f"agreement {found.agreement:.0f} % of rounds; "
     costs = f"{agreement}{found.forwards:.2f} forward passes per token of all models"

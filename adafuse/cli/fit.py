@@ -113,6 +113,8 @@ def read_development(
     found, text = read_rows(rows), template.replace("\\n", "\n")
     for row in found:
         chosen.check_answers(f"row {row.id!r} of {rows}", row.answers)
+    if told := chosen.hopeless({row.id: row.answers for row in found}, str(rows)):
+        typer.echo(f"warning: {told}", err=True)
     settings = {
         "max_new_tokens": max_new_tokens,
         "stop": [string.replace("\\n", "\n") for string in stop or []],

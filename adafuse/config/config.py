@@ -23,7 +23,7 @@ LONGEST_NAME = 100
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 _TABLE_COLUMNS = ("run", "method", "models", "macro_average")
-_CELL_ENDINGS = ("_low", "_high", "_n", "_cut")
+_CELL_ENDINGS = ("_low", "_high", "_n", "_cut", "_failed")
 
 
 def _safe(name: str) -> str:

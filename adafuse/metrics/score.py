@@ -16,6 +16,8 @@ from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
 from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, Scorer, trimmed
 
+NEVER_RIGHT = "rows that can never be right"
+"""In the details of a score: their accepted answers normalise to nothing."""
 MANY_CUT = 5.0
 """In percent: more answers that a limit cut make a score doubtful, as does a comparison of runs
 whose shares differ by more."""
@@ -130,6 +132,7 @@ def evaluate(
     texts = {name: row["text"] for name, row in by_id.items() if name not in failed}
     examples = [Example(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
+    never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
     score = Score(
         benchmark=benchmark,
         run=run,
@@ -141,7 +144,7 @@ def evaluate(
         failed=sum(row.id in failed for row in scored),
         metrics=_enough(chosen, judgement.metrics, len(scored)),
         primary=chosen.primary.name,
-        details=judgement.details,
+        details=judgement.details | ({NEVER_RIGHT: never} if never else {}),
         cut=_cut([by_id[row.id] for row in scored if row.id in by_id]),
         within_budget=within_budget,
         beyond=sum(by_id.get(row.id, {}).get("fits") is not None for row in scored),

@@ -1,7 +1,7 @@
 """What a scorer is: how the texts of a benchmark are scored, and what it reports."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from unicodedata import category
 
@@ -71,13 +71,21 @@ class Metric:
         return value if self.higher_is_better else -value
 
 
+def trimmed(text: str) -> str:
+    """Return a text without what cannot be seen at its ends: white space, U+FEFF and the like."""
+    unseen = ("Cf", "Cc")
+    shown = [n for n, c in enumerate(text) if not (c.isspace() or category(c) in unseen)]
+    return text[shown[0] : shown[-1] + 1] if shown else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Scorer:
     """What `scorer` of a benchmark names; `doc` is one line for users.
 
     The first of `metrics` stands in the main table, and runs are compared by it. Without
     `published` both protocols are the same. `unreadable` says what is wrong with an accepted answer
-    that cannot be scored against, such as "has no number"; None if nothing is.
+    that cannot be scored against, such as "has no number"; None if nothing is. `normalise` returns
+    what is compared of an accepted answer: a row of which that is empty can never be right.
     """
 
     name: str
@@ -86,6 +94,7 @@ class Scorer:
     strict: Rules
     published: Rules | None = None
     unreadable: Callable[[str], str | None] | None = None
+    normalise: Callable[[str], str] = trimmed
 
     @property
     def primary(self) -> Metric:
@@ -105,6 +114,25 @@ class Scorer:
                     f"the gold answer {answer!r} of {row} {wrong}; correct it or use another scorer"
                 )
 
+    def never_right(self, answers: Sequence[str]) -> bool:
+        """Whether nothing that is compared is left of any accepted answer."""
+        return not any(map(self.normalise, answers))
+
+    def hopeless(self, rows: Mapping[str, Sequence[str]], owner: str) -> str | None:
+        """Say which rows, of accepted answers by id, can never be right; refuse it if none can."""
+        found = {name: answers for name, answers in rows.items() if self.never_right(answers)}
+        if not found:
+            return None
+        name, answers = next(iter(found.items()))
+        told = (
+            f"{owner}: {len(found)} of {len(rows)} rows can never be right, for scorer"
+            f" {self.name!r} compares nothing of their accepted answers: {name!r} ({answers[0]!r})"
+            f"{' and others' if len(found) > 1 else ''}; correct them or use another scorer"
+        )
+        if len(found) == len(rows):
+            raise UserError(told)
+        return told
+
     def score(self, protocol: str, examples: Sequence[Example]) -> Judgement:
         """Score examples under a protocol, "strict" or "published"."""
         assert protocol in PROTOCOLS
@@ -118,13 +146,6 @@ class Scorer:
 def shown_lines(text: str) -> list[str]:
     r"""Return the lines of a text that are not blank, `trimmed`; they end at \n, \r\n or \r."""
     return [line for line in map(trimmed, re.split(r"[\r\n]", text)) if line]
-
-
-def trimmed(text: str) -> str:
-    """Return a text without what cannot be seen at its ends: white space, U+FEFF and the like."""
-    unseen = ("Cf", "Cc")
-    shown = [n for n, c in enumerate(text) if not (c.isspace() or category(c) in unseen)]
-    return text[shown[0] : shown[-1] + 1] if shown else ""
 
 
 def judge(examples: Sequence[Example], right: Callable[[Example], bool]) -> tuple[Outcome, ...]:

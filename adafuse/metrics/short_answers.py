@@ -81,7 +81,8 @@ def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
         return Judgement(outcomes, {"exact_match": share_right(outcomes), "f1": f1})
 
     metrics = (Metric("exact_match", "exact match", binary=True), Metric("f1", "token F1"))
-    return Scorer(name, doc, metrics, strict, published(name, "exact_match"))
+    rules = strict, published(name, "exact_match")
+    return Scorer(name, doc, metrics, *rules, normalise=normalise)
 
 
 SCORERS = (

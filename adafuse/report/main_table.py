@@ -10,7 +10,7 @@ from adafuse.errors import UserError
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.published import Published
 from adafuse.metrics.registry import metric_named
-from adafuse.metrics.score import MANY_CUT, Score, cut_legend, read_score
+from adafuse.metrics.score import MANY_CUT, NEVER_RIGHT, Score, cut_legend, read_score
 from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.metrics.selection import is_oracle
 from adafuse.report.tables import Table, doubts, escape, markdown_table, published_section
@@ -319,6 +319,12 @@ def _remarks(table: ScoreTable) -> list[str]:
         if score.missing or score.empty or score.failed
     ]
     excluded = {score.benchmark: score.excluded for score in scores if score.excluded}
+    never = {score.benchmark: score.details.get(NEVER_RIGHT) for score in scores}
+    remarks += [
+        f"{escape(name)}: {count} {NEVER_RIGHT}: their accepted answers normalise to nothing."
+        for name, count in never.items()
+        if count
+    ]
     return remarks + [
         f"{escape(name)}: {count} rows that are few-shot examples of the prompt are left out."
         for name, count in excluded.items()

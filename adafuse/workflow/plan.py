@@ -68,6 +68,7 @@ class Plan:
         DIGESTS.load(self.layout.model_files)
         content_digest.cache_clear()
         self.missing: dict[str, str] = {}
+        self.warnings: list[str] = []
         self._fresh: dict[Path, str] = {}
         self._started = False
         self._held = ExitStack()
@@ -87,9 +88,12 @@ class Plan:
         plan._check_places()
         for benchmark in plan.config.benchmarks:
             try:
-                plan.prepared(benchmark)
+                rows = {row.id: row.answers for row in plan.prepared(benchmark).rows}
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
+            else:
+                scorer = SCORERS[plan.config.benchmarks[benchmark].scorer]
+                plan.warnings += filter(None, [scorer.hopeless(rows, f"benchmarks.{benchmark}")])
         if any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values()):
             try:
                 require_model(plan.config.spm_sha256)

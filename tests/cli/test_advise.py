@@ -28,6 +28,17 @@ def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
     found = json.loads(adafuse("advise", *PAIR, *GIVEN, "--json", cwd=folder).stdout)
     assert found["verdict"] in told.stdout
     assert f"{found['ceiling']:.1f}" in told.stdout
+    assert told.stdout.count("prompt: ...") == len(found["samples"]) == 3
+    assert f"  accepted: {found['samples'][0]['gold']}\n" in told.stdout
+    assert f"  adafuse: {found['samples'][0]['texts'][-1]}".rstrip() in told.stdout
+
+
+def test_rows_that_can_never_be_right_are_told(folder):
+    lines = (folder / "dev.jsonl").read_text().splitlines()
+    (folder / "dev.jsonl").write_text("\n".join([*lines, '{"question": "q?", "answer": "the"}']))
+    told = adafuse("advise", *PAIR, *GIVEN, cwd=folder)
+    assert told.returncode == 0
+    assert "warning: dev.jsonl: 1 of 13 rows can never be right, for scorer 'nq'" in told.stderr
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_model_folder_that_lacks_a_file_is_one_sentence(
         parse_config(values)
 
 
-@pytest.mark.parametrize("name", ["run", "macro_average", "qa_low", "x_n"])
+@pytest.mark.parametrize("name", ["run", "macro_average", "qa_low", "x_n", "x_cut", "x_failed"])
 def test_a_benchmark_cannot_take_the_name_of_another_column(
     values: dict[str, Any], name: str
 ) -> None:

@@ -8,6 +8,7 @@ from adafuse.benchmarks.shards import PreparedRow
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS, scorer_named
 from adafuse.metrics.score import (
+    NEVER_RIGHT,
     Score,
     evaluate,
     read_outcomes,
@@ -123,3 +124,34 @@ def test_a_torn_score_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     (tmp_path / "score.json").write_text(text)
     with pytest.raises(UserError, match="is not a score"):
         read_score(tmp_path / "score.json")
+
+
+@pytest.mark.parametrize(
+    ("scorer", "gold", "never"),
+    [
+        ("nq", "---", True),
+        ("squad", ".", True),
+        ("squad", "The a", True),
+        ("triviaqa", "\u2018\u2019_", True),
+        ("squad", "\u2018", False),
+        ("nq", "\u200b", True),
+        ("translation_13a", "\ufeff", True),
+        ("translation_13a", ".", False),
+        ("nq", "0", False),
+    ],
+)
+def test_rows_whose_accepted_answers_normalise_to_nothing_are_counted(
+    scorer: str, gold: str, never: bool
+) -> None:
+    rows = [row("a", gold), row("b", gold, "right"), row("c")]
+    texts = [prediction(each.id, gold) for each in rows]
+    score = score_rows(rows, texts, scorer, **NAMES)
+    assert score.details.get(NEVER_RIGHT, 0) == never
+    assert NEVER_RIGHT not in score_rows(rows, texts, scorer, "published", **NAMES).details
+    told = scorer_named(scorer, "x").hopeless({r.id: r.answers for r in rows}, "here")
+    assert (told is not None) == never
+    if told is not None:
+        assert told.startswith("here: 1 of 3 rows can never be right, for scorer ")
+        assert f"'a' ({gold!r}); correct them" in told
+        with pytest.raises(UserError, match="here: 1 of 1 rows can never be right"):
+            scorer_named(scorer, "x").hopeless({"a": (gold,)}, "here")

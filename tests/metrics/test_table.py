@@ -9,7 +9,7 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate
-from adafuse.metrics.score import Score
+from adafuse.metrics.score import NEVER_RIGHT, Score
 from adafuse.report.main_table import (
     ScoreTable,
     build_table,
@@ -101,6 +101,12 @@ def test_failed_rows_stand_beside_every_score_that_counts_them() -> None:
     text = to_markdown(shown)
     assert "| 41.1 [36.1, 46.1] | **30.0** [25.0, 35.0] 1 failed | 35.6 1 failed |" in text
     assert "| **60.0** [55.0, 65.0] 3 failed |" in text
+
+
+def test_rows_that_can_never_be_right_are_a_remark_of_their_benchmark() -> None:
+    never = [replace(each, details={NEVER_RIGHT: 2}) for each in FULL if each.benchmark == "qa"]
+    text = to_markdown(table(*never))
+    assert text.count("qa: 2 rows that can never be right: their accepted answers") == 1
 
 
 def test_many_empty_answers_are_a_warning_above_the_table() -> None:

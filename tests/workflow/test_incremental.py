@@ -140,8 +140,9 @@ def test_the_table_has_a_row_per_run_and_the_columns_of_each_benchmark(
     finished: Workplace,
 ) -> None:
     rows = list(csv.DictReader((finished.folder / "results/tables/main.csv").open()))
-    ends = ("", "_low", "_high", "_n", "_cut")
+    ends = ("", "_low", "_high", "_n", "_cut", "_failed")
     cells = [f"{name}{end}" for name in ("qa", "mt") for end in ends]
-    assert list(rows[0]) == ["run", "method", "models", *cells, "macro_average"]
+    averages = ["macro_average", "macro_average_failed"]
+    assert list(rows[0]) == ["run", "method", "models", *cells, *averages]
     assert [row["run"] for row in rows] == ["llama", "adafuse"]
     assert {row["qa_n"] for row in rows} == {"9"}

@@ -237,3 +237,17 @@ def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+def test_rows_that_can_never_be_right_are_told_while_planning(values: dict[str, Any]) -> None:
+    file = Path(values["benchmarks"]["qa"]["source"]["file"])
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert Plan.of(values).warnings == []
+    rows[3]["answer"] = ["---", "The"]
+    rows[4]["answer"] = ["---", "dashes"]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (told,) = Plan.of(values).warnings
+    assert told.startswith("benchmarks.qa: 1 of 12 rows can never be right") and "'r3'" in told
+    file.write_text("".join(json.dumps({**row, "answer": "..."}) + "\n" for row in rows))
+    with pytest.raises(UserError, match="12 of 12 rows can never be right"):
+        Plan.of(values)

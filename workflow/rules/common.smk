@@ -19,6 +19,8 @@ except UserError as error:
     sys.exit(f"error: {error}")
 for reason in plan.missing.values():
     print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
+for warning in plan.warnings if workflow.is_main_process else ():
+    print(f"warning: {warning}", file=sys.stderr)
 
 layout = plan.layout
 main = {
