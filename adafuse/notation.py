@@ -6,6 +6,10 @@ from typing import Any
 
 import yaml
 
+DEEPEST = 100
+"""Levels of lists and objects in each other: reading more, or copying it, may exceed the stack."""
+_TOO_DEEP = f"it is nested more than {DEEPEST} deep; flatten it"
+
 
 class TwiceError(yaml.YAMLError):
     """A key is written twice."""
@@ -41,11 +45,13 @@ def parse_yaml(text: str, name: str = "text") -> Any:
     try:
         loader = _Loader(text.removeprefix("\ufeff"))
         loader.name = name
-        return loader.get_single_data()
+        return shallow(loader.get_single_data())
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise yaml.YAMLError(f"{line}{error.problem}") from None
-    except (ValueError, RecursionError) as error:  # such as !!int x
+    except RecursionError:
+        raise yaml.YAMLError(_TOO_DEEP) from None
+    except ValueError as error:  # such as !!int x
         raise yaml.YAMLError(" ".join(str(error).split())) from None
 
 
@@ -53,9 +59,30 @@ def parse_json(text: str | bytes) -> Any:
     """Read JSON.
 
     Raises:
-        ValueError: no JSON, or a key that an object has twice.
+        ValueError: no JSON, a key that an object has twice, or more than `DEEPEST` levels.
     """
-    return json.loads(text, object_pairs_hook=_once)
+    return shallow(loads(text, object_pairs_hook=_once))
+
+
+def loads(text: str | bytes, **hooks: Any) -> Any:
+    """Read JSON with the hooks of `json.loads`; what is too deep for that is a `ValueError`."""
+    try:
+        return json.loads(text, **hooks)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+
+
+def shallow(value: Any) -> Any:
+    """Return a value of lists and objects that are at most `DEEPEST` deep; refuse others."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inside: dict[int, Any] = {}  # once each, however often YAML's aliases repeat them
+        for each in level:
+            if isinstance(each, dict | list):
+                inside |= {id(v): v for v in (each.values() if isinstance(each, dict) else each)}
+        if not (level := [v for v in inside.values() if isinstance(v, dict | list)]):
+            return value
+    raise ValueError(_TOO_DEEP)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

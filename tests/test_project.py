@@ -68,6 +68,14 @@ def test_what_is_installed_is_what_is_pinned():
         assert version(name).split("+")[0] == CONSTRAINTS[name]
 
 
+def test_every_python_that_is_claimed_is_tested():
+    named = "Programming Language :: Python :: 3."
+    claimed = [each.split()[-1] for each in PROJECT["classifiers"] if each.startswith(named)]
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]
+    assert jobs["pythons"]["strategy"]["matrix"]["python"] == claimed
+    assert PROJECT["requires-python"] == f">={claimed[0]}"
+
+
 def test_the_changelog_tells_of_this_version():
     assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
 

@@ -2,25 +2,35 @@
 
 import ast
 import html
+import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from adafuse.benchmarks.records import read_records
+from adafuse.cli import generate
+from adafuse.cli.options import with_options
 from adafuse.config.benchmarks import SourceConfig
 from adafuse.config.config import SAFE_NAME
 from adafuse.config.reading import parse_config, read_config
+from adafuse.decoding.gate import read_gate
 from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit
+from adafuse.metrics.published import read_published
+from adafuse.notation import DEEPEST, parse_json, parse_yaml
 from adafuse.parquet import read_metadata
 from adafuse.report.tables import audit_table, escape
+from adafuse.serve.forms import ChatForm
+from adafuse.serve.requests import read_request
 from adafuse.workflow.benchmarks import _name
 from adafuse.workflow.layout import ResultsLayout
 from tests.support.configuration import values as configuration
@@ -183,19 +193,57 @@ def test_a_results_folder_that_snakemake_cannot_take_is_refused(
         parse_config(values)
 
 
-DEEP_JSON, DEEP_YAML = '{"a":' * 5000 + "1" + "}" * 5000, "a: " + "[" * 5000 + "]" * 5000
+def deep(levels: int, opening: str = "[", closing: str = "]") -> str:
+    """A list of lists, or an object of objects (`{"a":`), of so many levels."""
+    return opening * levels + "1" + closing * levels
 
 
-def test_what_is_nested_thousands_deep_is_one_sentence(tmp_path: Path) -> None:
-    for name, text in (("c.json", DEEP_JSON), ("c.yaml", DEEP_YAML)):
-        (tmp_path / name).write_text(text)
-        with pytest.raises(UserError, match="cannot be read: maximum recursion depth"):
-            read_config(tmp_path / name)
-    with pytest.raises(UserError, match="is not valid JSON"):
-        list(read_records(tmp_path / "c.json", "file"))
-    (tmp_path / "rows.jsonl").write_text(DEEP_JSON + "\n")
-    with pytest.raises(UserError, match=r"rows.jsonl, line 1 is not valid JSON"):
-        list(read_records(tmp_path / "rows.jsonl", "file"))
+READERS: dict[str, Callable[[Path, str], object]] = {
+    "a configuration in YAML": lambda path, text: read_config(written(path / "c.yaml", text)),
+    "a configuration in JSON": lambda path, text: read_config(written(path / "c.json", text)),
+    "records in JSON": lambda path, text: [*read_records(written(path / "r.json", text), "file")],
+    "records in lines": lambda path, text: [*read_records(written(path / "r.jsonl", text), "file")],
+    "an option": lambda path, text: with_options({}, [f"x={text}"]),
+    "a request": lambda path, text: read_request(ChatForm, text.encode()),
+    "prompts": lambda path, text: generate._object(text, "prompts, line 1"),
+    "a gate": lambda path, text: read_gate(str(written(path / "gate.json", text))),
+    "published numbers": lambda path, text: read_published(written(path / "p.yaml", text)),
+}
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("levels", [DEEPEST + 2, 5_000, 50_000])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_nested_too_deeply_is_one_sentence_of_every_reader(
+    tmp_path: Path, reader: str, levels: int
+) -> None:
+    text = f'{{"messages": {deep(levels)}}}'
+    with pytest.raises(UserError) as error:
+        READERS[reader](tmp_path, text)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "text", [deep(DEEPEST), deep(DEEPEST, '{"a":', "}")], ids=["lists", "objects"]
+)
+def test_what_is_nested_less_is_read(text: str) -> None:
+    assert parse_json(text) == parse_yaml(text) == json.loads(text)
+    too_deep = f"nested more than {DEEPEST} deep; flatten it"
+    with pytest.raises(ValueError, match=too_deep):
+        parse_json(f"[{text}]")
+    with pytest.raises(yaml.YAMLError, match=too_deep):
+        parse_yaml(f"[{text}]")
+
+
+def test_a_yaml_list_that_holds_itself_is_refused() -> None:
+    with pytest.raises(yaml.YAMLError, match="nested more than"):
+        parse_yaml("a: &x [*x]")
+    laughs = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 60))
+    assert parse_yaml("a0: &a0 [1]\n" + laughs)["a1"] == [[1]] * 9, "no list is looked at twice"
 
 
 @pytest.mark.parametrize("value", [b"7", b"{", b"[" * 100_000, b"\xff"])

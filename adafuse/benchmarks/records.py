@@ -103,5 +103,5 @@ def at_row(source: object, number: int) -> str:
 def _parsed(text: str, where: str, fix: str) -> Any:
     try:
         return parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{where} is not valid JSON ({error}); {fix}") from None

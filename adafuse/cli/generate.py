@@ -379,8 +379,6 @@ def _object(line: str, where: str) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise UserError(f"{where}: {error}") from None
-    except RecursionError:
-        raise UserError(f"{where}: JSON that is nested too deeply; write {_FORM}") from None
     if not isinstance(row, dict):
         raise UserError(f"{where}: {line.strip()[:40]!r} is not an object {_FORM}")
     return row

@@ -237,8 +237,8 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
             raise UserError(f"option {name!r} is given twice; give it once")
         try:
             options[name] = parse_yaml(value, f"--option {text!r}")
-        except (yaml.YAMLError, RecursionError) as error:
+        except yaml.YAMLError as error:
             raise UserError(
-                f"--option {text!r} has a value that is not valid YAML ({error}); quote it"
+                f"--option {text[:200]!r} has a value that is not valid YAML ({error}); quote it"
             ) from None
     return options

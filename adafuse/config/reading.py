@@ -22,7 +22,7 @@ from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
-from adafuse.notation import TwiceError, parse_json, parse_yaml
+from adafuse.notation import TwiceError, loads, parse_json, parse_yaml, shallow
 from adafuse.options import parse, sentence
 
 
@@ -111,7 +111,7 @@ def _read(path: Path, kind: str, page: str) -> dict[str, Any]:
     try:
         # YAML is slow to read, and does not take every string that JSON does.
         values = parse_json(text) if path.suffix.lower() == ".json" else parse_yaml(text, str(path))
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise UserError(f"{name} holds no keys; see {page}")
@@ -263,8 +263,8 @@ def _check_checkpoints(run: RunConfig) -> None:
 
 def _check_type(path: str, model_type: str) -> None:
     try:
-        config = json.loads(Path(path, "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        config = shallow(loads(Path(path, "config.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
         raise UserError(f"the config.json of {path!r} cannot be read: {error}") from None
     found = config.get("model_type") if isinstance(config, dict) else None
     if found != model_type:

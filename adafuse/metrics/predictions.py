@@ -99,7 +99,7 @@ def read_exclusions(path: Path, rows: Sequence[Row]) -> frozenset[str]:
 def _name(line: str) -> str:
     try:
         value = parse_json(line)
-    except (ValueError, RecursionError):
+    except ValueError:
         return line
     if isinstance(value, dict):
         value = value.get("question") if value.get("id") is None else value["id"]

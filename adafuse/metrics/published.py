@@ -85,5 +85,5 @@ def read_published(path: Path) -> Published:
     text = read_text(path, "published numbers")
     try:
         return parse(Published, parse_yaml(text), owner)
-    except (ValueError, TypeError, yaml.YAMLError, RecursionError) as error:
+    except (ValueError, TypeError, yaml.YAMLError) as error:
         raise UserError(f"{owner} cannot be read: {' '.join(str(error).split())}") from None

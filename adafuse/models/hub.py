@@ -23,6 +23,7 @@ from adafuse.models.files import (
     safe_files,
 )
 from adafuse.models.spec import GGUF, ModelEntry
+from adafuse.notation import loads, shallow
 
 
 def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
@@ -150,9 +151,10 @@ def code_elsewhere(folder: Path) -> set[str]:
     found: set[str] = set()
     for file in (folder / "config.json", folder / "tokenizer_config.json"):
         try:
-            settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+            text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
+            settings = shallow(loads(text))
             classes = json.dumps(settings.get("auto_map"))
-        except (ValueError, AttributeError, RecursionError):
+        except (ValueError, AttributeError):
             raise UserError(f"{str(file)!r} is not a JSON object; download it again") from None
         # A class is named file.Class, or org/name--file.Class.
         found.update(re.findall(r'"([^"]+)--', classes))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from adafuse.errors import UserError
+from adafuse.notation import loads, shallow
 from adafuse.options import Flag, Positive, Section, parse
 from adafuse.records import Chat, Prompt, Turn
 
@@ -220,13 +221,13 @@ def read_request(kind: type[Asked], body: bytes, *, ignore_sampling: bool = Fals
         UserError: it is no JSON object, or has what cannot be met.
     """
     try:
-        values = json.loads(body)
+        values = shallow(loads(body))
         json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise UserError(
             "the request holds half of a surrogate pair, which is no character; remove it"
         ) from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"the request is not valid JSON ({error}); send an object") from None
     if not isinstance(values, dict):
         raise UserError("the request is not a JSON object; send one")
