@@ -15,14 +15,13 @@ from adafuse.methods import METHODS
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import ScoredRun, evaluate
-from adafuse.records import Chat, Result, Round
+from adafuse.records import Chat, Result
 from adafuse.results import Results
 from adafuse.traces import result_columns
 
 FEW_ROWS = 50
 """With fewer rows, only large differences can be told."""
-MOSTLY = 50.0
-"""Of more answers cut, in percent, nothing can be told."""
+MOSTLY = 50.0  # of more answers cut, in percent, nothing can be told
 SAMPLES = 3
 LITTLE = 2.0
 """Points below which the answers of one model add little to those of the other."""
@@ -57,9 +56,8 @@ class Advice:
 
     `ceiling` is the score of an oracle that takes the better answer of each row; `agreement` the
     share of rounds in which all models proposed what was committed, None for a method that commits
-    tokens; `forwards` those of all models per token of all; `seconds`
-    is per row, `cut` the share of fused answers that a limit cut. `against` compares the fused
-    texts with the better model.
+    tokens; `forwards` those of all models per token of all; `seconds` is per row, `cut` the share
+    of fused answers that a limit cut. `against` compares the fused texts with the better model.
     """
 
     rows: int
@@ -109,7 +107,8 @@ def advise(
     better = max(scored, key=lambda one: merit(one.value))
     compared = compare_runs(runs, [*scored, together])
     against = next(c for c in compared if c.against == better.score.run)
-    rounds = [taken for result in fused for taken in result.rounds]
+    words = not METHODS[method].one_token
+    agreed = [taken.agreed for result in fused for taken in result.rounds if words]
     advice = Advice(
         rows=len(rows.prompts),
         metric=together.metric.label,
@@ -125,8 +124,8 @@ def advise(
         ),
         fused=together.score.main,
         ceiling=_scored(rows, "oracle", oracle).value,
-        agreement=None if METHODS[method].one_token or not rounds else _share_agreed(rounds),
-        forwards=sum(map(_forwards, fused)) / max(1, sum(map(_tokens, fused))),
+        agreement=100 * fmean(agreed) if agreed else None,
+        forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
         seconds=seconds[-1],
         cut=together.score.cut_share or 0.0,
         against=replace(against, against=ensemble.models[int(better.score.run)].name),
@@ -158,28 +157,15 @@ def _leads(number: int, values: Sequence[float]) -> bool:
     return all(values[number] > value for k, value in enumerate(values) if k != number)
 
 
-def _share_agreed(rounds: Sequence[Round]) -> float:
-    return 100 * fmean(taken.agreed for taken in rounds)
-
-
-def _forwards(result: Result) -> int:
-    return sum(result.forwards)
-
-
-def _tokens(result: Result) -> int:
-    return sum(result.tokens)
-
-
 def _verdict(advice: Advice, better: int, sign: int) -> str:
     """Say in a few sentences what the figures mean; without any, what to do first."""
     found, member = advice.against, advice.members[better]
-    values = [advice.fused.value, *(other.score.value for other in advice.members)]
     if (cut := max(advice.cut, *(other.cut for other in advice.members))) > MOSTLY:
         return (
             f"No verdict: limits cut {cut:.0f} % of the answers of a model or of the fused ones."
             " Raise max_new_tokens, or give what ends an answer as stop."
         )
-    if sign > 0 and not any(values):
+    if sign > 0 and not (advice.fused.value or any(m.score.value for m in advice.members)):
         return (
             "No verdict: nobody has a single point. Look at the answers: check the template, stop,"
             " the scorer and the accepted answers, or take easier rows."

@@ -2,12 +2,12 @@
 
 import json
 import re
+from itertools import chain
 from typing import Any
 
 import yaml
 
-DEEPEST = 100
-"""Levels of lists and objects in each other: reading more, or copying it, may exceed the stack."""
+DEEPEST = 100  # levels of lists and objects: reading or copying more may exceed the stack
 _TOO_DEEP = f"it is nested more than {DEEPEST} deep; flatten it"
 
 
@@ -61,13 +61,8 @@ def parse_json(text: str | bytes) -> Any:
     Raises:
         ValueError: no JSON, a key that an object has twice, or more than `DEEPEST` levels.
     """
-    return shallow(loads(text, object_pairs_hook=_once))
-
-
-def loads(text: str | bytes, **hooks: Any) -> Any:
-    """Read JSON with the hooks of `json.loads`; what is too deep for that is a `ValueError`."""
     try:
-        return json.loads(text, **hooks)
+        return shallow(json.loads(text, object_pairs_hook=_once))
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
 
@@ -75,13 +70,13 @@ def loads(text: str | bytes, **hooks: Any) -> Any:
 def shallow(value: Any) -> Any:
     """Return a value of lists and objects that are at most `DEEPEST` deep; refuse others."""
     level = [value]
-    for _ in range(DEEPEST):
-        inside: dict[int, Any] = {}  # once each, however often YAML's aliases repeat them
-        for each in level:
-            if isinstance(each, dict | list):
-                inside |= {id(v): v for v in (each.values() if isinstance(each, dict) else each)}
-        if not (level := [v for v in inside.values() if isinstance(v, dict | list)]):
+    for _ in range(DEEPEST + 1):
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
             return value
+        parts = [each.values() if isinstance(each, dict) else each for each in level]
+        # Once each, however often YAML's aliases repeat them.
+        level = list({id(each): each for each in chain.from_iterable(parts)}.values())
     raise ValueError(_TOO_DEEP)
 
 

@@ -131,9 +131,6 @@ def refusing() -> Iterator[None]:
         raise ValueError(str(error)) from None
 
 
-_SHOWN = 200  # characters of a value in a message
-
-
 def sentence(error: ErrorDetails, owner: str = "") -> str:
     """Say what is wrong with the values of a section, where, and what would be right."""
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
@@ -146,9 +143,7 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
         if location[-1:] == ["[key]"]:  # of a mapping, whose message names it
             location = location[:-2]
         return f"{': '.join(filter(None, [owner, '.'.join(location)])) or 'config'}: {message}"
-    given = repr(error["input"])
-    given = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}..."
-    message = f"{message}, not {given}{_advice(error)}"
+    message = f"{message}, not {repr(error['input'])[:200]}{_advice(error)}"
     return f"{owner or 'config'}: {'.'.join(location)} {message}"
 
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from adafuse.advice import Advice
 
 
-_SHOWN = 100
-"""Characters of a prompt's end and of an answer's beginning."""
+_SHOWN = 100  # characters of a prompt's end and of an answer's beginning
 
 
 @with_models

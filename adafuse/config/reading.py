@@ -22,7 +22,7 @@ from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
-from adafuse.notation import TwiceError, loads, parse_json, parse_yaml, shallow
+from adafuse.notation import TwiceError, parse_json, parse_yaml
 from adafuse.options import parse, sentence
 
 
@@ -263,7 +263,7 @@ def _check_checkpoints(run: RunConfig) -> None:
 
 def _check_type(path: str, model_type: str) -> None:
     try:
-        config = shallow(loads(Path(path, "config.json").read_text(encoding="utf-8")))
+        config = parse_json(Path(path, "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"the config.json of {path!r} cannot be read: {error}") from None
     found = config.get("model_type") if isinstance(config, dict) else None

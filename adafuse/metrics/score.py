@@ -17,7 +17,6 @@ from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
 from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, Scorer, trimmed
 
 NEVER_RIGHT = "rows that can never be right"
-"""In the details of a score: their accepted answers normalise to nothing."""
 MANY_CUT = 5.0
 """In percent: more answers that a limit cut make a score doubtful, as does a comparison of runs
 whose shares differ by more."""

@@ -126,8 +126,8 @@ class Scorer:
         name, answers = next(iter(found.items()))
         told = (
             f"{owner}: {len(found)} of {len(rows)} rows can never be right, for scorer"
-            f" {self.name!r} compares nothing of their accepted answers: {name!r} ({answers[0]!r})"
-            f"{' and others' if len(found) > 1 else ''}; correct them or use another scorer"
+            f" {self.name!r} compares nothing of their accepted answers: {name!r} ({answers[0]!r});"
+            " correct them or use another scorer"
         )
         if len(found) == len(rows):
             raise UserError(told)

@@ -23,7 +23,7 @@ from adafuse.models.files import (
     safe_files,
 )
 from adafuse.models.spec import GGUF, ModelEntry
-from adafuse.notation import loads, shallow
+from adafuse.notation import parse_json
 
 
 def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
@@ -151,8 +151,7 @@ def code_elsewhere(folder: Path) -> set[str]:
     found: set[str] = set()
     for file in (folder / "config.json", folder / "tokenizer_config.json"):
         try:
-            text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
-            settings = shallow(loads(text))
+            settings = parse_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
             classes = json.dumps(settings.get("auto_map"))
         except (ValueError, AttributeError):
             raise UserError(f"{str(file)!r} is not a JSON object; download it again") from None

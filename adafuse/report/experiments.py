@@ -25,8 +25,6 @@ from adafuse.report.measures import cost, words_per_round
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
-"""Stands for a benchmark where a value is the mean of a run's scores on all of them."""
-
 RUN = ("run", "method", "models", "selection")
 """What every table says of a run.
 

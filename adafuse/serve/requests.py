@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from adafuse.errors import UserError
-from adafuse.notation import loads, shallow
+from adafuse.notation import parse_json
 from adafuse.options import Flag, Positive, Section, parse
 from adafuse.records import Chat, Prompt, Turn
 
@@ -221,7 +221,7 @@ def read_request(kind: type[Asked], body: bytes, *, ignore_sampling: bool = Fals
         UserError: it is no JSON object, or has what cannot be met.
     """
     try:
-        values = shallow(loads(body))
+        values = parse_json(body)
         json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise UserError(

@@ -89,11 +89,10 @@ class Plan:
         for benchmark in plan.config.benchmarks:
             try:
                 rows = {row.id: row.answers for row in plan.prepared(benchmark).rows}
-            except UnavailableSourceError as error:
-                plan.missing[benchmark] = str(error)
-            else:
                 scorer = SCORERS[plan.config.benchmarks[benchmark].scorer]
                 plan.warnings += filter(None, [scorer.hopeless(rows, f"benchmarks.{benchmark}")])
+            except UnavailableSourceError as error:
+                plan.missing[benchmark] = str(error)
         if any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values()):
             try:
                 require_model(plan.config.spm_sha256)

@@ -124,10 +124,9 @@ def shard_status(
 
 def _wrong(plan: Plan, trace: Path, digest: str) -> str | None:
     """Return why a shard's trace is decoded again; None if it is not."""
-    try:
+    found = None
+    with suppress(UserError):
         found = read_metadata(trace).get("digest")
-    except UserError:
-        found = None
     if found == digest:
         return "more failed rows than allowed" if plan.failed_too_often(trace) else None
     return "of another configuration" if found else "torn or foreign"

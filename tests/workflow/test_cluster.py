@@ -1,5 +1,6 @@
 """What decode jobs ask a cluster for."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snakemake_executor_plugin_slurm.submit_string import get_submit_command
+from snakemake_executor_plugin_slurm.utils import set_gres_string
 
 from adafuse.config.reading import parse_config
 from adafuse.config.runs import ClusterConfig, JobSize
@@ -25,6 +28,8 @@ from adafuse.workflow.jobs import (
     runtime,
 )
 from adafuse.workflow.plan import Plan
+
+ROOT = Path(__file__).parents[2]
 
 EIGHT_BILLION = 16e9
 NAMES = ("auto", "cpu", "cuda", "cuda:3", "cuda:1+cuda:2", "balanced", "sequential")
@@ -192,3 +197,22 @@ def test_what_jobs_ask_for_changes_no_digest(values: dict[str, Any], tmp_path: P
     before = Plan.of(values).digests("qa", "both")
     values["runs"]["both"]["cluster"] = {"gpu": 2}
     assert Plan.of(values | {"cluster": {"runtime": 9}}).digests("qa", "both") == before
+
+
+def test_all_gpus_of_a_job_are_on_one_node() -> None:
+    """Slurm may spread --gpus=2 over two nodes; of the second the job would see nothing."""
+    rules = [path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk")]
+    asking = [text for text in rules if re.search(r"^        gpu=", text, re.MULTILINE)]
+    assert len(asking) == 2
+    assert all(re.search(r"^        nodes=1,", text, re.MULTILINE) for text in asking)
+    params = {"run_uuid": "x", "slurm_logfile": "x", "comment_str": "x", "account": "",
+              "partition": "", "workdir": None}  # fmt: skip
+    job = SimpleNamespace(resources=Asked(gpu=2, nodes=1), threads=1)
+    command = get_submit_command(job, params) + set_gres_string(job)
+    assert "--nodes=1" in command and "--gpus=2" in command
+
+
+class Asked(dict[str, Any]):
+    """Resources of a job, as Snakemake gives them to the plug-in."""
+
+    __getattr__ = dict.__getitem__

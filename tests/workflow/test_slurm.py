@@ -231,3 +231,16 @@ def test_a_job_that_slurm_refuses_has_failed(cluster: Cluster, checkout: Checkou
     told = subprocess.run(line, cwd=checkout.folder, capture_output=True, text=True)
     assert told.returncode == 1
     assert len(re.findall(r"failed: .*: invalid partition specified: nowhere", told.stdout)) == 2
+
+
+def test_a_job_of_two_gpus_is_never_spread_over_two_nodes(cluster: Cluster, tmp_path: Path) -> None:
+    """Each node has one GPU: without --nodes=1 Slurm gives the job both nodes."""
+    fused = CONFIG["runs"]["adafuse"] | {"cluster": {"gpu": 2}}
+    checkout = Checkout.made(tmp_path / "checkout", CONFIG | {"runs": {"adafuse": fused}})
+    with checkout.running(ADAFUSE, "--profile", "slurm", *SHORT, "--retries=0") as snakemake:
+        assert snakemake.wait(PATIENCE) != 0
+    assert not list((checkout.folder / "results/traces").rglob("*.parquet"))
+    line = [sys.executable, "-m", "adafuse", "status"]
+    told = subprocess.run(line, cwd=checkout.folder, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert "Requested node configuration is not available" in told.stdout

@@ -26,6 +26,8 @@ rule decode:
         gpu=lambda wc, attempt: resources_of(wc, attempt).gpu,
         mem_mb=lambda wc, attempt: resources_of(wc, attempt).mem_mb,
         runtime=lambda wc, attempt: resources_of(wc, attempt).runtime,
+        # All GPUs of a job are on one node: Slurm would spread --gpus=2 over two.
+        nodes=1,
         slurm_extra=lambda wc: "--exclusive" if plan.config.benchmarks[wc.benchmark].timed else "",
     params:
         config=layout.config,

@@ -19,6 +19,7 @@ rule fit:
         gpu=lambda wc, attempt: plan.fit_resources(wc.benchmark, wc.run, attempt).gpu,
         mem_mb=lambda wc, attempt: plan.fit_resources(wc.benchmark, wc.run, attempt).mem_mb,
         runtime=lambda wc, attempt: plan.fit_resources(wc.benchmark, wc.run, attempt).runtime,
+        nodes=1,  # as in `decode`
     params:
         config=layout.config,
         digest=key_of("fit"),
