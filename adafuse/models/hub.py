@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from transformers.utils.peft_utils import find_adapter_config_file
 
 from adafuse.errors import UserError
 from adafuse.models.files import (
@@ -83,6 +82,8 @@ def check_path(path: str) -> None:
 
 def check_hub_adapter(model: ModelEntry) -> None:
     """Refuse a hub model with an adapter: transformers would load it only if peft is installed."""
+    from transformers.utils.peft_utils import find_adapter_config_file
+
     if not Path(model.path).exists() and not model.path.endswith(GGUF):
         with explaining_failure(model):
             found = find_adapter_config_file(model.path, revision=model.revision)
