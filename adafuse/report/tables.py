@@ -48,11 +48,11 @@ tests. "Only run right" and "only other right" count the rows on which the two d
 """
 
 _DATASETS = (
-    "Mean lengths in characters over the rows of each benchmark as configured; those of the paper"
-    " (appendix C) in parentheses where they are known. The answer is that of all accepted answers"
-    " joined by a space, as the paper counts, then of the first one. Shots: rows that are few-shot"
-    " examples of the prompt. Repeated: rows with the question of an earlier row, verbatim and up"
-    " to case; all are kept. Renamed: rows whose id got a suffix."
+    "Mean lengths in characters over the rows of each benchmark as configured; those of the"
+    " paper's test sets (appendix C) in parentheses where they are known. The answer is that of all"
+    " accepted answers joined by a space, as the paper counts, then of the first one. Shots: rows"
+    " that are few-shot examples of the prompt. Repeated: rows with the question of an earlier row,"
+    " verbatim and up to case; all are kept. Renamed: rows whose id got a suffix."
 )
 
 _COMPARED = (

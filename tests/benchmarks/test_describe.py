@@ -2,14 +2,18 @@
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
+import yaml
 
 from adafuse.benchmarks.description import Described, PaperFigures, describe
 from adafuse.benchmarks.prompts import FewShotExample, FewShotFile, read_few_shot
 from adafuse.benchmarks.rows import Row, read_rows
 from adafuse.report.tables import datasets_table, to_csv
 from tests.conftest import SHARED
+
+CONFIGS = Path(__file__).parents[2] / "config" / "benchmarks"
 
 ROWS = (
     Row("1", "How?", ("ab", "c")),
@@ -43,26 +47,40 @@ def test_the_paper_stands_beside_our_figures_where_it_is_known() -> None:
 
 
 REAL = (
-    ("natural_questions/nq_open_test3610", "natural_questions/nq_prompt", 3610, 24.7, 13.3, 0),
-    ("triviaqa/triviaqa_wikipedia_test6000", "triviaqa/triviaqa_prompt", 6000, 267.9, 14.8, 5),
-    ("squad/squad_2500", "squad/squad_prompt", 2500, 66.1, 20.9, 5),
+    ("natural_questions", "natural_questions/nq_open_test3610", "nq_prompt", 13.3, 0),
+    ("triviaqa", "triviaqa/triviaqa_wikipedia_test6000", "prompt", 14.8, 5),
+    ("squad", "squad/squad_2500", "prompt", 20.9, 5),
+    ("gsm8k", "gsm8k/gsm8k_test1319_cleaned", "prompt", 272.3, 0),
+    ("flores_en_de", "flores/flores_eng2deu_qa.devtest", "en2deu_prompt", 152.0, 0),
+    ("flores_de_en", "flores/flores_deu2eng_qa.devtest", "deu2en_prompt", 130.4, 0),
 )
 
 
-@pytest.mark.parametrize(("rows", "shots", "count", "joined", "first", "examples"), REAL)
+def of_the_paper(benchmark: str) -> PaperFigures:
+    text = (CONFIGS / f"{benchmark}.yaml").read_text("utf-8")
+    return PaperFigures.model_validate(yaml.safe_load(text)["paper"])
+
+
+@pytest.mark.parametrize("benchmark", [case[0] for case in REAL])
+def test_all_figures_of_the_paper_stand_in_the_benchmarks_file(benchmark: str) -> None:
+    assert None not in of_the_paper(benchmark).model_dump().values()
+
+
+@pytest.mark.parametrize(("benchmark", "rows", "shots", "first", "examples"), REAL)
 def test_the_figures_of_the_paper_come_out_of_the_published_files(
-    rows: str, shots: str, count: int, joined: float, first: float, examples: int
+    benchmark: str, rows: str, shots: str, first: float, examples: int
 ) -> None:
     folder = SHARED / "benchmarks"
     if not folder.is_dir():
         pytest.skip(f"the real benchmarks are not at {folder}")
-    template = "Question: {question}\nAnswer:"
-    found = describe(
-        read_rows(folder / f"{rows}.jsonl"), read_few_shot(folder / f"{shots}.txt", template)
-    )
-    assert found.rows == count
-    assert round(found.answer_chars, 1) == joined
+    config = yaml.safe_load((CONFIGS / f"{benchmark}.yaml").read_text("utf-8"))
+    prompts = next((folder / rows).parent.glob(f"*{shots}.txt"))
+    found = describe(read_rows(folder / f"{rows}.jsonl"), read_few_shot(prompts, config["prompt"]))
+    means = round(found.question_chars, 1), round(found.answer_chars, 1)
+    assert PaperFigures(
+        rows=found.rows, question_chars=means[0], answer_chars=means[1]
+    ) == of_the_paper(benchmark)
     assert round(found.first_answer_chars, 1) == first
     assert found.shots == examples
-    if "squad" in rows:
+    if benchmark == "squad":
         assert (found.repeated, found.repeated_up_to_case, found.renamed) == (3, 4, 3)
