@@ -33,14 +33,25 @@ class FewShotFile:
         return frozenset(question_key(example.question) for example in self.examples)
 
 
-def question_key(question: str) -> str:
-    """Return the letters and digits of a question, or all of one that has none.
+# White space, invisible characters, quotes, and the punctuation of prose: not the point in 3.5, the
+# sign of a factorial, or the space between two numbers.
+_WRITING = re.compile(
+    r"(?<!\d)\s+|\s+(?!\d)|[\u00ad\u200b-\u200f\u2060\ufeff]|[\"'`\u00b4\u2018-\u201f\u00ab\u00bb]"
+    r"|[.,:;](?!\d)|(?<!\d)[,:;]|[?\u00bf\u00a1\u3001\u3002]|(?<![\d)])!|(?<=[^\W\d]{2})-(?=[^\W\d]{2})"
+)
+_DASHES = re.compile("[\u2010-\u2015\u2212]")
+_RAISED = re.compile("(?=[\u00b2\u00b3\u00b9\u2070-\u207f])")
 
-    The published SQuAD examples differ from their own test rows in a line break or question mark.
-    An accent may be a character of its own.
+
+def question_key(question: str) -> str:
+    """Return a question without what differs between two copies of it, or all if nothing is left.
+
+    That is case, white space, quotes, punctuation of prose and Unicode forms, but no symbol that
+    matters, as in `3 - 4`. The published SQuAD examples differ from their own test rows in a line
+    break or question mark.
     """
-    question = unicodedata.normalize("NFKC", question)
-    return "".join(filter(str.isalnum, question)).casefold() or question
+    plain = unicodedata.normalize("NFKC", _RAISED.sub("^", _DASHES.sub("-", question))).casefold()
+    return _WRITING.sub("", " ".join(plain.split())) or question
 
 
 def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:

@@ -82,7 +82,7 @@ def row_id(record: Record, fields: Fields, where: str) -> str | None:
     if own is None and fields.id is None:
         return None
     return _checked(
-        own if isinstance(own, float) and own % 1 else _as_text(own), fields.id or "id", where
+        own if isinstance(own, float) and own % 1 else as_text(own), fields.id or "id", where
     )
 
 
@@ -97,13 +97,13 @@ def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
     answers = value if isinstance(value, list) else [value]
     if not answers:
         raise UserError(f"{where}: {fields.answer} is an empty list; give at least one answer")
-    texts = tuple(_checked(_as_text(answer), fields.answer, where) for answer in answers)
+    texts = tuple(_checked(as_text(answer), fields.answer, where) for answer in answers)
     mark = fields.final_after
     return texts if mark is None else tuple(_with_final(text, mark, where) for text in texts)
 
 
-def _as_text(value: object) -> object:
-    """Return a number as text; where a column has gaps, pandas makes 7 the float 7.0."""
+def as_text(value: object) -> object:
+    """Return a number as text, and all else as it is; where a column has gaps, pandas makes 7 the float 7.0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value
     return str(int(value)) if value == int(value) else repr(value)

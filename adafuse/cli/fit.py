@@ -29,7 +29,7 @@ SLOT = "{question}"
 _OBJECTIVES = ("reward", "likelihood")
 
 Rows = Annotated[
-    Path, option('JSON lines {"question", "answer"}; not your test rows.', "FILE", ROWS)
+    Path, option('JSON lines, CSV or Parquet: {"question", "answer"}; not test rows.', "FILE", ROWS)
 ]
 ScorerName = Annotated[
     str,

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 Benchmark = Annotated[str, option(f"{', '.join(BENCHMARKS)}.", "NAME", values=list(BENCHMARKS))]
 Predictions = Annotated[
-    Path, option('JSON lines {"id" or "question", "text"}, or a Parquet trace.', "FILE")
+    Path, option('JSON lines or CSV: {"id" or "question", "text"}; or a Parquet trace.', "FILE")
 ]
-References = Annotated[Path, option('JSON lines {"question", "answer", "id"}.', "FILE")]
+References = Annotated[
+    Path, option('JSON lines, CSV or Parquet: {"question", "answer", "id"}.', "FILE")
+]
 ScorerName = Annotated[
     str | None,
     option(

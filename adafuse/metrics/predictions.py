@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.benchmarks.records import read_records
-from adafuse.benchmarks.rows import PLAIN, Row, row_id
+from adafuse.benchmarks.rows import PLAIN, Row, as_text, row_id
 from adafuse.errors import UserError
 from adafuse.files import read_text
 from adafuse.notation import parse_json
@@ -17,7 +17,7 @@ _COLUMNS = ("id", "question", "text", "stop_reason", "benchmark")
 def read_predictions(
     path: Path, rows: Sequence[Row], *, benchmark: str | None
 ) -> list[dict[str, str]]:
-    """Return "id", "text" and "stop_reason" ("" if absent) of JSON lines or a Parquet trace.
+    """Return "id", "text" and "stop_reason" ("" if absent) of a file of records.
 
     A prediction without id is matched by its question. A column `benchmark` of the file must be
     the given one.
@@ -37,7 +37,7 @@ def read_predictions(
             raise UserError(f"{where}: row {name!r} occurs twice, first in {first[name]}; keep one")
         first[name] = where.removeprefix(f"{path}, ")
         reason = str(record.get("stop_reason") or "")
-        predictions[name] = {"id": name, "text": record["text"], "stop_reason": reason}
+        predictions[name] = {"id": name, "text": _text(record, where), "stop_reason": reason}
     return list(predictions.values())
 
 
@@ -48,9 +48,14 @@ def _check_record(record: Mapping[str, Any], benchmark: str | None, where: str) 
             f"{where}: benchmark is {own!r}, not {benchmark!r}; give the file of {benchmark!r}, or"
             f" --benchmark {own} --scorer NAME to score it as it is"
         )
-    if not isinstance(record.get("text"), str):
+
+
+def _text(record: Mapping[str, Any], where: str) -> str:
+    text = as_text(record.get("text"))
+    if not isinstance(text, str):
         given = f"is {record['text']!r}" if "text" in record else "is missing"
         raise UserError(f'{where}: text {given}; give a string, "" if there is none')
+    return text
 
 
 def _by_question(rows: Sequence[Row]) -> dict[str, list[str]]:

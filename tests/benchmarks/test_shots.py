@@ -137,6 +137,23 @@ def test_shots_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
 def test_a_question_is_known_again_whatever_its_spaces_case_and_punctuation() -> None:
     assert question_key("A well.\nWho dug it") == question_key("a well.  Who dug it?")
     assert question_key("who dug it") != question_key("who dug in")
+    for one, other in (
+        ("3 + 4?", "3+4"), ("x-1", "x \u2013 1"),
+        ("\u201cWho\u2019s there\u201d", "who's there?"),
+        ("a well-known man", "A well known man."), ("What is 3.5 ?", "what is 3.5"),
+        ("Stra\u00dfe", "STRASSE\u200b"), ("5, or 6", "5 , or 6\u2026"),
+    ):  # fmt: skip
+        assert question_key(one) == question_key(other)
+
+
+def test_questions_that_differ_in_a_symbol_are_not_the_same_example() -> None:
+    for one, other in (
+        ("3 + 4?", "3 - 4?"), ("3 * 4", "3 / 4"), ("3.5", "35"), ("1 2", "12"), ("x < y", "x > y"),
+        ("5!", "5"), ("C#", "C"), ("5\u00b2", "52"), ("-5", "5"), ("1:30", "130"), ("20 %", "20"),
+        ("(3 + 4) * 5", "3 + (4 * 5)"), ("x-y", "xy"), (".5", "5"),
+        ("\u0915\u0940", "\u0915\u093e"),
+    ):  # fmt: skip
+        assert question_key(one) != question_key(other)
 
 
 REAL = (

@@ -31,8 +31,11 @@ def test_rows_are_found_by_id_or_question(tmp_path: Path) -> None:
         {"id": "c-2", "text": "x"},
         {"id": 7, "text": ""},
         {"question": " When? ", "text": "y"},
+        {"id": "a", "text": 3.0},
+        {"id": "c", "text": 2.5},
     )
-    assert [(row["id"], row["text"]) for row in found] == [("c-2", "x"), ("7", ""), ("b", "y")]
+    texts = [("c-2", "x"), ("7", ""), ("b", "y"), ("a", "3"), ("c", "2.5")]
+    assert [(row["id"], row["text"]) for row in found] == texts
 
 
 A = {"id": "a", "text": "x"}
@@ -54,7 +57,7 @@ A = {"id": "a", "text": "x"}
         ([{"id": "", "text": "x"}], "line 1: id is empty; fill it in"),
         ([{"id": True, "text": "x"}], "line 1: id is True; it must be a string"),
         ([{"id": "a"}], "line 1: text is missing; give a string"),
-        ([{"id": "a", "text": 3}], "line 1: text is 3; give a string"),
+        ([{"id": "a", "text": True}], "line 1: text is True; give a string"),
         ([{**A, "benchmark": "mt"}], "line 1: benchmark is 'mt', not 'qa'; give the file of 'qa'"),
         ([[1]], "line 1 is not a JSON object"),
     ],
