@@ -38,15 +38,41 @@ def prompt_ids(
         end = tokenizer.eos_token_id
         ends = [end] if isinstance(end, int) and not prompt else []
         return started(tokenizer, prompt) or ends
-    turns = prompt if isinstance(prompt, Chat) else Chat((Turn("user", prompt),))
+    turns = prompt if isinstance(prompt, Chat) else Chat((_said(tokenizer, prompt),))
     return started(tokenizer, _rendered(tokenizer, turns, date.fromisoformat(today)))
 
 
 def started(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
     """Return the ids of a text, after one start token where the tokenizer or the text has one."""
-    ids = list(tokenizer.encode(text, add_special_tokens=False))
-    start = start_ids(tokenizer) or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
+    own = start_ids(tokenizer)
+    written = _written(tokenizer, own)
+    bare = _without_start(text, written)
+    ids = list(tokenizer.encode(text if bare is text else written + bare, add_special_tokens=False))
+    start = own or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
     return [*start, *dropwhile(start.__contains__, ids)]
+
+
+def _written(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
+    return "".join(tokenizer.convert_ids_to_tokens(list(ids)))
+
+
+def _without_start(text: str, start: str) -> str:
+    """Return a text without the start tokens that it begins with, and whitespace before them."""
+    while start and (bare := text.lstrip()).startswith(start):
+        text = bare.removeprefix(start)
+    return text
+
+
+def _said(tokenizer: "PreTrainedTokenizerBase", text: str) -> Turn:
+    """Return what a user says, without start tokens; refuse a text in a chat template already."""
+    bare = _without_start(text, _written(tokenizer, start_ids(tokenizer)))
+    mark = _first_token(tokenizer, str(tokenizer.chat_template))
+    if mark and bare.lstrip().startswith(mark):
+        raise UserError(
+            f"a prompt begins with {mark!r}, so it is in a chat template already; give its messages"
+            " instead, or run without chat formatting"
+        )
+    return Turn("user", bare)
 
 
 def shared_prefix(
@@ -96,6 +122,19 @@ def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     places = range(len(whole) - len(bare) + 1 if bare else 0)
     first = next((n for n in places if whole[n : n + len(bare)] == bare), None)
     return whole[:first] if first is not None else whole[: whole[:1] == [tokenizer.bos_token_id]]
+
+
+@lru_cache(16)
+def _first_token(tokenizer: "PreTrainedTokenizerBase", _template: str) -> str:
+    """Return the added token that a template begins with after the start token, if there is one."""
+    try:
+        text = _templated(tokenizer, (Turn("user", "A"),))
+    except (TemplateError, TypeError, ValueError):  # a template that takes no such chat
+        return ""
+    start = start_ids(tokenizer)
+    ids = [*dropwhile(start.__contains__, tokenizer.encode(text, add_special_tokens=False))]
+    added = tokenizer.added_tokens_decoder
+    return str(added[ids[0]].content) if ids and ids[0] in added else ""
 
 
 def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:

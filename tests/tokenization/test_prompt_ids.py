@@ -166,3 +166,29 @@ def test_a_template_sees_one_day_whenever_it_is_rendered(llama):
     ]
     assert CHAT_DATE == "2024-07-26"
     assert decoded == ["26 Jul 2024 00:00 Who?", "31 Jan 2026 00:00 Who?"]
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+@pytest.mark.parametrize("before", ["\n{0}", " {0} {0}", "{0}\n{0}"])
+def test_whitespace_around_start_tokens_hides_none_of_them(name, before):
+    tokenizer = AutoTokenizer.from_pretrained(toy_path(name))
+    start = tokenizer.bos_token
+    ids = prompt_ids(tokenizer, before.format(start) + "\nWho?", chat=False)
+    assert ids == prompt_ids(tokenizer, start + "\nWho?", chat=False)
+    assert ids.count(tokenizer.bos_token_id) == 1
+
+
+@pytest.mark.parametrize("before", ["{0}", "{0}{0}", " {0}"])
+def test_a_start_token_is_not_what_a_user_says(before):
+    tokenizer = AutoTokenizer.from_pretrained(toy_path("llama"))
+    text = before.format(tokenizer.bos_token) + "Who?"
+    assert prompt_ids(tokenizer, text, chat=True) == prompt_ids(tokenizer, "Who?", chat=True)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen3", "internlm3"])
+def test_a_rendered_template_is_not_put_into_the_template_again(name):
+    tokenizer = AutoTokenizer.from_pretrained(toy_path(name))
+    said = [{"role": "user", "content": "Who?"}]
+    text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    with pytest.raises(UserError, match="in a chat template already; give its messages"):
+        prompt_ids(tokenizer, text, chat=True)
