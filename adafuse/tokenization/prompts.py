@@ -1,6 +1,7 @@
 """How a prompt becomes the ids of one model: raw text or its own chat template."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import date
@@ -44,30 +45,41 @@ def prompt_ids(
 
 def started(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
     """Return the ids of a text, after one start token where the tokenizer or the text has one."""
-    own = start_ids(tokenizer)
-    written = _written(tokenizer, own)
-    bare = _without_start(text, written)
-    ids = list(tokenizer.encode(text if bare is text else written + bare, add_special_tokens=False))
-    start = own or ids[:1] * (ids[:1] == [tokenizer.bos_token_id])
-    return [*start, *dropwhile(start.__contains__, ids)]
+    start, bos = start_ids(tokenizer), tokenizer.bos_token_id
+    if not start and isinstance(bos, int) and _begins_with(text, _written(tokenizer, [bos])):
+        start = [bos]
+    return [*start, *ids_after(tokenizer, start, text)]
+
+
+def ids_after(tokenizer: "PreTrainedTokenizerBase", start: Sequence[int], text: str) -> list[int]:
+    """Return the ids of a text without `start`, which it may begin with, also several times."""
+    written = _written(tokenizer, start)
+    bare = _without(written, text)
+    begins = written * (bare is not text)
+    ids = tokenizer.encode(begins + bare, add_special_tokens=False)
+    return [*dropwhile(start.__contains__, ids)]
 
 
 def _written(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
     return "".join(tokenizer.convert_ids_to_tokens(list(ids)))
 
 
-def _without_start(text: str, start: str) -> str:
+def _begins_with(text: str, start: str) -> bool:
+    return text.lstrip().startswith(start)
+
+
+def _without(start: str, text: str) -> str:
     """Return a text without the start tokens that it begins with, and whitespace before them."""
-    while start and (bare := text.lstrip()).startswith(start):
-        text = bare.removeprefix(start)
+    while start and _begins_with(text, start):
+        text = text.lstrip().removeprefix(start)
     return text
 
 
 def _said(tokenizer: "PreTrainedTokenizerBase", text: str) -> Turn:
     """Return what a user says, without start tokens; refuse a text in a chat template already."""
-    bare = _without_start(text, _written(tokenizer, start_ids(tokenizer)))
-    mark = _first_token(tokenizer, str(tokenizer.chat_template))
-    if mark and bare.lstrip().startswith(mark):
+    bare = _without(_written(tokenizer, start_ids(tokenizer)), text)
+    mark = _first_mark(tokenizer, str(tokenizer.chat_template))
+    if mark and _begins_with(bare, mark):
         raise UserError(
             f"a prompt begins with {mark!r}, so it is in a chat template already; give its messages"
             " instead, or run without chat formatting"
@@ -125,16 +137,15 @@ def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
 
 
 @lru_cache(16)
-def _first_token(tokenizer: "PreTrainedTokenizerBase", _template: str) -> str:
-    """Return the added token that a template begins with after the start token, if there is one."""
+def _first_mark(tokenizer: "PreTrainedTokenizerBase", _template: str) -> str:
+    """Return the mark, such as <|user|> or [INST], that a template begins with, if there is one."""
     try:
         text = _templated(tokenizer, (Turn("user", "A"),))
     except (TemplateError, TypeError, ValueError):  # a template that takes no such chat
         return ""
-    start = start_ids(tokenizer)
-    ids = [*dropwhile(start.__contains__, tokenizer.encode(text, add_special_tokens=False))]
-    added = tokenizer.added_tokens_decoder
-    return str(added[ids[0]].content) if ids and ids[0] in added else ""
+    bare = _without(_written(tokenizer, start_ids(tokenizer)), text)
+    found = re.match(r"\s*(<[^<>]+>|\[[^\[\]]+\])", bare)
+    return found[1] if found else ""
 
 
 def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:

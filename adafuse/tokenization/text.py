@@ -4,12 +4,12 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate, dropwhile
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
 from adafuse.records import CHAT_DATE, Prompt
-from adafuse.tokenization.prompts import prompt_ids, turn_end
+from adafuse.tokenization.prompts import ids_after, prompt_ids, turn_end
 from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
 
 if TYPE_CHECKING:
@@ -150,9 +150,8 @@ class ModelTokenizer:
         """
         start, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
         first = next((i for i in (start, end) if isinstance(i, int)), next(iter(self.end_ids)))
-        ids = list(self.tokenizer.encode(text, add_special_tokens=False))
-        rest = [*dropwhile(first.__eq__, ids)]
-        return [first], _with_rows(self.tokenizer, self.name, self.rows, rest)
+        ids = ids_after(self.tokenizer, [first], text)
+        return [first], _with_rows(self.tokenizer, self.name, self.rows, ids)
 
     def anchor(self, ids: Sequence[int]) -> Anchor:
         """Return the place at the end of `ids` that generated text is added to."""

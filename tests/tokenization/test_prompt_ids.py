@@ -192,3 +192,34 @@ def test_a_rendered_template_is_not_put_into_the_template_again(name):
     text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
     with pytest.raises(UserError, match="in a chat template already; give its messages"):
         prompt_ids(tokenizer, text, chat=True)
+
+
+@pytest.mark.parametrize("template", ["<|user|>\n", "[INST] "])
+def test_marks_that_are_no_tokens_tell_a_rendered_template_as_well(llama, template):
+    llama.chat_template = "{{ bos_token }}" + template + "{{ messages[0]['content'] }}"
+    said = [{"role": "user", "content": "Who?"}]
+    text = llama.apply_chat_template(said, tokenize=False)
+    for rendered in (text, text.removeprefix(llama.bos_token)):
+        with pytest.raises(UserError, match="in a chat template already"):
+            prompt_ids(llama, rendered, chat=True)
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "internlm3", "qwen3"])
+@pytest.mark.parametrize("before", ["\n{0}", " {0} {0}", "{0}\n{0}"])
+def test_a_document_has_one_start_token_whatever_whitespace_is_around_it(name, before):
+    tokenizer = AutoTokenizer.from_pretrained(toy_path(name))
+    model = ModelTokenizer(name=name, tokenizer=tokenizer, end_ids={tokenizer.eos_token_id: "t"})
+    start = tokenizer.bos_token or tokenizer.eos_token
+    document = model.document_ids(before.format(start) + "\nWho?")
+    assert document == model.document_ids(start + "\nWho?")
+    assert not set(document[0]) & set(document[1])
+
+
+def test_whitespace_hides_no_start_token_that_only_the_text_has():
+    tokenizer = AutoTokenizer.from_pretrained(toy_path("qwen3"))
+    tokenizer.bos_token = tokenizer.eos_token
+    once = prompt_ids(tokenizer, tokenizer.bos_token + "\nWho?", chat=False)
+    assert once.count(tokenizer.bos_token_id) == 1
+    for before in ("\n{0}", " {0} {0}"):
+        text = before.format(tokenizer.bos_token) + "\nWho?"
+        assert prompt_ids(tokenizer, text, chat=False) == once
