@@ -242,7 +242,8 @@ def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> I
     if facts.start is None and start is not None and start not in facts.ends:
         yield warning(
             f"{name} names a start token {start!r}, but its tokenizer does not put it before a"
-            " text; set add_bos_token in its tokenizer_config.json if it was trained with it"
+            " text; if it was trained with it, add it to post_processor in its tokenizer.json"
+            " (transformers ignores add_bos_token beside that file)"
         )
 
 

@@ -239,3 +239,17 @@ def test_what_runs_on_the_reference_engine_is_said(copied):
     assert "texts of more than 300 tokens" in long
     change(copied, "config.json", window_size=None)
     assert said(examined(str(copied), batch=Batch(8, 200, 100)), problem=False) == []
+
+
+def test_the_advice_on_a_start_token_that_is_not_put_before_a_text_helps(copied):
+    before = json.loads((copied / "tokenizer.json").read_text())["post_processor"]
+    change(copied, "tokenizer.json", post_processor=None)
+    change(copied, "tokenizer_config.json", add_bos_token=True)
+    report = examined(copied)
+    assert report.models[0].start is None
+    assert "add it to post_processor in its tokenizer.json" in said(report, problem=False)[0]
+    change(copied, "tokenizer.json", post_processor=before)
+    change(copied, "tokenizer_config.json", add_bos_token=False)
+    report = examined(copied)
+    assert report.models[0].start == "<|begin_of_text|>"
+    assert said(report, problem=False) == []
