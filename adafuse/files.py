@@ -188,3 +188,14 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{str(path)!r} is a folder; give the name of a file")
     with _temporary(path):
         pass
+
+
+_FOLDERS = re.compile(
+    r"""(?<=['"])/[^'"]*/(?=[^'"/]+['"])"""  # a path in quotes, which may have spaces
+    r"""|(?<![\w./:<-])/(?!v1/)[^\s'"]*/(?=[^\s/'"])"""
+)
+
+
+def without_folders(text: str) -> str:
+    """Return a text whose absolute paths are cut to their last parts."""
+    return _FOLDERS.sub("", text)

@@ -74,6 +74,12 @@ class DeviceName:
 GGUF = ".gguf"
 
 
+def public_name(name: str) -> str:
+    """Return the last part of a path, which may tell of this machine; an id of the hub is kept."""
+    path = Path(name)
+    return path.resolve().name if path.is_absolute() or path.exists() else name
+
+
 class ModelEntry(Section):
     """A model as the workflow's configuration names it; what is None there is decided for all."""
 

@@ -1,11 +1,13 @@
 """Everything that the report's page shows, read from a results folder."""
 
+import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from adafuse.files import without_folders
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.score import cut_legend
@@ -55,7 +57,7 @@ def read_contents(results: Results) -> dict[str, Any]:
         "tables": tables,
         "marks": marks(compared),
         "options": {
-            name: ", ".join(f"{option} {value}" for option, value in run.options.items())
+            name: ", ".join(f"{key} {_public(value)}" for key, value in run.options.items())
             for name, run in config.runs.items()
         },
         "significant": (sum(test.significant for test in compared), len(compared)),
@@ -80,7 +82,7 @@ def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
     found = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
     found["published"] = title + numbers
-    return {name: text for name, text in found.items() if text}
+    return {name: without_folders(text) for name, text in found.items() if text}
 
 
 def _text(layout: ResultsLayout, file: str) -> str:
@@ -91,7 +93,8 @@ def _text(layout: ResultsLayout, file: str) -> str:
 def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
     """Put together what the metadata of a run's traces say of models, settings and versions.
 
-    A fact has several values where shards differ.
+    A fact has several values where shards differ. The page may be published: no folder of the
+    machine and no host name is among them.
     """
     facts: dict[str, dict[str, None]] = defaultdict(dict)
     for trace in traces:
@@ -101,7 +104,7 @@ def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
             counts = ", ".join(f"{run} ({count})" for run, count in rows.items())
             found.append({"rows from": counts})
         for name, value in chain.from_iterable(part.items() for part in found):
-            facts[name][value] = None
+            facts[name][without_folders(value)] = None
     return {name: list(values) for name, values in facts.items()}
 
 
@@ -113,7 +116,7 @@ def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
         "models": "; ".join(map(_model, job["models"])),
         "weights": ", ".join(f"{weight:g}" for weight in weights),
         "method": job["method"],
-        "options": ", ".join(f"{name} = {value}" for name, value in job["options"].items()),
+        "options": ", ".join(f"{k} = {_public(value)}" for k, value in job["options"].items()),
         "number type": job["dtype"],
         "devices": ", ".join(job["devices"]),
         "quantization": ", ".join(str(bits or "none") for bits in job["quantization"]),
@@ -121,15 +124,21 @@ def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
         "limits": f"{job['max_new_tokens']} new tokens, stop strings {job['stop']!r}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "commit": f"{git['commit'] or 'unknown'}{' with changes' if git['dirty'] else ''}",
-        "host": str(place.get("host", "unknown")),
         "GPU": ", ".join(place.get("gpus") or ()) or "none",
         "date": shard["finished"][:10],
     }
 
 
+def _public(value: object) -> str:
+    """Return an option as text, and a file by its last part."""
+    text = str(value)
+    return Path(text).name if os.path.isabs(text) else without_folders(text)
+
+
 def _model(model: Mapping[str, str | None]) -> str:
     exact = model["revision"] or (f"content {model['content']}" if model["content"] else None)
-    return f"{model['path']} ({exact or 'not pinned'})"
+    path = Path(str(model["path"]))  # only what lies on a machine has a digest of its content
+    return f"{path.name if model['content'] else path} ({exact or 'not pinned'})"
 
 
 def marks(comparisons: Iterable[Comparison]) -> dict[Place, str]:

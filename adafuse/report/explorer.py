@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from adafuse.errors import UserError
-from adafuse.files import write_text
+from adafuse.files import without_folders, write_text
 from adafuse.parquet import read_arrow, read_rows
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
@@ -97,8 +97,7 @@ def _compact(row: dict[str, Any]) -> list[Any]:
         row["prompt_tokens"],
         row["forwards"],
         number(row["seconds"]),
-        row["error"],
-        row["traceback"],
+        *(text and without_folders(text) for text in (row["error"], row["traceback"])),
         row.get("taken_from"),
     ]
 

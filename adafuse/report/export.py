@@ -18,12 +18,12 @@ from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.files import write_text
+from adafuse.files import without_folders, write_text
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
 from adafuse.metrics.selection import SELECTIONS
-from adafuse.models.spec import GGUF
+from adafuse.models.spec import GGUF, public_name
 from adafuse.parquet import read_metadata, read_rows
 from adafuse.report.results import Results
 from adafuse.report.tables import escape, markdown_table
@@ -152,7 +152,7 @@ def _model(config: Config, run: str) -> dict[str, Any]:
 def _public_name(config: Config, name: str) -> str:
     """Return the hub id of a model; one of this machine is local/NAME, wherever it lies."""
     path = config.models[name].path
-    if Path(path).exists():
+    if Path(path).is_absolute() or Path(path).exists():
         return f"local/{name}"
     return path.rpartition("/")[0] if path.endswith(GGUF) else path
 
@@ -203,7 +203,7 @@ def _metrics(
                     "prompt_template": task.prompt,
                 },
                 "additional_details": {
-                    "options": json.dumps(config.runs[run].options),
+                    "options": without_folders(json.dumps(config.runs[run].options)),
                     "stop": json.dumps(task.model_dump(mode="json")["stop"]),
                     "prompt_layout": task.prompt_layout,
                 },
@@ -213,7 +213,7 @@ def _metrics(
 
 def _source(benchmark: str, task: BenchmarkConfig, rows: int) -> dict[str, Any]:
     source = task.source
-    if source.dataset is None or Path(source.dataset).exists():
+    if source.dataset is None or public_name(source.dataset) != source.dataset:
         return {"dataset_name": benchmark, "source_type": "other"}
     found = {"dataset_name": benchmark, "source_type": "hf_dataset", "hf_repo": source.dataset}
     details = {"revision": source.revision or "unknown"}
@@ -263,8 +263,13 @@ def _samples(
                 "is_correct": metric.merit(outcome.value) >= metric.merit(full),
             },
             **_cost(decoded),
-            "error": decoded.get("error") if decoded else "there is no answer",
+            "error": _public_error(decoded),
         }
+
+
+def _public_error(row: Mapping[str, Any]) -> str | None:
+    error: str | None = row["error"] if row else "there is no answer"
+    return error and without_folders(error)
 
 
 def _cost(row: Mapping[str, Any]) -> dict[str, Any]:

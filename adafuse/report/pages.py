@@ -13,8 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.files import write_bytes, write_text
+from adafuse.files import without_folders, write_bytes, write_text
+from adafuse.models.spec import public_name
 from adafuse.parquet import iterate_rows, read_metadata
 from adafuse.report.contents import read_contents
 from adafuse.report.explorer import (
@@ -86,12 +88,20 @@ def write_pages(results: Results, folder: Path) -> None:
             write_bytes(folder / "figures" / path.name, intact(path).read_bytes())
     values = {
         **contents,
-        "config": json.dumps(reported_config(results.config), indent=2, ensure_ascii=False),
+        "config": _public_config(results.config),
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "version": __version__,
         "commit": source_commit(),
     }
     _write_page(folder / "index.html", values)
+
+
+def _public_config(config: Config) -> str:
+    """Return the configuration as JSON, with files of this machine by their last parts."""
+    values = reported_config(config)
+    for model in values.get("models", {}).values():
+        model["path"] = public_name(model["path"])
+    return without_folders(json.dumps(values, indent=2, ensure_ascii=False))
 
 
 def _html(text: str) -> Markup:
@@ -168,10 +178,16 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _short_names(paths: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each path; the whole of those that share it with others."""
-    last = {path: Path(path).name for path in paths}
+    """Return the last part of each path; those that share it are told apart, without folders."""
+    last = {path: Path(path).name for path in sorted(paths)}
     times = Counter(last.values())
-    return {path: path if times[name] > 1 else name for path, name in last.items()}
+    shown: dict[str, str] = {}
+    for path, name in last.items():
+        whole = public_name(path)
+        number = 1 + sum(1 for other in shown if last[other] == name)
+        several = whole if whole != name else f"{name}-{number}"
+        shown[path] = several if times[name] > 1 else name
+    return shown
 
 
 def _questions(traces: Sequence[Path]) -> list[Question]:

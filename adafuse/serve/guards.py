@@ -2,7 +2,6 @@
 
 import asyncio
 import hmac
-import re
 from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any
@@ -110,17 +109,6 @@ def _is_loopback(name: str) -> bool:
         return name == "localhost" or ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-_FOLDERS = re.compile(
-    r"""(?<=['"])/[^'"]*/(?=[^'"/]+['"])"""  # a path in quotes, which may have spaces
-    r"""|(?<![\w./:<-])/(?!v1/)[^\s'"]*/(?=[^\s/'"])"""
-)
-
-
-def without_folders(text: str) -> str:
-    """Return a text whose absolute paths are cut to their last parts."""
-    return _FOLDERS.sub("", text)
 
 
 def shortened(text: str) -> str:

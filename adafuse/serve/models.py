@@ -4,10 +4,10 @@ import logging
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
+from adafuse.models.spec import public_name
 from adafuse.records import Chat, Turn
 from adafuse.tokenization.prompts import turn_end
 
@@ -32,19 +32,13 @@ def served_models(
     Raises:
         UserError: a template that cannot be used.
     """
-    names = [_short(model.name) for model in models]
+    names = [public_name(model.name) for model in models]
     served = []
     for number, (model, name) in enumerate(zip(models, names, strict=True)):
         shown = name if names.count(name) == 1 else f"{name}-{number + 1}"
         given = templates[number] if templates else None
         served.append(_with_template(replace(model, name=shown), given))
     return served
-
-
-def _short(name: str) -> str:
-    """Return the last part of a path; an id of the hub is kept."""
-    path = Path(name)
-    return path.resolve().name if path.is_absolute() or path.exists() else name
 
 
 def _with_template(model: LanguageModel, given: str | None) -> LanguageModel:

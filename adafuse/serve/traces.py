@@ -12,12 +12,11 @@ import pyarrow as pa
 from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.decoding.run import Run
 from adafuse.ensemble import Ensemble
-from adafuse.files import check_writable
+from adafuse.files import check_writable, without_folders
 from adafuse.parquet import write_table
 from adafuse.plugins import code_of
 from adafuse.records import Prompt, Result, as_text
 from adafuse.results import FIELDS
-from adafuse.serve.guards import without_folders
 from adafuse.traces import result_columns
 from adafuse.version import versions
 from adafuse.workflow.journal import Journal, journal_rows

@@ -22,6 +22,7 @@ from adafuse.metrics.published import read_published
 from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
 from adafuse.parquet import write_table
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
+from adafuse.report.export import _model, _public_error, _source
 from adafuse.report.pages import write_examples, write_report
 from adafuse.report.results import Results
 from adafuse.report.tables import comparison_table, published_section, to_csv
@@ -97,6 +98,31 @@ def test_the_page_shows_every_run_and_takes_nothing_for_markup(
     for run in config.runs:
         assert run in page.text
     assert "org/a (abc); b (content 123)" in page.text
+
+
+def test_the_page_shows_no_folder_of_the_machine_and_no_host(
+    config: Config, tmp_path: Path
+) -> None:
+    (name, model), *others = config.models.items()
+    mine = model.model_copy(update={"path": str(tmp_path / "my models/llama")})
+    made = config.model_copy(update={"models": {name: mine, **dict(others)}})
+    write_report(Results.found(made), tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    assert "&#34;path&#34;: &#34;llama&#34;" in page
+    assert str(tmp_path) not in page and "my models" not in page and "node1" not in page
+
+
+def test_an_exported_record_names_no_folder_that_is_elsewhere(config: Config) -> None:
+    (name, model), *others = config.models.items()
+    gone = model.model_copy(update={"path": "/home/me/models/llama"})
+    made = config.model_copy(update={"models": {name: gone, **dict(others)}})
+    run = next(run for run, spec in made.runs.items() if name in spec.models)
+    assert f"local/{name}" in str(_model(made, run))
+    assert "/home" not in str(_model(made, run))
+    task = next(iter(made.benchmarks.values()))
+    source = task.source.model_copy(update={"dataset": "/home/me/data/qa.jsonl"})
+    assert "/home" not in str(_source("qa", task.model_copy(update={"source": source}), 3))
+    assert _public_error({"error": "'/home/me/a.bin' is cut"}) == "'a.bin' is cut"
 
 
 def test_failed_rows_stand_beside_the_score_of_the_page(config: Config, tmp_path: Path) -> None:

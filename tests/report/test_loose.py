@@ -1,6 +1,7 @@
 """`adafuse report` over traces of `adafuse generate`, and over what is not one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,27 @@ def test_models_of_one_name_keep_their_whole_names(tmp_path: Path) -> None:
     report(path)
     text = (tmp_path / "t_report/data/manifest.js").read_text()
     assert '["org1/base", "org2/base", "c"]' in text
+
+
+def test_folders_of_one_name_are_told_apart_without_the_folders_above_them(tmp_path: Path) -> None:
+    models = ["/home/me/old/base", "/home/me/new/base", "org/base"]
+    report(generated(tmp_path / "t.parquet", ["x"], models=models))
+    text = (tmp_path / "t_report/data/manifest.js").read_text()
+    assert '["base-2", "base-1", "org/base"]' in text
+    assert "/home" not in text
+
+
+def test_errors_and_tracebacks_show_files_by_their_last_parts(tmp_path: Path) -> None:
+    failed = replace(
+        FUSED[5], error="'/home/me/m/a.bin' is cut", traceback='File "/home/me/x.py", line 3'
+    )
+    row = {"id": "x", **result_columns(failed)}
+    settings = {"models": ["org/a"], "method": "adafuse"}
+    write_table(tmp_path / "t.parquet", FIELDS, [row], {"settings": settings})
+    report(tmp_path / "t.parquet")
+    rounds = unpacked(tmp_path / "t_report/data/prompts/runs/t/rounds-0.js")
+    assert "'a.bin' is cut" in str(rounds)
+    assert "/home" not in str(rounds)
 
 
 def test_a_second_report_drops_the_runs_of_the_first(tmp_path: Path) -> None:
