@@ -103,7 +103,10 @@ def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
 
 
 def as_text(value: object) -> object:
-    """Return a number as text, and all else as it is; where a column has gaps, pandas makes 7 the float 7.0."""
+    """Return a number as text, and all else as it is.
+
+    Where a column has gaps, pandas makes 7 the float 7.0.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value
     return str(int(value)) if value == int(value) else repr(value)

@@ -114,15 +114,15 @@ def test_the_page_shows_no_folder_of_the_machine_and_no_host(
 
 def test_an_exported_record_names_no_folder_that_is_elsewhere(config: Config) -> None:
     (name, model), *others = config.models.items()
-    gone = model.model_copy(update={"path": "/home/me/models/llama"})
+    gone = model.model_copy(update={"path": "/data/me/models/llama"})
     made = config.model_copy(update={"models": {name: gone, **dict(others)}})
     run = next(run for run, spec in made.runs.items() if name in spec.models)
     assert f"local/{name}" in str(_model(made, run))
-    assert "/home" not in str(_model(made, run))
+    assert "/data" not in str(_model(made, run))
     task = next(iter(made.benchmarks.values()))
-    source = task.source.model_copy(update={"dataset": "/home/me/data/qa.jsonl"})
-    assert "/home" not in str(_source("qa", task.model_copy(update={"source": source}), 3))
-    assert _public_error({"error": "'/home/me/a.bin' is cut"}) == "'a.bin' is cut"
+    source = task.source.model_copy(update={"dataset": "/data/me/data/qa.jsonl"})
+    assert "/data" not in str(_source("qa", task.model_copy(update={"source": source}), 3))
+    assert _public_error({"error": "'/data/me/a.bin' is cut"}) == "'a.bin' is cut"
 
 
 def test_failed_rows_stand_beside_the_score_of_the_page(config: Config, tmp_path: Path) -> None:

@@ -93,18 +93,18 @@ def test_the_origin_names_models_versions_and_commit(tmp_path: Path) -> None:
 
 def test_the_origin_shows_no_host_and_no_folder_of_the_machine(tmp_path: Path) -> None:
     models = [
-        {"path": "/home/me/models/llama", "revision": None, "content": "12"},
+        {"path": "/data/me/models/llama", "revision": None, "content": "12"},
         {"path": "../me/models/q4.gguf", "revision": None, "content": "34"},
-        {"path": "/home/me/gone", "revision": None, "content": None},
+        {"path": "/data/me/gone", "revision": None, "content": None},
         {"path": "org/a", "revision": "abc", "content": None},
     ]
-    options = {"gate": "/home/me/my results/gate.json", "tau": 0.7}
+    options = {"gate": "/data/me/my results/gate.json", "tau": 0.7}
     path = write(tmp_path / "t.parquet", [1], {"shards": [shard(models=models, options=options)]})
     facts = origin([path])
     names = "llama (content 12); q4.gguf (content 34); gone (not pinned); org/a (abc)"
     assert facts["models"] == [names]
     assert "gate.json" in facts["options"][0]
-    assert not [part for part in ("node1", "/home", "me/", "my results") if part in str(facts)]
+    assert not [part for part in ("node1", "/data", "me/", "my results") if part in str(facts)]
 
 
 def test_shards_that_differ_are_both_told(tmp_path: Path) -> None:

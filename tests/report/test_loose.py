@@ -70,16 +70,16 @@ def test_models_of_one_name_keep_their_whole_names(tmp_path: Path) -> None:
 
 
 def test_folders_of_one_name_are_told_apart_without_the_folders_above_them(tmp_path: Path) -> None:
-    models = ["/home/me/old/base", "/home/me/new/base", "org/base"]
+    models = ["/data/me/old/base", "/data/me/new/base", "org/base"]
     report(generated(tmp_path / "t.parquet", ["x"], models=models))
     text = (tmp_path / "t_report/data/manifest.js").read_text()
     assert '["base-2", "base-1", "org/base"]' in text
-    assert "/home" not in text
+    assert "/data" not in text
 
 
 def test_errors_and_tracebacks_show_files_by_their_last_parts(tmp_path: Path) -> None:
     failed = replace(
-        FUSED[5], error="'/home/me/m/a.bin' is cut", traceback='File "/home/me/x.py", line 3'
+        FUSED[5], error="'/data/me/m/a.bin' is cut", traceback='File "/data/me/x.py", line 3'
     )
     row = {"id": "x", **result_columns(failed)}
     settings = {"models": ["org/a"], "method": "adafuse"}
@@ -87,7 +87,7 @@ def test_errors_and_tracebacks_show_files_by_their_last_parts(tmp_path: Path) ->
     report(tmp_path / "t.parquet")
     rounds = unpacked(tmp_path / "t_report/data/prompts/runs/t/rounds-0.js")
     assert "'a.bin' is cut" in str(rounds)
-    assert "/home" not in str(rounds)
+    assert "/data" not in str(rounds)
 
 
 def test_a_second_report_drops_the_runs_of_the_first(tmp_path: Path) -> None:
