@@ -189,15 +189,18 @@ def frontier(experiment: Experiment) -> pl.DataFrame:
     `forwards_per_token` has the forward passes of all models together, over the tokens that one
     model needs for the text, on average; `seconds_mean` is per example. What a run would cost that
     chose between others is not known. `best`: no other run scores as well at a lower cost, or
-    better at the same one; of those that chose by the answers of the very rows, none is.
+    better at the same one; of those that chose by the answers of the very rows, none is. `earlier`
+    rows were decoded in an earlier attempt or for another run, which changes what drafts spare.
     """
     costs = {cell: _cost(experiment, *cell) for cell in experiment.decoded}
     rows = [_score(experiment, *cell) | costs[cell[1:]] for cell in experiment.cells]
-    costs_are = {"forwards_per_token": pl.Float64, "seconds_mean": pl.Float64}
-    table = pl.DataFrame(rows, schema_overrides=costs_are, infer_schema_length=None)
+    table = pl.DataFrame(rows, schema_overrides=_COSTS, infer_schema_length=None)
     _refuse_different_rows(table)
     panels = table.partition_by("protocol", "benchmark", maintain_order=True)
     return pl.concat([panel.with_columns(best=_undominated(_merits(panel))) for panel in panels])
+
+
+_COSTS = {"forwards_per_token": pl.Float64, "seconds_mean": pl.Float64, "earlier": pl.Int64}
 
 
 def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
@@ -206,8 +209,9 @@ def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
         found = cost(experiment.trace(benchmark, run), benchmark, run)
         if found.seconds is not None and found.forwards is not None and found.tokens:
             passes = found.forwards / (found.tokens / len(spec.models))
-            return {"forwards_per_token": passes, "seconds_mean": found.seconds.value}
-    return {"forwards_per_token": None, "seconds_mean": None}
+            known = passes, found.seconds.value, found.earlier
+            return dict(zip(_COSTS, known, strict=True))
+    return dict.fromkeys(_COSTS)
 
 
 def _merits(panel: pl.DataFrame) -> pl.DataFrame:

@@ -74,8 +74,11 @@ _SWEEP = f"Bands and bars: 95 % intervals ({INTERVALS})."
 _FRONTIER = (
     "Forward passes of all models together, over the tokens of the text. Line: runs that no other"
     " one beats at their cost or less. Dashed: oracles and choices between runs, at no known cost."
+    " Costs are those of the decode jobs, not of the method alone: how many passes drafts spare"
+    " depends on the batch size, the shards, and the rows decoded before in the same job."
     f" Bars: 95 % intervals ({INTERVALS})."
 )
+_EARLIER = "Hollow, with rows decoded in an earlier attempt or for another run, at another cost"
 _WORDS = (
     "Shares of the n rounds that committed at least one word. The 95 % intervals (Wilson) are in"
     " the CSV file."
@@ -124,7 +127,9 @@ def _notes(scores: pl.DataFrame) -> str:
     rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
     cut = [f"{_of(r)} ({r['cut']:.0f} %)" for r in rows if (r.get("cut") or 0.0) > MANY_CUT]
     failed = [f"{_of(r)} ({r['failed']})" for r in rows if r.get("failed")]
+    earlier = [f"{_of(r)} ({counted(r['earlier'])})" for r in rows if r.get("earlier")]
     notes = {"Answers cut by limits": cut, "Rows that failed, counted as wrong": failed}
+    notes |= {_EARLIER: earlier}
     return "".join(f" {note}: {_some([*dict.fromkeys(n)])}." for note, n in notes.items() if n)
 
 
@@ -346,8 +351,9 @@ def _sweep_panel(
 
 
 def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Return what a tooltip says, and where they are known, answers cut and rows failed."""
-    return table.select(*names, *(name for name in ("cut", "failed") if name in table.columns))
+    """Return what a tooltip says, and where they are known, rows cut, failed and decoded earlier."""
+    known = ("cut", "failed", "earlier")
+    return table.select(*names, *(name for name in known if name in table.columns))
 
 
 def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:
@@ -381,6 +387,7 @@ def _frontier_panel(
     base = alt.Chart(alt.InlineData(values.to_dicts())).encode(tooltip=tooltips(facts))
     known = base.transform_filter("isValid(datum.forwards_per_token)")
     colour = alt.Color("series:N", **told(COLOURS))
+    dots = known.encode(x=x, y=y, color=colour, shape=alt.Shape("series:N", **told(SHAPES)))
     layers = (
         known.transform_filter("datum.best").mark_line(color=GREY, strokeWidth=1).encode(x=x, y=y),
         base.transform_filter("!isValid(datum.forwards_per_token)")
@@ -389,9 +396,8 @@ def _frontier_panel(
         known.mark_rule(strokeWidth=1, opacity=0.5).encode(
             x=x, y="low:Q", y2="high:Q", color=colour
         ),
-        known.mark_point(filled=True, opacity=1, size=60).encode(
-            x=x, y=y, color=colour, shape=alt.Shape("series:N", **told(SHAPES))
-        ),
+        dots.transform_filter("!datum.earlier").mark_point(filled=True, opacity=1, size=60),
+        dots.transform_filter("datum.earlier > 0").mark_point(fill="white", opacity=1, size=54),
     )
     return alt.layer(*layers, title=_panel_title(panel), width=width, height=_SWEEP_HEIGHT + 60)
 

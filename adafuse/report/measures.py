@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, wilson
-from adafuse.parquet import read_arrow, read_rows
+from adafuse.parquet import read_arrow, read_metadata, read_rows
 
 _ALWAYS = (1, 2, 3)
 _COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
@@ -67,10 +67,11 @@ class Cost:
     """A run on a benchmark: `seconds` per example with their 95 % interval (bootstrap).
 
     `tokens` and `forwards` are means per example over the models together; `errors` counts examples
-    that could not be decoded, which are in no mean. `agreed` is the share of rounds, in percent, in
-    which all models proposed what was committed; None for a single model. All are None where no
-    example was decoded. Only the seconds of `timed` runs, which had the machine to themselves, can
-    be compared.
+    that could not be decoded, which are in no mean. `earlier` rows were decoded in an earlier
+    attempt or for another run, so that drafts spared other forwards. `agreed` is the share of
+    rounds, in percent, in which all models proposed what was committed; None for a single model.
+    All are None where no example was decoded. Only the seconds of `timed` runs, which had the
+    machine to themselves, can be compared.
     """
 
     benchmark: str
@@ -82,6 +83,7 @@ class Cost:
     tokens: float | None = None
     forwards: float | None = None
     agreed: float | None = None
+    earlier: int = 0
     timed: bool = False
 
 
@@ -90,9 +92,11 @@ def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
     import numpy as np
 
     rows = read_rows(trace, _COLUMNS)
+    shards = read_metadata(trace).get("shards", [])
+    earlier = sum(shard.get("resumed", 0) + shard.get("reused", 0) for shard in shards)
     good = [row for row in rows if row["stop_reason"] != "error"]
     if not good:
-        return Cost(benchmark, run, len(rows), len(rows), timed=timed)
+        return Cost(benchmark, run, len(rows), len(rows), earlier=earlier, timed=timed)
     seconds = np.array([row["seconds"] for row in good])
     low, high = bootstrap(len(good), lambda chosen: float(seconds[chosen].mean()))
     return Cost(
@@ -105,6 +109,7 @@ def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
         forwards=float(np.mean([sum(row["forwards"]) for row in good])),
         agreed=_agreed(trace, models=len(good[0]["tokens"])),
+        earlier=earlier,
         timed=timed,
     )
 

@@ -133,7 +133,11 @@ class World:
             for i in range(failed)
         ]
         described = [
-            {"job": JOB | shard, "versions": {"torch": shard.get("torch", "2.13.0")}}
+            {
+                "job": JOB | shard,
+                "versions": {"torch": shard.get("torch", "2.13.0")},
+                **{name: shard.get(name, 0) for name in ("resumed", "reused")},
+            }
             for shard in shards
         ]
         path = self.root / "traces" / benchmark / f"{run}.parquet"

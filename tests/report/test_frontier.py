@@ -46,7 +46,7 @@ def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None
     table = pl.DataFrame([vars(point) for point in points.values()])
     spec = draw_frontier("Quality and cost", table).to_dict()
     (panel,) = spec["vconcat"][0]["vconcat"][0]["concat"]
-    joined, dashed, bars, dots = panel["layer"]
+    joined, dashed, bars, dots, hollow = panel["layer"]
     assert dashed["mark"]["strokeDash"]
     assert dashed["transform"] == [{"filter": "!isValid(datum.forwards_per_token)"}]
     assert {"filter": "datum.best"} in joined["transform"]
@@ -54,3 +54,33 @@ def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None
     names = dots["encoding"]["color"]["scale"]["domain"]
     assert names == ["m", "l", "both", "both_b3", "oracle (oracle)"]
     assert bars["encoding"]["y2"] == {"field": "high"}
+    assert dots["transform"] != hollow["transform"]
+
+
+KILLED = {"resumed": ({"resumed": 3}, {}), "reused": ({}, {"reused": 3})}
+
+
+@pytest.mark.parametrize("shards", KILLED.values(), ids=KILLED)
+def test_a_cost_that_a_kill_or_reuse_changed_is_marked_and_named(world, points, shards) -> None:
+    world.trace("squad", "both", [2.0, 4.0], words=(), forwards=(1, 1), shards=shards)
+    again = {point.run: point for point in world.points("frontier", ["squad"], list(RUNS))}
+    assert {name: point.earlier for name, point in again.items()} == {
+        "m": 0, "l": 0, "both": 3, "both_b3": 0, "oracle": None
+    }  # fmt: skip
+    table = pl.DataFrame([vars(point) for point in again.values()], infer_schema_length=None)
+    told = str(draw_frontier("Quality and cost", table).to_dict())
+    assert "in an earlier attempt or for another run" in told.replace("', '", " ")
+    assert "both on squad (n = 3)" in told.replace("', '", " ")
+    assert {"filter": "datum.earlier > 0"} in hollow_of(table)["transform"]
+
+
+def test_no_cost_of_undisturbed_jobs_is_marked_and_all_say_what_they_depend_on(points) -> None:
+    table = pl.DataFrame([vars(point) for point in points.values()], infer_schema_length=None)
+    told = str(draw_frontier("Quality and cost", table).to_dict()).replace("', '", " ")
+    assert "earlier attempt" not in told
+    assert "depends on the batch size" in told
+
+
+def hollow_of(table: pl.DataFrame) -> dict:
+    (panel,) = draw_frontier("", table).to_dict()["vconcat"][0]["vconcat"][0]["concat"]
+    return panel["layer"][-1]
