@@ -123,7 +123,6 @@ def measured(experiment: Experiment) -> tuple[pl.DataFrame, alt.VConcatChart]:
 
 
 def _notes(scores: pl.DataFrame) -> str:
-    """Name the scores of which limits cut many answers, and those with failed rows."""
     rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
     cut = [f"{_of(r)} ({r['cut']:.0f} %)" for r in rows if (r.get("cut") or 0.0) > MANY_CUT]
     failed = [f"{_of(r)} ({r['failed']})" for r in rows if r.get("failed")]
@@ -351,9 +350,8 @@ def _sweep_panel(
 
 
 def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Return what a tooltip says, and where they are known, rows cut, failed and decoded earlier."""
-    known = ("cut", "failed", "earlier")
-    return table.select(*names, *(name for name in known if name in table.columns))
+    """Return what a tooltip says, with what is known of rows cut, failed or decoded earlier."""
+    return table.select(*names, *(n for n in ("cut", "failed", "earlier") if n in table.columns))
 
 
 def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:
