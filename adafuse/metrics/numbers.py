@@ -16,6 +16,7 @@ _NTH = "first second third fourth fifth sixth seventh eighth ninth"
 _ONES, _TENS, _ORDINALS = _TEENS.split(), _TY.split(), _NTH.split()
 _SMALL = {word: n for n, word in enumerate(_ONES)} | {w: 10 * n for n, w in enumerate(_TENS, 2)}
 _SCALES = {word: 1000**power for power, word in enumerate(_POWERS.split(), 1)}
+_SCALES |= {"lakh": 10**5, "crore": 10**7}
 _UNITS = {"hundred": 100, "dozen": 12}
 _PARTS = {word: n for n, word in enumerate(_ORDINALS, 1) if n > 2}
 _PARTS |= {"half": 2, "halve": 2, "quarter": 4, "tenth": 10}
@@ -176,8 +177,8 @@ class _Reader:
                 value += more
         if self._word(end) == "dozen" and (end == at or self._gap(end) == " "):
             value, end = 12 * value, end + 1
-        if self._gap(end) == "and" and self._tokens[end].match["part"]:
-            value, end = value + (self._tokens[end].value or 0), end + 1
+        if self._gap(end) == "and" and (part := _beside_whole(self._tokens[end])):
+            value, end = value + part, end + 1
         return value, end
 
     def _small(self, at: int) -> tuple[Fraction, int]:
@@ -217,6 +218,14 @@ def _part(match: re.Match[str]) -> Fraction | None:
         return None
     coins = name == "quarter" and match["hyphen"] == " " and match["parts"].lower() != "a"
     return Fraction(above, 1 if coins else _PARTS[name])
+
+
+def _beside_whole(token: _Token) -> Fraction | None:
+    """Return what "and three quarters" and "and 3/4" add to the number before them."""
+    match, value = token.match, token.value
+    if match["part"] and value is not None:
+        return Fraction(_SMALL.get(match["parts"].lower(), 1), _PARTS[match["part"].lower()])
+    return value if match["denominator"] and value is not None and value < 1 else None
 
 
 def _values(match: re.Match[str]) -> list[Fraction]:

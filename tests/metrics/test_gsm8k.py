@@ -66,6 +66,9 @@ WRITTEN = {
     "5": r"\text{5 apples}|\textbf{5}|\mathrm{5}|x = 5|2 + 3 = 5|\$5|$5|5 €|US$5|5 and not 6|five",
     "1001": "a thousand and one|one thousand, and one|1.001e3",
     "0": "zero|0|$0.00|-0|0/7|0e5|0^2|0.0e+00",
+    "1.75": "one and three quarters|1 and 3/4|one and three-quarters|1 and three fourths|1 3/4",
+    "200000": "two lakh|2 lakhs|2,00,000",
+    "20500000": "two crore five lakh|2 crore and 5 lakh",
     "1": "one|1|only one|one apple|one of them|1/1",
 }
 
