@@ -67,7 +67,8 @@ def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any
         except StopIteration:
             return
         except csv.Error as error:
-            raise UserError(f"{where} is not valid {path.suffix[1:]} ({error}); quote it") from None
+            form = "CSV" if separator == "," else "TSV"
+            raise UserError(f"{where} is not valid {form} ({error}); quote it") from None
         if not fields:
             continue
         if not names:
