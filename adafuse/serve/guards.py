@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import re
 from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any
@@ -53,7 +54,7 @@ async def read_body(request: Request, most: int) -> bytes:
     """Return the body of a request.
 
     Raises:
-        RequestError: it has more than `most` bytes, or does not come in time.
+        RequestError: it has more than `most` bytes, does not come in time, or is not in Unicode.
     """
     body, length = bytearray(), request.headers.get("content-length", "")
     too_large = RequestError(f"the request is larger than {most} bytes; send less", 413)
@@ -69,7 +70,20 @@ async def read_body(request: Request, most: int) -> bytes:
         raise RequestError(
             f"the request has not come whole in {OPEN_SECONDS:g} s; send it at once", 408
         ) from None
+    _check_charset(request.headers.get("content-type", ""), body)
     return bytes(body)
+
+
+_UNICODE = re.compile(r"utf-?(8|16|32)([-_]?[bl]e)?|(us-)?ascii")
+_ONE_BYTE = re.compile(r"(iso-?|latin-?|windows-?|cp)[\d-]+")
+
+
+def _check_charset(content_type: str, body: bytearray) -> None:
+    """Refuse JSON whose characters are others than a reader of UTF-8 takes them for."""
+    found = re.search(r"charset\s*=\s*[\"']?([^\s\"';]*)", content_type.lower())
+    name = found[1] if found else "utf-8"
+    if not (_UNICODE.fullmatch(name) or (body.isascii() and _ONE_BYTE.fullmatch(name))):
+        raise RequestError(f"the request is in the charset {name!r}; send UTF-8", 415)
 
 
 def check_key(request: Request, key: str) -> None:

@@ -514,3 +514,27 @@ def test_traces_name_the_code_of_plug_ins(serving, tmp_path, monkeypatch):
         completed(client, max_tokens=2)
     (file,) = (tmp_path / "traces").iterdir()
     assert read_metadata(file)["versions"]["brought 1.0"] == "code 123"
+
+
+@pytest.mark.parametrize(
+    ("charset", "text", "status"),
+    [
+        ("utf-8", "Olá?", 200), ('"UTF-8"', "Olá?", 200), ("utf-16", "Olá?", 200),
+        ("us-ascii", "Hi?", 200), ("ISO-8859-1", "Hi?", 200), ("windows-1252", "Hi?", 200),
+        ("ISO-8859-1", "Olá?", 415), ("shift_jis", "東", 415), ("utf-7", "Hi", 415),
+        ("klingon", "Hi?", 415), ("", "Hi?", 415), ("zlib_codec", "Hi?", 415),
+    ],
+)  # fmt: skip
+def test_a_request_is_read_in_the_charset_that_it_names_or_refused(client, charset, text, status):
+    body = json.dumps({"prompt": text, "max_tokens": 1}, ensure_ascii=False)
+    codec = charset.strip('"') if status == 200 else "utf-8"
+    kind = f"application/json; charset={charset}"
+    done = client.post(
+        "/v1/completions", content=body.encode(codec), headers={"Content-Type": kind}
+    )
+    assert done.status_code == status, done.text
+    if status == 415:
+        assert "send UTF-8" in done.json()["error"]["message"]
+    else:
+        plain = client.post("/v1/completions", content=body.encode())
+        assert done.json()["choices"] == plain.json()["choices"]

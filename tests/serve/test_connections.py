@@ -1,10 +1,12 @@
 """How long a connection may be without a request, and an answer may take."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ pytest.importorskip("fastapi", reason="adafuse[serve] is not installed")
 import uvicorn
 
 from adafuse.serve import guards
+from adafuse.serve.app import Service, Serving, make_app
+
+from .conftest import DEFAULTS
 
 OPEN = 0.15
 SLOW = 6 * OPEN
@@ -20,6 +25,8 @@ SLOW = 6 * OPEN
 
 async def slow(scope: Any, receive: Any, send: Any) -> None:
     """Answer after some time; as a stream, with nothing between its beginning and its end."""
+    if scope["type"] != "http":
+        return
     streamed = scope["path"] == "/stream"
     length = [] if streamed else [(b"content-length", b"8")]
     start = {"type": "http.response.start", "status": 200, "headers": length}
@@ -35,19 +42,28 @@ async def slow(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A connection to a server in a thread, on which nothing was sent."""
+    """A connection on which nothing was sent, to a server whose answers take long."""
     monkeypatch.setattr(guards, "OPEN_SECONDS", OPEN)
+    with connection_to(slow) as client:
+        yield client
+
+
+@contextmanager
+def connection_to(app: Any) -> Iterator[socket.socket]:
+    """Run a server in a thread."""
     listener = socket.create_server(("127.0.0.1", 0))
-    settings: dict[str, Any] = {"http": guards.Connection, "lifespan": "off", "ws": "none"}
-    server = uvicorn.Server(uvicorn.Config(slow, log_level="warning", **settings))
+    settings: dict[str, Any] = {"http": guards.Connection, "ws": "none", "log_level": "warning"}
+    server = uvicorn.Server(uvicorn.Config(app, **settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    with socket.create_connection(listener.getsockname(), timeout=20) as client:
-        yield client
-    server.should_exit = True
-    thread.join()
+    try:
+        with socket.create_connection(listener.getsockname(), timeout=20) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def ask(client: socket.socket, path: str) -> None:
@@ -95,3 +111,24 @@ def test_a_connection_on_which_no_request_comes_whole_is_closed(
     connected.sendall(begun)
     assert connected.recv(1) == b""
     assert time.monotonic() - start < 10 * OPEN
+
+
+BODY = json.dumps({"prompt": "Who?", "max_tokens": 2}).encode()
+
+
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [
+        (len(BODY), 200), (len(BODY) - 1, 400), (0, 400), (len(BODY) + 1, 408), (1 << 30, 413),
+        ("-1", 400), ("x", 400), ("", 400), (f"{len(BODY)}, 3", 400),
+    ],
+)  # fmt: skip
+def test_a_length_that_is_not_that_of_the_body_is_refused(
+    pair: Any, monkeypatch: pytest.MonkeyPatch, length: object, status: int
+) -> None:
+    monkeypatch.setattr(guards, "OPEN_SECONDS", 2 * OPEN)
+    with connection_to(make_app(Service(pair, Serving(**DEFAULTS)))) as client:
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}"
+        client.sendall(head.encode() + b"\r\n\r\n" + BODY)
+        assert client.recv(12) == f"HTTP/1.1 {status}".encode()
+        read_until(client, b"nothing ends but the connection")
