@@ -7,7 +7,7 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
@@ -190,28 +190,49 @@ def gguf_ends(path: str, revision: str | None) -> list[int]:
 
     The package gguf needs seconds for a vocabulary, and transformers reads one of these keys only.
     """
-    file = local_path(path, revision) if path.endswith(GGUF) else None
-    if file is None:
-        return []
-    with file.open("rb") as content, suppress(struct.error, IndexError):
-        _, _, _, count = _unpack(content, "4sIQQ")
-        pairs = [(_gguf_string(content), _gguf_value(content)) for _ in range(count)]
-        return [i for key, value in pairs if _END_KEY.search(key) for i in value]
-    return []
+    pairs = list(_gguf_pairs(path, revision))
+    whole = pairs[-1:] != [_TORN]
+    return [i for key, value in pairs if whole and _END_KEY.search(key) for i in value]
+
+
+def check_gguf(path: str, revision: str | None) -> None:
+    """Refuse a GGUF file on this machine that is a LoRA, or a part of a model."""
+    said = dict(_gguf_pairs(path, revision))
+    kind = b"".join(said.get(b"general.type") or [b"model"]).decode(errors="replace")
+    if kind == "adapter" or b"adapter.type" in said:
+        raise UserError(f"model {path!r} is a LoRA or other adapter, no model; {_MERGE}")
+    if kind != "model":
+        raise UserError(
+            f"model {path!r} is {kind!r}, no model; name the file of the language model"
+        )
 
 
 _END_KEY = re.compile(rb"^tokenizer\.ggml\.(eos|eot|eom)_token_ids?$")
+_TORN: tuple[bytes, list[Any]] = (b"", [])
+
+
+def _gguf_pairs(path: str, revision: str | None) -> Iterator[tuple[bytes, list[Any]]]:
+    """Yield what the header of a GGUF file says; `_TORN` at last if that is not whole."""
+    file = local_path(path, revision) if path.endswith(GGUF) else None
+    if file is None:
+        return
+    with file.open("rb") as content:
+        try:
+            _, _, _, count = _unpack(content, "4sIQQ")
+            for _ in range(count):
+                yield _gguf_string(content), _gguf_value(content)
+        except (struct.error, IndexError):
+            yield _TORN
 
 
 def _gguf_value(content: BinaryIO) -> list[Any]:
-    """Read a value of a GGUF header; strings are skipped."""
+    """Read a value of a GGUF header; strings of lists are skipped."""
     (kind,), count = _unpack(content, "I"), 1
     if kind == _ARRAY:
         kind, count = _unpack(content, "IQ")
     if kind == _STRING:
-        for _ in range(count):
-            _gguf_string(content)
-        return []
+        strings = [_gguf_string(content) for _ in range(count)]
+        return strings if count == 1 else []
     return list(_unpack(content, f"{count}{_FORMATS[kind]}"))
 
 

@@ -18,6 +18,7 @@ from adafuse.models.files import (
     REFUSED,
     SAFE,
     check_adapter,
+    check_gguf,
     pickled_files,
     safe_files,
 )
@@ -71,6 +72,7 @@ def check_path(path: str) -> None:
             " pip install 'adafuse[gguf]'"
         )
     if folder.is_file() and path.endswith(GGUF):
+        check_gguf(path, None)
         return
     slashes = 2 if path.endswith(GGUF) else 1
     if path.startswith((".", "/", "~")) or path.count("/") != slashes or folder.exists():
@@ -84,6 +86,7 @@ def check_hub_adapter(model: ModelEntry) -> None:
     """Refuse a hub model with an adapter: transformers would load it only if peft is installed."""
     from transformers.utils.peft_utils import find_adapter_config_file
 
+    check_gguf(model.path, model.revision)
     if not Path(model.path).exists() and not model.path.endswith(GGUF):
         with explaining_failure(model):
             found = find_adapter_config_file(model.path, revision=model.revision)
@@ -131,7 +134,9 @@ def download(model: ModelEntry) -> Path:
     """
     source, gguf_file = model.source
     if gguf_file is not None:
-        return _snapshot(source, model.revision, (gguf_file,))
+        folder = _snapshot(source, model.revision, (gguf_file,))
+        check_gguf(model.path, folder.name)
+        return folder
     folder = _snapshot(source, model.revision, file_patterns(model))
     check_adapter(model.path, folder)
     if not safe_files(folder):

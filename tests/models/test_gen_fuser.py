@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.methods.llm_blender.networks import (
     TASK,
     GenFuser,
@@ -157,3 +157,26 @@ def test_pickled_weights_of_a_fuser_are_read_only_where_they_are_allowed(tmp_pat
     fuser.evaluate([asked])
     FUSER.evaluate([again])
     assert asked.result == again.result
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_logits_that_are_not_finite_end_the_example_and_no_other(monkeypatch, value, beams):
+    fuser = changed(beams=beams)
+    sources = [("Question: Who?", ("Ann", "Bob")), ("Question: Where?", ("Rome", "Oslo"))]
+    alone = Request(fuser, *sources[1])
+    fuser.evaluate([alone])
+    forward = fuser.network.lm_head.forward
+
+    def broken(states):
+        logits = forward(states).clone()
+        logits[:beams, :, 3] = value
+        return logits
+
+    monkeypatch.setattr(fuser.network.lm_head, "forward", broken)
+    program = fuser.fuse(*sources[0])
+    (first,), second = next(program), Request(fuser, *sources[1])
+    fuser.evaluate([first, second])
+    assert second.result == alone.result
+    with pytest.raises(ExampleError, match=r"fuser .*gen_fuser gives logits that are not finite"):
+        next(program)

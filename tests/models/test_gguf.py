@@ -165,3 +165,24 @@ def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> No
     monkeypatch.setattr("adafuse.models.hub.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'adafuse\[gguf\]'"):
         check_path(str(broken))
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"general.type": "adapter", "adapter.type": "lora"}, "is a LoRA or other adapter, no mod"),
+        ({"adapter.type": "lora"}, "is a LoRA or other adapter, no model; merge it into its base"),
+        ({"general.type": "mmproj"}, "is 'mmproj', no model; name the file of the language model"),
+    ],
+)
+def test_what_is_no_model_is_called_what_it_is(tmp_path: Path, keys, sentence) -> None:
+    path = tmp_path / "lora.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    for key, value in keys.items():
+        writer.add_string(key, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    for load in (lambda: check_path(str(path)), lambda: Ensemble.from_pretrained([path])):
+        with pytest.raises(UserError, match=sentence):
+            load()

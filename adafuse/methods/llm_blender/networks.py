@@ -15,6 +15,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     DebertaV2Config,
     DebertaV2Model,
+    LogitsProcessor,
+    LogitsProcessorList,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -45,7 +47,8 @@ PAIRS, PROMPTS = 8, 4
 class Request:
     """`candidates` as answers to `source`, best first for the fuser; `result` is to be filled in.
 
-    That of the ranker is a matrix of logits, that of the fuser its text and whether it ended.
+    That of the ranker is a matrix of logits, that of the fuser its text and whether it ended; None
+    if its logits were not finite.
     """
 
     engine: Evaluator
@@ -201,6 +204,23 @@ def fuser_prompt(instruction: str, source: str, candidates: Sequence[str]) -> st
     return "</s>".join([f"Instruction: {instruction}", f"Input: {source}", *numbered, TASK])
 
 
+class Broken(LogitsProcessor):  # type: ignore[misc]
+    """Notes which beams have had logits that are not numbers, and lets the search go on."""
+
+    rows: torch.Tensor | None = None
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Take the scores of a step [beams, vocabulary]; -inf is the probability 0."""
+        bad = scores.isnan().any(-1) | (scores.amax(-1).isinf())
+        self.rows = bad if self.rows is None else self.rows | bad
+        return scores.nan_to_num(nan=-math.inf, posinf=0.0, neginf=-math.inf)
+
+    def texts(self, count: int) -> list[bool]:
+        """Return for each text whether a beam of it is among them."""
+        rows = torch.zeros(count, 1) if self.rows is None else self.rows
+        return [bool(row) for row in rows.reshape(count, -1).any(-1)]
+
+
 @dataclass(frozen=True, eq=False)
 class GenFuser(Evaluator):
     """Fills in fuse requests by beam search."""
@@ -213,6 +233,9 @@ class GenFuser(Evaluator):
         """Return the fused answer, and whether the fuser ended it itself."""
         request = Request(self, source, candidates)
         yield [request]
+        if request.result is None:
+            name = self.network.name_or_path
+            raise ExampleError(f"fuser {name} gives logits that are not finite numbers")
         text, ended = request.result
         return text, ended
 
@@ -223,16 +246,19 @@ class GenFuser(Evaluator):
             prompts = [self.prompt_ids(request.source, request.candidates) for request in batch]
             rows = {"input_ids": prompts}
             padded = self.tokenizer.pad(rows, padding_side="right", return_tensors="pt")
+            broken = Broken()
             with torch.inference_mode():
                 written = self.network.generate(  # type: ignore[operator]
                     **padded.to(self.network.device),
                     do_sample=False,
                     num_beams=self.options.beams,
                     max_new_tokens=self.options.fused_tokens,
+                    logits_processor=LogitsProcessorList([broken]),
                 )
-            for request, (_, *ids) in zip(batch, written.tolist(), strict=True):
+            wrong = broken.texts(len(batch))
+            for request, (_, *ids), odd in zip(batch, written.tolist(), wrong, strict=True):
                 text = str(self.tokenizer.decode(ids, skip_special_tokens=True))
-                request.result = text, self.tokenizer.eos_token_id in ids
+                request.result = None if odd else (text, self.tokenizer.eos_token_id in ids)
 
     def prompt_ids(self, source: str, candidates: Sequence[str]) -> list[int]:
         """Return the ids of the longest prompt within the limit.
