@@ -204,7 +204,7 @@ def fuser_prompt(instruction: str, source: str, candidates: Sequence[str]) -> st
     return "</s>".join([f"Instruction: {instruction}", f"Input: {source}", *numbered, TASK])
 
 
-class Broken(LogitsProcessor):  # type: ignore[misc]
+class Broken(LogitsProcessor):
     """Notes which beams have had logits that are not numbers, and lets the search go on."""
 
     rows: torch.Tensor | None = None
