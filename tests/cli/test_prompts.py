@@ -3,6 +3,7 @@ import json
 import pytest
 
 from adafuse.cli.generate import read_prompts
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.records import Chat
 
@@ -73,3 +74,14 @@ def test_messages_are_a_chat(tmp_path):
     (row,) = read_prompts(path)
     assert row.prompt == Chat(messages)
     assert json.loads(row.text) == messages
+
+
+@pytest.mark.parametrize("before", ["{0}", "{0}{0}", "\n{0} {0}"])
+def test_start_tokens_in_a_file_of_prompts_change_nothing(tmp_path, pair, before):
+    one = Ensemble([pair.models[1]])
+    texts = [before.format(one.models[0].tokenizer.bos_token) + "Question: Who?", "Question: Who?"]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
+    prompts = [prompt.prompt for prompt in read_prompts(path)]
+    doubled, alone = one.generate(prompts, method="single", max_new_tokens=4)
+    assert (doubled.text, doubled.prompt_tokens) == (alone.text, alone.prompt_tokens)

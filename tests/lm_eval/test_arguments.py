@@ -2,6 +2,7 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.lm_eval.arguments import read_arguments
+from adafuse.models.spec import model_specs
 
 
 def test_models_and_their_settings_are_joined_by_plus_as_the_harness_reads_them():
@@ -73,3 +74,12 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
 def test_what_cannot_be_is_refused_in_a_sentence(given, sentence):
     with pytest.raises(UserError, match=sentence):
         read_arguments(given)
+
+
+@pytest.mark.parametrize("given", ["2026-01-31", ["2026-01-31"], "2026-01-31+2024-07-26"])
+def test_the_day_that_templates_see_is_one_or_one_per_model(given):
+    arguments, _ = read_arguments({"models": "A+B", "chat_date": given})
+    (first, *_) = [spec.chat_date for spec in model_specs(arguments.models, **arguments.loading)]
+    assert first == "2026-01-31"
+    with pytest.raises(UserError, match="chat_date 'today' is not a day"):
+        read_arguments({"models": "A+B", "chat_date": "today"})

@@ -271,3 +271,15 @@ def test_the_tasks_of_the_documentation_are_those_of_these_tests():
     for name in (QA, CHOICE):
         written = yaml.safe_load(name.read_text(encoding="utf-8"))
         assert task(name)["task"] == written["task"]
+
+
+@pytest.mark.parametrize("path", [QA, CHOICE])
+def test_start_tokens_in_a_task_s_prompts_change_nothing(evaluate, path):
+    plain = task(path)
+    doubled = {**plain, "doc_to_text": "<|begin_of_text|><|begin_of_text|>" + plain["doc_to_text"]}
+    own = {"models": toy_path("llama"), "method": "single"}
+    answers = [
+        [sample["resps"] for sample in evaluate(each, model_args=own, limit=3)[1]]
+        for each in (plain, doubled)
+    ]
+    assert answers[0] == answers[1]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.records import Chat
 
@@ -538,3 +539,13 @@ def test_a_request_is_read_in_the_charset_that_it_names_or_refused(client, chars
     else:
         plain = client.post("/v1/completions", content=body.encode())
         assert done.json()["choices"] == plain.json()["choices"]
+
+
+@pytest.mark.parametrize("before", ["{0}", "{0}{0}", "\n{0} {0}"])
+def test_start_tokens_in_a_prompt_change_nothing_of_the_answer(serving, pair, before):
+    one = Ensemble([pair.models[1]])
+    start = before.format(one.models[0].tokenizer.bos_token)
+    with serving(ensemble=one, method="single") as client:
+        alone, doubled = (completed(client, prompt=text) for text in (PROMPT, start + PROMPT))
+    assert doubled["choices"] == alone["choices"]
+    assert doubled["usage"] == alone["usage"]
