@@ -90,7 +90,8 @@ SHARD = {
     "rows": "number of rows",
     "versions": "of adafuse, its decoder (`engine`), Python and relevant packages",
     "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
-    "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names",
+    "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names;"
+    " the report shows no host",
     "resumed": "number of rows from earlier attempts",
     "reused": "number of rows from other files of the results folder",
     "reused_from": "these files, their rows, and versions, machines and times of decoding there;"
