@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
-from adafuse.records import Candidate, Chat, Likelihood, Result, Round, Turn
+from adafuse.records.result import Candidate, Chat, Likelihood, Result, Round, Turn
 from adafuse.version import __version__
 
 if TYPE_CHECKING:

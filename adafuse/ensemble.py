@@ -19,7 +19,7 @@ from adafuse.models.placement import Place
 from adafuse.models.spec import Loading, ModelSpec, model_specs
 from adafuse.options import parse
 from adafuse.plugins import code_of
-from adafuse.records import (
+from adafuse.records.result import (
     Answer,
     Chat,
     Likelihood,

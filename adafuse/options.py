@@ -17,8 +17,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from adafuse.errors import UserError, unknown
-from adafuse.files import located
-from adafuse.notation import Written
+from adafuse.storage.files import located
+from adafuse.storage.yaml_files import Written
 
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.errors import unknown
-from adafuse.files import files_below
+from adafuse.storage.files import files_below
 
 logger = logging.getLogger(__name__)
 

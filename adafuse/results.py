@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import pyarrow as pa
 
 from adafuse.errors import UserError
-from adafuse.parquet import as_table, write_arrow
-from adafuse.records import Prompt, Result, as_text
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.records.result import Prompt, Result, as_text
+from adafuse.storage.parquet import as_table, write_arrow
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.version import versions
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from adafuse.methods import METHODS
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
-from adafuse.records import Answer
+from adafuse.records.result import Answer
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 

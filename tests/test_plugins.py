@@ -64,7 +64,7 @@ def test_a_rule_of_a_package_fuses_and_the_trace_names_it(tmp_path):
     limits = ["--max-new-tokens", "6", "--fusion", "least"]
     done = run(tmp_path, "generate", *models, *files, *limits)
     assert done.returncode == 0, done.stderr
-    from adafuse.parquet import read_metadata, read_rows
+    from adafuse.storage.parquet import read_metadata, read_rows
 
     (row,) = read_rows(tmp_path / "out.parquet")
     for taken in row["rounds"]:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from adafuse import Result, Results, UserError
 from adafuse.cli.main import app
-from adafuse.parquet import read_metadata, read_rows
-from adafuse.traces import result_from
+from adafuse.storage.parquet import read_metadata, read_rows
+from adafuse.storage.traces import result_from
 
 CHAT = [{"role": "user", "content": "Who?"}]
 PROMPTS = ["Question: Who?\nAnswer:", CHAT]

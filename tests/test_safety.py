@@ -26,11 +26,11 @@ from adafuse.decoding.gate import read_gate
 from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit
 from adafuse.metrics.published import read_published
-from adafuse.notation import DEEPEST, parse_json, parse_yaml
-from adafuse.parquet import read_metadata
 from adafuse.report.tables import audit_table, escape
 from adafuse.serve.forms import ChatForm
 from adafuse.serve.requests import read_request
+from adafuse.storage.parquet import read_metadata
+from adafuse.storage.yaml_files import DEEPEST, parse_json, parse_yaml
 from adafuse.workflow.benchmarks import _name
 from adafuse.workflow.layout import ResultsLayout
 from tests.support.configuration import values as configuration

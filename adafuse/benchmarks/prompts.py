@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from adafuse.errors import UserError
-from adafuse.files import read_text
+from adafuse.storage.files import read_text
 
 SLOT = "{question}"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.errors import UserError
-from adafuse.files import read_text
-from adafuse.notation import parse_json
+from adafuse.storage.files import read_text
+from adafuse.storage.yaml_files import parse_json
 
 Record = Mapping[str, Any]
 
@@ -49,7 +49,7 @@ def _starts_like_parquet(path: Path) -> bool:
 
 
 def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
-    from adafuse.parquet import iterate_rows
+    from adafuse.storage.parquet import iterate_rows
 
     records = enumerate(iterate_rows(path, columns))
     return ((at_row(path, number), record) for number, record in records)

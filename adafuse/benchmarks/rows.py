@@ -11,8 +11,8 @@ from typing import Any
 
 from adafuse.benchmarks.records import Record, read_records
 from adafuse.errors import UserError
-from adafuse.files import read_text
 from adafuse.options import Section, Text
+from adafuse.storage.files import read_text
 
 
 @dataclass(frozen=True, slots=True)

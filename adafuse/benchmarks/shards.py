@@ -8,7 +8,7 @@ from pathlib import Path
 
 from adafuse.benchmarks.prompts import PromptTemplate, question_key
 from adafuse.benchmarks.rows import Row
-from adafuse.files import write_text
+from adafuse.storage.files import write_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from adafuse.cli.options import (
 from adafuse.cli.output import counted, echo_json
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
-from adafuse.views import one_line
+from adafuse.records.views import one_line
 
 if TYPE_CHECKING:
-    from adafuse.advice import Advice
+    from adafuse.development.advice import Advice
 
 
 _SHOWN = 100  # characters of a prompt's end and of an answer's beginning
@@ -56,7 +56,7 @@ def advise(
         raise UserError("there is one model, and nothing to fuse; name two or more")
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
     ensemble = load(models, weight, threads)
-    from adafuse.advice import advise as advised
+    from adafuse.development.advice import advise as advised
 
     found = advised(ensemble, development, method=method, **options)
     if as_json:

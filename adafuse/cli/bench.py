@@ -19,8 +19,8 @@ from adafuse.cli.options import (
     option,
 )
 from adafuse.errors import UserError
-from adafuse.files import check_writable, write_text
 from adafuse.models.spec import model_specs
+from adafuse.storage.files import check_writable, write_text
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel
@@ -63,7 +63,7 @@ def bench(
     check_writable(out / "bench.json")
     from tqdm import tqdm
 
-    from adafuse.cli.bench_suite import Suite, measure, median_margin, record, steps, to_markdown
+    from adafuse.bench.suite import Suite, measure, median_margin, record, steps, to_markdown
     from adafuse.methods import METHODS
     from adafuse.models.memory import use_threads
 
@@ -96,7 +96,7 @@ def _toy() -> list[str]:
 def _models(
     paths: Sequence[str], shapes: Sequence[str], device: Sequence[str], dtype: str
 ) -> "tuple[LanguageModel, ...]":
-    from adafuse.cli.bench_suite import random_model
+    from adafuse.bench.suite import random_model
     from adafuse.models.language_model import load_models
     from adafuse.models.placement import resolved
 

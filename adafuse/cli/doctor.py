@@ -10,7 +10,7 @@ from adafuse.cli.errors import FAILED
 from adafuse.cli.options import DECODING, AsJson, BatchSize, MaxNewTokens, option, with_models
 from adafuse.cli.output import counted, echo_json
 from adafuse.models.spec import ModelSpec
-from adafuse.views import one_line
+from adafuse.records.views import one_line
 
 if TYPE_CHECKING:
     from adafuse.models.doctor import ModelFacts, Report

@@ -30,8 +30,8 @@ def export(
     Snakemake runs: what is not up to date is not exported.
     """
     from adafuse.config.reading import read_config
-    from adafuse.files import write_text
-    from adafuse.report.export import dataset_card, export_records, fresh_results
+    from adafuse.export.dataset import dataset_card, export_records, fresh_results
+    from adafuse.storage.files import write_text
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits

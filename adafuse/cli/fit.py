@@ -22,7 +22,7 @@ from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from adafuse.fitting import Development
+    from adafuse.development.fitting import Development
 
 ROWS = "Development rows"
 SLOT = "{question}"
@@ -70,7 +70,7 @@ def fit(
     What it writes is the `gate` of `fusion: learned`: give generate, or a run
     of the workflow, --option fusion=learned --option gate=FILE.
     """
-    from adafuse.files import check_writable
+    from adafuse.storage.files import check_writable
 
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
@@ -79,7 +79,7 @@ def fit(
     ensemble = load(models, threads=threads)
 
     from adafuse.decoding.gate import write_gate
-    from adafuse.fitting import fit as fitted
+    from adafuse.development.fitting import fit as fitted
 
     kind: Any = objective  # checked there
     gate = fitted(ensemble, [development], method=method, objective=kind, **options)
@@ -121,6 +121,8 @@ def read_development(
         "batch_size": batch_size,
     }
     prompts = [text.replace(SLOT, row.question) for row in found]
-    from adafuse.fitting import Development  # imports torch, for which bad input need not wait
+    from adafuse.development.fitting import (
+        Development,  # imports torch, for which bad input need not wait
+    )
 
     return Development(rows.stem, prompts, [row.answers for row in found], scorer, settings)

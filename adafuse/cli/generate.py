@@ -29,16 +29,16 @@ from adafuse.cli.options import (
 from adafuse.cli.output import counted, json_line, write
 from adafuse.cli.result_file import ResultFile
 from adafuse.errors import UserError
-from adafuse.files import read_text, text_of
 from adafuse.models.spec import ModelSpec
-from adafuse.notation import parse_json
 from adafuse.options import Identifier, parse, refusing
-from adafuse.records import Prompt, as_prompt, as_text
-from adafuse.views import harmless, one_line
+from adafuse.records.result import Prompt, as_prompt, as_text
+from adafuse.records.views import harmless, one_line
+from adafuse.storage.files import read_text, text_of
+from adafuse.storage.yaml_files import parse_json
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
-    from adafuse.workflow.journal import Journal
+    from adafuse.storage.journal import Journal
 
 STANDARD_INPUT = Path("-")
 _FORM = '{"prompt": ...} or {"messages": [...]}, with an id if you like'
@@ -199,7 +199,7 @@ def check_decoding(
 ) -> None:
     from adafuse.decoding.words import Settings
     from adafuse.methods import resolve
-    from adafuse.metrics.selection import SELECTIONS
+    from adafuse.methods.selections import SELECTIONS
 
     if method in SELECTIONS:
         raise UserError(
@@ -216,7 +216,7 @@ def load(
     weights: Sequence[float] | None = None,
     threads: int | Literal["auto"] = "auto",
 ) -> "Ensemble":
-    from adafuse.workflow.decode import fast_imports
+    from adafuse.startup import fast_imports
 
     with fast_imports():  # of torch, for which bad input need not wait
         from adafuse.ensemble import Ensemble
@@ -273,7 +273,7 @@ def decode_rows(
     """
     from tqdm import tqdm
 
-    from adafuse.traces import result_columns
+    from adafuse.storage.traces import result_columns
 
     known = {} if journal is None else journal.rows
     done = {k: {**row, "id": k} for k, row in known.items() if row["stop_reason"] != "error"}

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from adafuse.errors import UserError
-from adafuse.files import shipped, write_text
+from adafuse.storage.files import shipped, write_text
 
 SNAKEFILE = """\
 # The workflow of the installed package `adafuse`, with the configuration of this folder. Rules of
 # your own may follow; to change one of the workflow's: `use rule score from adafuse with: ...`.
 
-from adafuse.files import shipped
+from adafuse.storage.files import shipped
 
 
 # A configuration given with --configfile replaces this one; the two are not merged.

@@ -25,8 +25,8 @@ from adafuse.cli.serve import serve
 from adafuse.cli.show import show
 from adafuse.cli.status import status
 from adafuse.cli.steps import app as app_steps
-from adafuse.files import located
 from adafuse.lm_eval.register import run_harness
+from adafuse.storage.files import located
 from adafuse.version import __version__
 
 

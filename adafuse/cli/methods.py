@@ -26,7 +26,7 @@ def methods(
 ) -> None:
     """List the decoding methods with their options and defaults."""
     from adafuse.methods import METHODS
-    from adafuse.metrics.selection import SELECTIONS
+    from adafuse.methods.selections import SELECTIONS
 
     methods: dict[str, Any] = {**METHODS, **SELECTIONS}
     if method is not None and method not in methods:

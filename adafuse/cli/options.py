@@ -15,7 +15,7 @@ import yaml
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.spec import AUTO, DTYPES, QUANTIZATIONS, ModelSpec, model_specs
-from adafuse.notation import parse_yaml
+from adafuse.storage.yaml_files import parse_yaml
 
 
 def method_names(incomplete: str) -> list[tuple[str, str]]:
@@ -59,7 +59,7 @@ def model_folders(incomplete: str) -> list[str]:
 
 def example_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Suggest examples of the trace that the command names."""
-    from adafuse.parquet import read_rows
+    from adafuse.storage.parquet import read_rows
 
     # An option that still lacks its value keeps the arguments before it from being read.
     trace = ctx.params.get("trace") or next(iter(ctx.args), None)

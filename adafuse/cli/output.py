@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from adafuse.views import harmless
+from adafuse.records.views import harmless
 
 
 def echo_json(value: Any) -> None:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from adafuse.cli.options import given
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
-from adafuse.files import remove_torn
 from adafuse.models.files import check_unchanged, keys_now, local_path
 from adafuse.models.spec import LOADING, ModelSpec
 from adafuse.plugins import code_of
-from adafuse.records import Chat, Prompt, as_text
+from adafuse.records.result import Chat, Prompt, as_text
+from adafuse.storage.files import remove_torn
 from adafuse.version import ENGINE_VERSION
 
 if TYPE_CHECKING:
-    from adafuse.workflow.journal import Journal
+    from adafuse.storage.journal import Journal
 
 
 def check_out(out: Path) -> None:
     """Refuse a file that cannot be written, before anything is decoded."""
-    from adafuse.files import check_writable
+    from adafuse.storage.files import check_writable
 
     if out.suffix != ".parquet" and not out.is_dir():
         raise UserError(
@@ -63,8 +63,8 @@ class ResultFile:
         check_out(out)
         from adafuse.decoding.fusion import FUSION_RULES
         from adafuse.methods import METHODS, resolve
+        from adafuse.storage.journal import Journal, journal_path, journal_rows
         from adafuse.workflow.digest import step_key
-        from adafuse.workflow.journal import Journal, journal_path, journal_rows
 
         loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
         settings = {"models": [spec.path for spec in models], **loading, **given(weights=weights)}
@@ -115,7 +115,7 @@ class ResultFile:
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write the file; the journal stays if it has what the file has not, or some failed."""
-        from adafuse.workflow.journal import journal_rows
+        from adafuse.storage.journal import journal_rows
 
         remove_torn(self.out)
         write_trace(self.out, rows, self.settings, self.plugins)
@@ -131,8 +131,8 @@ def write_trace(
     plugins: Mapping[str, str],
 ) -> None:
     """Write rows to a Parquet file, which says how they were made in the words of `described`."""
-    from adafuse.parquet import write_table
     from adafuse.results import FIELDS
+    from adafuse.storage.parquet import write_table
     from adafuse.version import versions
 
     used = {**versions(), **plugins}

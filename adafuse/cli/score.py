@@ -74,12 +74,12 @@ def score(
     threads: ThreadsOption = "auto",
 ) -> None:
     """Score predictions against references, in percent with 95 % intervals."""
-    from adafuse.files import check_writable, write_text
     from adafuse.metrics.predictions import read_exclusions
     from adafuse.metrics.registry import check_protocol
     from adafuse.metrics.score import evaluate
     from adafuse.metrics.scorer import PUBLISHED
     from adafuse.metrics.translation import bertscore_f1, require_model
+    from adafuse.storage.files import check_writable, write_text
 
     check_protocol(protocol)
     if out is not None:
@@ -138,10 +138,10 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Score under both protocols and count the answers that only `published` accepts, by rule."""
-    from adafuse.files import check_writable
     from adafuse.metrics.audit import audit as compare
     from adafuse.metrics.score import evaluate
     from adafuse.report.tables import audit_table, write_table
+    from adafuse.storage.files import check_writable
 
     if csv is not None:
         check_writable(csv)

@@ -22,8 +22,8 @@ from adafuse.cli.options import (
     with_options,
 )
 from adafuse.errors import UserError
-from adafuse.files import located, read_text
 from adafuse.models.spec import ModelSpec
+from adafuse.storage.files import located, read_text
 
 if TYPE_CHECKING:
     from adafuse.serve.app import Service

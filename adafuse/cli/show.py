@@ -12,7 +12,7 @@ from rich.text import Text
 from adafuse.cli.options import example_ids, option
 from adafuse.cli.output import json_line
 from adafuse.errors import UserError, nearest
-from adafuse.views import one_line
+from adafuse.records.views import one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def _print_list(rows: list[dict[str, Any]]) -> None:
 
 def _print_example(row: dict[str, Any], models: list[str], number: int | None) -> None:
     """Print all rounds of an example and what came out, or only one round."""
-    from adafuse.traces import result_from
+    from adafuse.storage.traces import result_from
 
     console, result = Console(highlight=False), result_from(row)
     console.print(Text(f"example {one_line(str(row['id']))}"), style="bold")
@@ -67,7 +67,7 @@ def show(
     NLL 0, NLL 1, ... are the models' negative log-likelihoods per token; the
     smallest F wins. --list lists the examples.
     """
-    from adafuse.parquet import read_arrow, read_metadata
+    from adafuse.storage.parquet import read_arrow, read_metadata
 
     if listed:
         rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()

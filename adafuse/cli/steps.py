@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adafuse.errors import UserError
-from adafuse.files import PACKAGE
+from adafuse.storage.files import PACKAGE
 from adafuse.version import CODE_VERSION
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def compare_runs(scores: Inputs, *, config: "Config", csv: Output, markdown: Out
 @step
 def words_per_round(traces: OptionalInputs = None, *, csv: Output) -> None:
     """Count how many words the rounds of each run committed."""
-    from adafuse.report import measures
+    from adafuse.metrics import measures
     from adafuse.report.tables import words_table, write_table
 
     shares = [share for trace in traces or [] for share in measures.words_per_round(trace)]
@@ -158,11 +158,11 @@ def words_per_round(traces: OptionalInputs = None, *, csv: Output) -> None:
 @step
 def experiment(*, config: "Config", name: str, csv: Output, svg: Output, png: Output) -> None:
     """Turn results into the numbers and the figure of an experiment."""
-    from adafuse.files import write_bytes
     from adafuse.report.charts import rendered
     from adafuse.report.experiments import find_experiment
     from adafuse.report.figures import measured
     from adafuse.report.tables import Table, write_table
+    from adafuse.storage.files import write_bytes
 
     points, figure = measured(find_experiment(config, name))
     write_table(Table(points.columns, points.rows()), csv)

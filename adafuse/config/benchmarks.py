@@ -10,10 +10,10 @@ from adafuse.benchmarks.prompts import SLOT, Layout
 from adafuse.benchmarks.rows import Fields
 from adafuse.decoding.words import StopAfter
 from adafuse.errors import UserError
-from adafuse.files import located
 from adafuse.metrics.registry import SCORERS
 from adafuse.options import BatchSize, Flag, Identifier, Located, Number, Positive, Section, Text
 from adafuse.plugins import not_there
+from adafuse.storage.files import located
 
 PIN = (
     "pin it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its files on"

@@ -15,7 +15,7 @@ from adafuse.config.sweep_axis import sweep_positions
 from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS
-from adafuse.metrics.selection import SELECTIONS, selection
+from adafuse.methods.selections import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.options import Located, Section, Text
 

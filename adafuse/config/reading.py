@@ -16,14 +16,14 @@ from adafuse.config.benchmarks import PIN, BenchmarkConfig
 from adafuse.config.config import Config, at
 from adafuse.config.runs import ModelConfig, RunConfig
 from adafuse.errors import UserError, unknown
-from adafuse.files import located, read_text
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
 from adafuse.models.files import check_pickled
 from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
-from adafuse.notation import TwiceError, parse_json, parse_yaml
 from adafuse.options import parse, sentence
+from adafuse.storage.files import located, read_text
+from adafuse.storage.yaml_files import TwiceError, parse_json, parse_yaml
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from adafuse.decoding.fusion import check_weights
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
-from adafuse.metrics.selection import SELECTIONS, selection
+from adafuse.methods.selections import SELECTIONS, selection
 from adafuse.models.spec import AUTO, DeviceName, ModelEntry
 from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text, refusing
 from adafuse.plugins import not_there

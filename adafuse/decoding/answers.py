@@ -8,7 +8,7 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.words import WordRules, add_word, empty_span
 from adafuse.engine.node import ContextFullError, Program, TokenSequence, gather
 from adafuse.errors import ExampleError
-from adafuse.records import Answer, StopReason
+from adafuse.records.result import Answer, StopReason
 from adafuse.tokenization.text import whole_characters
 
 WrittenAnswer = tuple[Candidate, StopReason]

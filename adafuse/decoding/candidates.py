@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from adafuse import records
 from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, evaluated
+from adafuse.records import result as records
 
 
 @dataclass(eq=False, slots=True)

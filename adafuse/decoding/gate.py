@@ -18,9 +18,9 @@ from pydantic import AfterValidator, ValidationError
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.errors import UserError, unknown
-from adafuse.files import read_text, write_text
 from adafuse.models.files import keys_now
 from adafuse.options import Section, Text, refusing, sentence
+from adafuse.storage.files import read_text, write_text
 
 MODEL_FEATURES = ("margin", "least_margin", "own_nll", "others_nll")
 """Of a model: the margin of the first word that it proposed, the smallest of all its words, the

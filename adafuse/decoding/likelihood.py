@@ -13,7 +13,7 @@ from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
 from adafuse.engine.scheduler import Finished
 from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
-from adafuse.records import Likelihood, Prompt
+from adafuse.records.result import Likelihood, Prompt
 from adafuse.tokenization.prompts import ids_if_any
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from adafuse.decoding.fusion import PoolFusion
 from adafuse.decoding.words import Limits, StopStrings, WordRules
 from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
-from adafuse.records import Answer, Chat, Prompt, Round, StopReason
+from adafuse.records.result import Answer, Chat, Prompt, Round, StopReason
 from adafuse.tokenization.text import UNFINISHED, whole_characters
 
 

@@ -29,7 +29,7 @@ from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel, demands, slots
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
-from adafuse.records import Answer, Chat, Prompt, Result, letters
+from adafuse.records.result import Answer, Chat, Prompt, Result, letters
 from adafuse.tokenization.prompts import check_chat, ids_if_any, shared_prefix
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
 from adafuse.options import MethodOptions
-from adafuse.records import Candidate, Round
+from adafuse.records.result import Candidate, Round
 from adafuse.tokenization.text import encode_bytes
 from adafuse.tokenization.token_bytes import TokenKeys
 

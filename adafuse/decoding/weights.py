@@ -6,7 +6,7 @@ from dataclasses import replace
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program, TokenSequence, gather
 from adafuse.errors import ExampleError
-from adafuse.records import Chat, Prompt
+from adafuse.records.result import Chat, Prompt
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import ModelTokenizer
 

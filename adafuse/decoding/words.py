@@ -9,7 +9,7 @@ from pydantic import field_validator
 from adafuse.decoding.candidates import Candidate
 from adafuse.engine.node import Program, TokenSequence, evaluated
 from adafuse.options import BatchSize, MethodOptions, Positive, Section, Text
-from adafuse.records import StopReason
+from adafuse.records.result import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
 

@@ -14,7 +14,7 @@ import torch
 from adafuse.engine.node import Engine, Evaluator, Program, Request, TokenSequence
 from adafuse.errors import UserError
 from adafuse.models.memory import out_of_memory
-from adafuse.records import Prompt
+from adafuse.records.result import Prompt
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel

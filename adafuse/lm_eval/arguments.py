@@ -12,7 +12,7 @@ from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
 from adafuse.options import BatchSize, MethodOptions, Positive, Threads, parse
-from adafuse.records import CHAT_DATE
+from adafuse.records.result import CHAT_DATE
 
 OWNER = "--model adafuse"
 NONE = "none"

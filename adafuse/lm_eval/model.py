@@ -18,7 +18,6 @@ from tqdm import tqdm
 from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.files import check_writable
 from adafuse.lm_eval.arguments import read_arguments
 from adafuse.lm_eval.requests import (
     GenerationLimits,
@@ -30,11 +29,12 @@ from adafuse.lm_eval.requests import (
     write_chat,
 )
 from adafuse.methods import METHODS
-from adafuse.parquet import as_table, write_arrow
 from adafuse.plugins import code_of
-from adafuse.records import Result
+from adafuse.records.result import Result
+from adafuse.storage.files import check_writable
+from adafuse.storage.parquet import as_table, write_arrow
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.tokenization.prompts import check_chat
-from adafuse.traces import RESULT_FIELDS, result_columns
 from adafuse.version import versions
 
 _SCHEMA = pa.schema([pa.field("id", pa.string()), *RESULT_FIELDS])

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from adafuse.errors import UserError, unknown
-from adafuse.records import Chat, Likelihood, Prompt, Turn
+from adafuse.records.result import Chat, Likelihood, Prompt, Turn
 
 logger = logging.getLogger(__name__)
 

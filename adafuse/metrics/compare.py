@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from adafuse.errors import UserError
+from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.metrics.intervals import FEWEST_ROWS
 from adafuse.metrics.paired import (
     Difference,
@@ -20,7 +21,6 @@ from adafuse.metrics.paired import (
 )
 from adafuse.metrics.score import MANY_CUT, ScoredRun
 from adafuse.metrics.scorer import PUBLISHED, Metric
-from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.metrics.translation import bleu_counts, pooled_bleu
 
 LEVEL = 0.05

@@ -8,8 +8,8 @@ from typing import Any
 from adafuse.benchmarks.records import read_records
 from adafuse.benchmarks.rows import PLAIN, Row, as_text, row_id
 from adafuse.errors import UserError
-from adafuse.files import read_text
-from adafuse.notation import parse_json
+from adafuse.storage.files import read_text
+from adafuse.storage.yaml_files import parse_json
 
 _COLUMNS = ("id", "question", "text", "stop_reason", "benchmark")
 

@@ -8,9 +8,9 @@ import yaml
 from pydantic import Field, model_validator
 
 from adafuse.errors import UserError
-from adafuse.files import read_text
-from adafuse.notation import parse_yaml
 from adafuse.options import Section, Text, parse
+from adafuse.storage.files import read_text
+from adafuse.storage.yaml_files import parse_yaml
 
 Percent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 

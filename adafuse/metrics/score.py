@@ -11,10 +11,10 @@ from pydantic import TypeAdapter
 from adafuse.benchmarks.rows import Row
 from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
-from adafuse.files import write_text
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
 from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, Scorer, trimmed
+from adafuse.storage.files import write_text
 
 NEVER_RIGHT = "rows that can never be right"
 MANY_CUT = 5.0
@@ -179,7 +179,7 @@ def score_trace(
     within_budget: bool = False,
 ) -> ScoredRun:
     """Score a merged trace against the prepared rows of its benchmark; see `evaluate`."""
-    from adafuse.parquet import read_rows
+    from adafuse.storage.parquet import read_rows
 
     predictions = read_rows(trace, ["id", "text", "stop_reason", "fits"])
     rows = read_prepared(rows_file)
@@ -216,7 +216,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
     """Write outcomes as Parquet: id, value, hypothesis, references."""
     import pyarrow as pa
 
-    from adafuse.parquet import write_table
+    from adafuse.storage.parquet import write_table
 
     columns = [
         pa.field("id", pa.string()),
@@ -238,7 +238,7 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:
     """Read what `write_outcomes` wrote."""
-    from adafuse.parquet import read_rows
+    from adafuse.storage.parquet import read_rows
 
     rows = read_rows(path, ["id", "value", "hypothesis", "references"])
     return tuple(

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from adafuse.errors import UserError
-from adafuse.files import file_state, file_times, files_below, write_text
 from adafuse.models.spec import GGUF
+from adafuse.storage.files import file_state, file_times, files_below, write_text
 
 SAFE = "*.safetensors"
 PICKLED = ("pytorch_model.bin", "pytorch_model-*.bin")

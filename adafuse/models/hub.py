@@ -23,7 +23,7 @@ from adafuse.models.files import (
     safe_files,
 )
 from adafuse.models.spec import GGUF, ModelEntry
-from adafuse.notation import parse_json
+from adafuse.storage.yaml_files import parse_json
 
 
 def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, ValidationInfo, field_validator
 
 from adafuse.errors import UserError, unknown
 from adafuse.options import Located, Section, Text, parse
-from adafuse.records import CHAT_DATE
+from adafuse.records.result import CHAT_DATE
 
 if TYPE_CHECKING:
     import torch

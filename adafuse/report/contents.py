@@ -7,16 +7,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from adafuse.files import without_folders
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import INTERVALS
+from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.score import cut_legend
 from adafuse.metrics.scorer import PUBLISHED
-from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table
-from adafuse.report.measures import cost, words_per_round
 from adafuse.report.results import Results
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
+from adafuse.storage.files import without_folders
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 

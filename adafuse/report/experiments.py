@@ -13,15 +13,15 @@ from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import check_published
 from adafuse.config.sweep_axis import sweep_positions
 from adafuse.errors import UserError, unknown
+from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.metrics.compare import compare_all
+from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.published import read_published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_score, read_scored
-from adafuse.metrics.selection import SELECTIONS, is_oracle
 from adafuse.models.spec import DeviceName
-from adafuse.parquet import read_metadata
 from adafuse.report.main_table import MACRO_AVERAGE
-from adafuse.report.measures import cost, words_per_round
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -232,7 +232,7 @@ def _undominated(panel: pl.DataFrame) -> pl.Series:
 def words(experiment: Experiment) -> pl.DataFrame:
     """Return the shares of each run's rounds by the number of words they committed, in percent.
 
-    See `adafuse.report.measures.WordShare`.
+    See `adafuse.metrics.measures.WordShare`.
     """
     rows = []
     for benchmark, run in experiment.decoded:

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from adafuse.errors import UserError
-from adafuse.files import without_folders, write_text
-from adafuse.parquet import read_arrow, read_rows
+from adafuse.storage.files import without_folders, write_text
+from adafuse.storage.parquet import read_arrow, read_rows
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""

@@ -9,6 +9,7 @@ import altair as alt
 import polars as pl
 
 from adafuse.metrics.intervals import INTERVALS
+from adafuse.metrics.measures import Cost, WordShare
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import MANY_CUT
 from adafuse.models.spec import DeviceName
@@ -45,7 +46,6 @@ from adafuse.report.charts import (
 from adafuse.report.experiments import Experiment
 from adafuse.report.gates import draw_gates, gates
 from adafuse.report.main_table import MACRO_AVERAGE, ScoreTable
-from adafuse.report.measures import Cost, WordShare
 
 PROTOCOL_COLOURS = {"strict": BLUE, "published": VERMILLION}
 

@@ -7,12 +7,12 @@ from statistics import fmean
 
 from adafuse.config.config import Config
 from adafuse.errors import UserError
+from adafuse.methods.selections import is_oracle
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.published import Published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import MANY_CUT, NEVER_RIGHT, Score, cut_legend, read_score
 from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
-from adafuse.metrics.selection import is_oracle
 from adafuse.report.tables import Table, doubts, escape, markdown_table, published_section
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact

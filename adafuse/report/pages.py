@@ -15,9 +15,7 @@ from markupsafe import Markup
 
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.files import without_folders, write_bytes, write_text
 from adafuse.models.spec import public_name
-from adafuse.parquet import iterate_rows, read_metadata
 from adafuse.report.contents import read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
@@ -31,9 +29,11 @@ from adafuse.report.explorer import (
     write_manifest,
 )
 from adafuse.report.results import Results, tau_of
+from adafuse.storage.files import without_folders, write_bytes, write_text
+from adafuse.storage.parquet import iterate_rows, read_metadata
+from adafuse.storage.provenance import source_commit
 from adafuse.version import __version__
 from adafuse.workflow.digest import reported_config
-from adafuse.workflow.provenance import source_commit
 from adafuse.workflow.stamps import intact
 
 DATA = "data"

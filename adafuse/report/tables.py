@@ -13,14 +13,14 @@ from pydantic import TypeAdapter
 
 from adafuse.benchmarks.description import Described
 from adafuse.config.config import Config
-from adafuse.files import write_text
 from adafuse.metrics.audit import RULES, Audit, audit
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import FEWEST_ROWS, Estimate
+from adafuse.metrics.measures import WordShare
 from adafuse.metrics.published import Published, PublishedTable
 from adafuse.metrics.score import MANY_CUT, read_outcomes
 from adafuse.metrics.scorer import PUBLISHED, STRICT
-from adafuse.report.measures import WordShare
+from adafuse.storage.files import write_text
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 

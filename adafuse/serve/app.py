@@ -20,12 +20,11 @@ from adafuse.decoding.run import Run
 from adafuse.decoding.words import Settings
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.files import without_folders
 from adafuse.methods import resolve
 from adafuse.models.language_model import LanguageModel, demands
 from adafuse.models.memory import MOST_ROWS, rows_that_fit
 from adafuse.options import parse
-from adafuse.records import Chat, Prompt, Result, letters
+from adafuse.records.result import Chat, Prompt, Result, letters
 from adafuse.serve.decoder import BusyError, Decoder, Job
 from adafuse.serve.forms import REASONS, ChatForm, Form, Json, TextForm
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
@@ -33,6 +32,7 @@ from adafuse.serve.metrics import metrics
 from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
 from adafuse.serve.requests import Asked, RequestError, read_request
 from adafuse.serve.traces import Traces
+from adafuse.storage.files import without_folders
 from adafuse.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel, slots
-from adafuse.records import Prompt, Result, StopReason, question_of
+from adafuse.records.result import Prompt, Result, StopReason, question_of
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import UNFINISHED, Anchor
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from adafuse.records import Candidate, Result
+from adafuse.records.result import Candidate, Result
 from adafuse.serve.requests import Asked, Completion, Conversation
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.spec import public_name
-from adafuse.records import Chat, Turn
+from adafuse.records.result import Chat, Turn
 from adafuse.tokenization.prompts import turn_end
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from adafuse.errors import UserError
-from adafuse.notation import parse_json
 from adafuse.options import Flag, Positive, Section, parse
-from adafuse.records import Chat, Prompt, Turn
+from adafuse.records.result import Chat, Prompt, Turn
+from adafuse.storage.yaml_files import parse_json
 
 
 class RequestError(Exception):

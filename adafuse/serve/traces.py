@@ -12,14 +12,14 @@ import pyarrow as pa
 from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.decoding.run import Run
 from adafuse.ensemble import Ensemble
-from adafuse.files import check_writable, without_folders
-from adafuse.parquet import write_table
 from adafuse.plugins import code_of
-from adafuse.records import Prompt, Result, as_text
+from adafuse.records.result import Prompt, Result, as_text
 from adafuse.results import FIELDS
-from adafuse.traces import result_columns
+from adafuse.storage.files import check_writable, without_folders
+from adafuse.storage.journal import Journal, journal_rows
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import result_columns
 from adafuse.version import versions
-from adafuse.workflow.journal import Journal, journal_rows
 
 ROWS, BYTES = 1024, 16 << 20
 """A file is whole, and the next one begun, at so many rows or bytes of its journal."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError
 
 from adafuse.errors import UserError
-from adafuse.records import CHAT_DATE, Chat, Prompt, Role, Turn
+from adafuse.records.result import CHAT_DATE, Chat, Prompt, Role, Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

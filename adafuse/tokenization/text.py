@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from adafuse.errors import UserError
-from adafuse.records import CHAT_DATE, Prompt
+from adafuse.records.result import CHAT_DATE, Prompt
 from adafuse.tokenization.prompts import ids_after, prompt_ids, turn_end
 from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
 

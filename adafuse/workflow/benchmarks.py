@@ -34,9 +34,9 @@ from adafuse.benchmarks.shards import Prepared, prepare
 from adafuse.config.benchmarks import PIN, SourceConfig
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.files import write_text
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.files import folder_digest
+from adafuse.storage.files import write_text
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import is_damaged, write_stamp
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from adafuse.config.config import Config
+from adafuse.methods.selections import Evidence, selection
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_outcomes, read_score
 from adafuse.metrics.scorer import STRICT
-from adafuse.metrics.selection import Evidence, selection
-from adafuse.parquet import read_arrow, read_metadata, write_arrow
+from adafuse.storage.parquet import read_arrow, read_metadata, write_arrow
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 

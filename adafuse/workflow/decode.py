@@ -1,10 +1,9 @@
 """Decoding a shard into its trace, and joining the traces of the shards of a run."""
 
-import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,17 +12,18 @@ import pyarrow as pa
 
 from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
-from adafuse.files import remove_torn
 from adafuse.methods import METHODS
 from adafuse.models.files import check_unchanged
-from adafuse.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
-from adafuse.records import Answer, Result
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.records.result import Answer, Result
+from adafuse.startup import fast_imports
+from adafuse.storage.files import remove_torn
+from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many
+from adafuse.storage.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
+from adafuse.storage.provenance import source_commit, this_machine
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.version import versions
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.journal import Journal, Row, journal_path, journal_rows, too_many
-from adafuse.workflow.provenance import source_commit, this_machine
 from adafuse.workflow.stamps import is_unchanged
 
 if TYPE_CHECKING:
@@ -218,20 +218,6 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
     return [tuple(answers[row] for answers in by_model) for row in ids]
 
 
-@contextmanager
-def fast_imports() -> Iterator[None]:
-    """Import large packages in less time: nothing is garbage-collected meanwhile.
-
-    What exists at the end never is: for the process of a command, not for a library.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 def ensemble_decoder(
     job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
 ) -> Iterator[tuple[int, Result]]:
@@ -257,7 +243,7 @@ def ensemble_decoder(
 def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Gate":
     """Load the models of a job, and fit a gate on the rows that are no few-shot examples."""
     with fast_imports():
-        from adafuse.fitting import Development, fit
+        from adafuse.development.fitting import Development, fit
 
     own = [row for row in rows if not row.shot]
     development = Development(

@@ -18,14 +18,15 @@ from adafuse.config.reading import parse_config, read_config, to_json
 from adafuse.decoding.fusion import LEARNED
 from adafuse.decoding.gate import DEVELOPMENT, read_gate
 from adafuse.errors import UserError
-from adafuse.files import write_text
 from adafuse.methods import METHODS
+from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import PUBLISHED, STRICT
-from adafuse.metrics.selection import SELECTIONS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
-from adafuse.parquet import read_metadata
+from adafuse.storage.files import write_text
+from adafuse.storage.journal import journal_path, only_writer, too_many
+from adafuse.storage.parquet import read_metadata
 from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark
@@ -36,7 +37,6 @@ from adafuse.workflow.jobs import (
     fit_job,
     gate_rows,
 )
-from adafuse.workflow.journal import journal_path, only_writer, too_many
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew

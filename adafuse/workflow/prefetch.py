@@ -10,11 +10,11 @@ from pathlib import Path
 from adafuse.config.config import Config
 from adafuse.config.runs import RunConfig
 from adafuse.errors import UserError
-from adafuse.files import write_text
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import require_model
 from adafuse.models.spec import ModelEntry
+from adafuse.storage.files import write_text
 from adafuse.workflow.benchmarks import source_file
 from adafuse.workflow.layout import ResultsLayout
 

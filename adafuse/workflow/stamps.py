@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.files import file_state, write_text
+from adafuse.storage.files import file_state, write_text
 
 DAMAGED = "damaged"  # the digest of what is to be made again
 _SNAKEMAKE = ".snakemake_timestamp"  # which Snakemake puts into every folder that is an output

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from adafuse.errors import UserError
-from adafuse.parquet import read_metadata
-from adafuse.workflow.journal import Journal, journal_path, writer
+from adafuse.storage.journal import Journal, journal_path, writer
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.plan import Plan
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.parquet import write_table
-from adafuse.traces import RESULT_FIELDS
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS
 

@@ -11,7 +11,7 @@ from adafuse.cli.main import app
 from adafuse.cli.steps import check_config
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
-from adafuse.files import PACKAGE, located, shipped
+from adafuse.storage.files import PACKAGE, located, shipped
 from adafuse.workflow.layout import config_variable, file_sha256
 from adafuse.workflow.plan import Plan
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 from tests.conftest import toy_path
 from tests.lm_eval.tasks import ROOT
 

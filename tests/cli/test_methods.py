@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.methods import METHODS
-from adafuse.metrics.selection import SELECTIONS
+from adafuse.methods.selections import SELECTIONS
 
 
 def doc(*options):

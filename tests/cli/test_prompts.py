@@ -5,7 +5,7 @@ import pytest
 from adafuse.cli.generate import read_prompts
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.records import Chat
+from adafuse.records.result import Chat
 
 
 @pytest.mark.parametrize(

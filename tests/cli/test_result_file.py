@@ -15,8 +15,8 @@ from adafuse.cli.errors import INTERRUPTED, run
 from adafuse.cli.main import app
 from adafuse.cli.result_file import check_out
 from adafuse.errors import UserError
-from adafuse.records import Result
-from adafuse.workflow.journal import journal_rows
+from adafuse.records.result import Result
+from adafuse.storage.journal import journal_rows
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 

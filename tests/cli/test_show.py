@@ -13,7 +13,7 @@ from adafuse.cli.generate import PromptRow, decode_rows, load
 from adafuse.cli.main import app
 from adafuse.cli.result_file import write_trace
 from adafuse.models.spec import model_specs
-from adafuse.parquet import read_arrow, write_arrow
+from adafuse.storage.parquet import read_arrow, write_arrow
 from adafuse.workflow.layout import ResultsLayout
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from adafuse.records import Chat, Turn
+from adafuse.records.result import Chat, Turn
 from tests.support.scripted import ScriptedModel, decode
 
 TOKENS = [" Paris", "Paris", " Rome", "Rome", "<end>"]

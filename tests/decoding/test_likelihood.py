@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from adafuse import Ensemble, UserError
-from adafuse.records import Chat, Turn
+from adafuse.records.result import Chat, Turn
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
 

@@ -17,7 +17,7 @@ from adafuse.decoding.token_round import average
 from adafuse.decoding.weights import PIECE, _around, question_span
 from adafuse.methods.registry import resolve
 from adafuse.methods.unite import consistent
-from adafuse.records import Chat, Turn
+from adafuse.records.result import Chat, Turn
 from adafuse.tokenization.text import ModelTokenizer
 from tests.support.results import assert_same
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.parquet import read_metadata
+from adafuse.storage.parquet import read_metadata
 from tests.conftest import toy_path
 from tests.docs.scratch import Scratch
 from tools.docs.tables import COLUMNS, GENERATED, JOB, MERGED, SHARD, columns_table

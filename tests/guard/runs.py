@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.config.config import Config
 from adafuse.config.reading import read_config
-from adafuse.metrics.selection import SELECTIONS
+from adafuse.methods.selections import SELECTIONS
 from adafuse.workflow.benchmarks import prepare_benchmark
 from tests.guard.adapter import of_result, options_of
 from tests.guard.fingerprint import Decoded

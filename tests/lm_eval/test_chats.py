@@ -2,7 +2,7 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.lm_eval.requests import read_prompt, write_chat
-from adafuse.records import Chat, Turn
+from adafuse.records.result import Chat, Turn
 
 HISTORY = [
     {"role": "system", "content": "Be brief."},

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from adafuse.lm_eval.requests import fuse, read_pair, write_chat
-from adafuse.records import Chat, Likelihood, Turn
+from adafuse.records.result import Chat, Likelihood, Turn
 
 
 def likelihood(logprobs, greedy):

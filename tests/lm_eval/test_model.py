@@ -12,7 +12,7 @@ from adafuse import Ensemble, UserError
 from adafuse.lm_eval.arguments import Arguments
 from adafuse.lm_eval.requests import read_prompt
 from adafuse.methods import METHODS
-from adafuse.records import Chat
+from adafuse.records.result import Chat
 from tests.conftest import toy_path
 from tests.lm_eval.tasks import CHOICE, MODELS, QA, task, texts
 from tests.support.tiny import random_model

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from adafuse.cli.main import app
-from adafuse.parquet import read_metadata, read_rows
-from adafuse.records import Round
+from adafuse.records.result import Round
 from adafuse.report.pages import DATA, write_loose_report
+from adafuse.storage.parquet import read_metadata, read_rows
 from tests.lm_eval.tasks import MODELS, QA, task, texts
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")

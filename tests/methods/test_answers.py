@@ -12,7 +12,7 @@ from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.ensemble import Ensemble
 from adafuse.methods.rerank import Rerank, RerankOptions
-from adafuse.records import Answer
+from adafuse.records.result import Answer
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.results import assert_same

@@ -56,7 +56,7 @@ def test_an_installed_package_adds_a_method_to_the_command_line(package):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    from adafuse.parquet import read_metadata, read_rows
+    from adafuse.storage.parquet import read_metadata, read_rows
 
     assert read_metadata(package / "out.parquet")["settings"]["method"] == "minimax"
     assert read_rows(package / "out.parquet")[0]["rounds"]

@@ -7,9 +7,9 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.words import Limits
 from adafuse.errors import ExampleError, UserError
 from adafuse.methods import resolve
-from adafuse.parquet import read_rows, write_table
-from adafuse.records import Answer, Candidate
-from adafuse.traces import RESULT_FIELDS, result_columns, result_from
+from adafuse.records.result import Answer, Candidate
+from adafuse.storage.parquet import read_rows, write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns, result_from
 from tests.conftest import toy_path
 
 TOYS = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser")}

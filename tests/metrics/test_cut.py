@@ -11,18 +11,18 @@ import polars as pl
 import pytest
 
 from adafuse import Ensemble
-from adafuse.advice import advise
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.config.reading import parse_config
+from adafuse.development.advice import advise
+from adafuse.development.fitting import Development
 from adafuse.errors import UserError
-from adafuse.files import PACKAGE
-from adafuse.fitting import Development
 from adafuse.metrics.compare import compare_runs
 from adafuse.metrics.score import MANY_CUT, Score, cut_legend, evaluate
 from adafuse.report.contents import marks
 from adafuse.report.figures import _notes
 from adafuse.report.main_table import build_table, score_table, tables_markdown
 from adafuse.report.tables import comparison_table, read_comparisons, to_csv
+from adafuse.storage.files import PACKAGE
 from tests.support.configuration import values as configuration
 
 from .conftest import accuracy

@@ -9,7 +9,7 @@ import pytest
 from adafuse.benchmarks.rows import Row
 from adafuse.errors import UserError
 from adafuse.metrics.predictions import read_exclusions, read_predictions
-from adafuse.parquet import write_table
+from adafuse.storage.parquet import write_table
 
 ROWS = (
     Row("a", "Where?", ("here",)),

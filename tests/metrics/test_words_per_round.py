@@ -7,11 +7,11 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import wilson
-from adafuse.parquet import write_table
-from adafuse.records import Result, Round
-from adafuse.report.measures import word_shares, words_per_round
+from adafuse.metrics.measures import word_shares, words_per_round
+from adafuse.records.result import Result, Round
 from adafuse.report.tables import to_csv, words_table
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 
 NAMES = [pa.field("benchmark", pa.string()), pa.field("run", pa.string())]
 

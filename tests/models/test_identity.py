@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import adafuse.files
+import adafuse.storage.files
 from adafuse.errors import UserError
-from adafuse.files import file_state
 from adafuse.models import files
 from adafuse.models.files import KnownDigests, check_unchanged, keys_now, model_key
+from adafuse.storage.files import file_state
 
 
 def folder(path: Path, weights: bytes = b"weights") -> Path:
@@ -131,8 +131,8 @@ def test_weights_replaced_by_others_of_the_same_size_and_time_are_other_weights(
 def test_without_change_times_and_inodes_parts_of_the_content_tell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adafuse.files, "file_times", lambda status: (status.st_size,))
-    monkeypatch.setattr(adafuse.files, "_CLOCK", 0)
+    monkeypatch.setattr(adafuse.storage.files, "file_times", lambda status: (status.st_size,))
+    monkeypatch.setattr(adafuse.storage.files, "_CLOCK", 0)
     megabytes = [bytes(1 << 20)] * 10
     states = set()
     for number in range(10):

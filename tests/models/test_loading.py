@@ -18,7 +18,7 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.language_model import load_models
 from adafuse.models.spec import ModelSpec, model_specs
-from adafuse.records import as_prompt
+from adafuse.records.result import as_prompt
 from adafuse.tokenization.text import end_ids
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama, random_model

@@ -3,7 +3,7 @@ from jinja2 import TemplateError
 from transformers import AutoTokenizer
 
 from adafuse.errors import UserError
-from adafuse.records import Chat, Turn
+from adafuse.records.result import Chat, Turn
 from adafuse.tokenization.prompts import check_chat, prompt_ids
 from tests.conftest import toy_path
 

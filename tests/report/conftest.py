@@ -14,8 +14,7 @@ from adafuse.config.config import Config
 from adafuse.metrics.intervals import Estimate, wilson
 from adafuse.metrics.score import Score, write_outcomes, write_score
 from adafuse.metrics.scorer import Outcome
-from adafuse.parquet import write_table
-from adafuse.records import Result, Round
+from adafuse.records.result import Result, Round
 from adafuse.report import experiments
 from adafuse.report.experiments import Experiment, find_experiment
 from adafuse.report.explorer import (
@@ -28,7 +27,8 @@ from adafuse.report.explorer import (
     write_manifest,
 )
 from adafuse.report.pages import write_explorer
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.decode import TRACE_FIELDS
 from tests.support.browser import DESKTOP, Tab
 from tests.support.made_up import ANSWERS, FUSED, PROMPTS, RIGHT, SINGLE, identifiers

@@ -8,10 +8,10 @@ import pytest
 from adafuse.errors import UserError
 from adafuse.metrics.score import write_outcomes
 from adafuse.metrics.scorer import Outcome
-from adafuse.parquet import write_table
 from adafuse.report import explorer
 from adafuse.report.explorer import Question, RunFiles, write_benchmark
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
 

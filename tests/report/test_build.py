@@ -16,17 +16,17 @@ from adafuse.config.config import Config
 from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import parse_config, to_json
 from adafuse.errors import UserError
-from adafuse.files import write_text
+from adafuse.export.dataset import _model, _public_error, _source
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
 from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
-from adafuse.parquet import write_table
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
-from adafuse.report.export import _model, _public_error, _source
 from adafuse.report.pages import write_examples, write_report
 from adafuse.report.results import Results
 from adafuse.report.tables import comparison_table, published_section, to_csv
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.files import write_text
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.layout import ResultsLayout
 from tests.report.test_facts import shard
 from tests.support.configuration import values as configuration

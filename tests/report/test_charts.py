@@ -6,10 +6,10 @@ from typing import Any
 import vl_convert
 
 from adafuse.metrics.intervals import Estimate
+from adafuse.metrics.measures import Cost, WordShare
 from adafuse.metrics.score import Score
 from adafuse.report.figures import page_scores, page_seconds, page_words
 from adafuse.report.main_table import build_table
-from adafuse.report.measures import Cost, WordShare
 
 
 def values(spec: dict[str, Any], field: str) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from adafuse.parquet import write_table
-from adafuse.records import Candidate, Result, Round
+from adafuse.metrics.measures import cost
+from adafuse.records.result import Candidate, Result, Round
 from adafuse.report.contents import origin
-from adafuse.report.measures import cost
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.support.made_up import FUSED
 
 FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.errors import UserError
-from adafuse.parquet import write_table
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
 

@@ -18,7 +18,6 @@ from adafuse.metrics.intervals import Estimate, mean
 from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
 from adafuse.metrics.score import Score, ScoredRun, evaluate, write_outcomes
 from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer, judge, share_right
-from adafuse.parquet import write_table
 from adafuse.report.contents import marks
 from adafuse.report.experiments import _merits, _undominated
 from adafuse.report.explorer import (
@@ -33,7 +32,8 @@ from adafuse.report.main_table import build_table
 from adafuse.report.pages import write_explorer
 from adafuse.report.results import Results
 from adafuse.report.tables import best_members_section, comparison_table, read_comparisons, to_csv
-from adafuse.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.support.browser import DESKTOP, Tab
 from tests.support.configuration import values as configuration
 from tests.support.made_up import FUSED

@@ -74,7 +74,7 @@ def test_a_run_that_decoded_nothing_has_no_runtime(world) -> None:
 
 
 def test_a_trace_that_does_not_say_how_it_was_decoded_is_refused(world) -> None:
-    from adafuse.parquet import read_arrow, write_arrow
+    from adafuse.storage.parquet import read_arrow, write_arrow
 
     path = world.trace("nq", "m")
     write_arrow(path, read_arrow(path), {"chosen": "by scores"})

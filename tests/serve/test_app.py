@@ -9,7 +9,7 @@ import pytest
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.records import Chat
+from adafuse.records.result import Chat
 
 PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
 MESSAGES = [{"role": "user", "content": "Which city is the capital of Rustan?"}]
@@ -288,7 +288,7 @@ def test_metrics_count_what_was_decoded(client):
 
 
 def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
-    from adafuse.parquet import read_metadata, read_rows
+    from adafuse.storage.parquet import read_metadata, read_rows
 
     with serving(traces=tmp_path / "traces") as client:
         completed(client, stop=["\n"])
@@ -452,7 +452,7 @@ def test_the_scheme_of_a_key_has_any_case_and_spaces(serving):
 
 def test_no_client_reads_a_path_of_this_machine(serving, pair, tmp_path, monkeypatch):
     from adafuse.models.language_model import LanguageModel
-    from adafuse.parquet import read_rows
+    from adafuse.storage.parquet import read_rows
 
     folder = str(Path(pair.models[0].name).parent)
     assert folder.startswith("/")
@@ -489,7 +489,7 @@ def test_traces_are_bounded_and_their_files_do_not_grow_with_stop_strings(
     serving, tmp_path, monkeypatch
 ):
     import adafuse.serve.traces as module
-    from adafuse.parquet import read_rows
+    from adafuse.storage.parquet import read_rows
 
     folder = tmp_path / "traces"
     with serving(traces=folder) as client:
@@ -508,7 +508,7 @@ def test_traces_are_bounded_and_their_files_do_not_grow_with_stop_strings(
 
 def test_traces_name_the_code_of_plug_ins(serving, tmp_path, monkeypatch):
     import adafuse.serve.traces as module
-    from adafuse.parquet import read_metadata
+    from adafuse.storage.parquet import read_metadata
 
     monkeypatch.setattr(module, "code_of", lambda *used: {"brought 1.0": "code 123"})
     with serving(traces=tmp_path / "traces") as client:

@@ -79,8 +79,8 @@ def test_sigterm_finishes_what_runs_and_writes_its_trace(tmp_path, random_pair):
 
 
 def test_finished_rows_are_on_disk_after_a_kill_and_the_next_server_has_them(tmp_path):
-    from adafuse.parquet import read_rows
-    from adafuse.workflow.journal import journal_rows
+    from adafuse.storage.journal import journal_rows
+    from adafuse.storage.parquet import read_rows
 
     folder = tmp_path / "traces"
     with started(tmp_path, "--traces", str(folder)) as server:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import yaml
 
-from adafuse.parquet import read_metadata
+from adafuse.storage.parquet import read_metadata
 from tests.support.traces import decoded
 
 from .slurm_cluster import wait_for

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from adafuse.records import Candidate, Result, Round
+from adafuse.records.result import Candidate, Result, Round
 
 COUNT = 45
 EVIL = " <script>document.title = 'owned'</script><img src=x onerror=alert(1)>"

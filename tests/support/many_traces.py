@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from adafuse.metrics.score import write_outcomes
 from adafuse.metrics.scorer import Outcome
-from adafuse.parquet import write_arrow
-from adafuse.traces import RESULT_FIELDS
+from adafuse.storage.parquet import write_arrow
+from adafuse.storage.traces import RESULT_FIELDS
 
 _WORDS = ("the", "lake", "stands near", "a", "quiet", "tower", "nobody painted", "in", "years")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from adafuse.records import Result
+from adafuse.records.result import Result
 
 
 def assert_same(left: Sequence[Result], right: Sequence[Result], *, nll: float = 1e-4) -> None:

@@ -15,7 +15,7 @@ import psutil
 import yaml
 
 from adafuse.benchmarks.shards import write_shard
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 from adafuse.workflow.plan import Plan
 from tests.support.traces import decoded
 

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 
 TOLERANCE = 1e-4
 """A resumed job decodes rows beside other rows, so that sums are rounded elsewhere."""

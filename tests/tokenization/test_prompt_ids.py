@@ -5,7 +5,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from adafuse.errors import UserError
-from adafuse.records import CHAT_DATE, Chat, Turn
+from adafuse.records.result import CHAT_DATE, Chat, Turn
 from adafuse.tokenization.prompts import prompt_ids, start_ids
 from adafuse.tokenization.text import ModelTokenizer
 from tests.conftest import toy_path

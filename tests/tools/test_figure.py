@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.records import Result
+from adafuse.records.result import Result
 from tools.docs import figure
 
 ROOT = Path(__file__).parents[2]

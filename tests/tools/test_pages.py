@@ -12,8 +12,8 @@ from adafuse.cli.errors import EXAMPLES, STATUSES
 from adafuse.cli.main import app
 from adafuse.config.reading import read_config
 from adafuse.methods import METHODS
+from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.selection import SELECTIONS
 from adafuse.workflow.layout import ResultsLayout
 from tools.docs import results
 from tools.docs.pages import PAGES, TEMPLATES, files, template_of

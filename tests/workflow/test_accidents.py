@@ -14,8 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.parquet import read_metadata, read_rows
-from adafuse.workflow.journal import only_writer
+from adafuse.storage.journal import only_writer
+from adafuse.storage.parquet import read_metadata, read_rows
 from tests.support.decode_jobs import DONE, DecodeJobs
 from tests.support.small_workflow import RUNS, SmallWorkflow, decode_command, flushed
 from tests.support.traces import assert_same, decoded

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.parquet import read_rows, write_table
-from adafuse.records import Answer, Result
-from adafuse.traces import result_columns
+from adafuse.records.result import Answer, Result
+from adafuse.storage.parquet import read_rows, write_table
+from adafuse.storage.traces import result_columns
 from adafuse.workflow.decode import TRACE_FIELDS, mark_failed, read_answers
 
 

@@ -9,9 +9,9 @@ import pytest
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
 from adafuse.metrics.score import evaluate, write_outcomes, write_score
-from adafuse.parquet import read_metadata, read_rows, write_table
-from adafuse.records import Result
-from adafuse.traces import result_columns
+from adafuse.records.result import Result
+from adafuse.storage.parquet import read_metadata, read_rows, write_table
+from adafuse.storage.traces import result_columns
 from adafuse.workflow.choose import ballot, choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.layout import ResultsLayout

@@ -14,8 +14,9 @@ import torch
 from adafuse.benchmarks.shards import PreparedRow, read_prepared, write_shard
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.parquet import read_metadata, read_rows, write_table
-from adafuse.records import Result
+from adafuse.records.result import Result
+from adafuse.storage.journal import Journal, journal_path
+from adafuse.storage.parquet import read_metadata, read_rows, write_table
 from adafuse.workflow.decode import (
     TRACE_FIELDS,
     Answers,
@@ -24,7 +25,6 @@ from adafuse.workflow.decode import (
     merge_shards,
 )
 from adafuse.workflow.jobs import DecodeJob, decode_job
-from adafuse.workflow.journal import Journal, journal_path
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
 

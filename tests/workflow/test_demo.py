@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from adafuse.config.reading import read_config
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 from tests.guard.check import changes
 from tools.docs.results import page
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.metrics.score import read_score
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 
 from .conftest import Workplace
 

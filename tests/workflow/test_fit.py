@@ -10,7 +10,7 @@ import pytest
 from adafuse.decoding.gate import FittedModel, Gate, write_gate
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
-from adafuse.parquet import read_metadata, read_rows
+from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.workflow.plan import Plan
 from tests.conftest import TOY_MODELS
 from tests.decoding.test_gate import FITTED

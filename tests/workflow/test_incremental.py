@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from adafuse.benchmarks.shards import shard_of
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 
 from .conftest import SHARDS, Job, Workplace
 

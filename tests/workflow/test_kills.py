@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.parquet import read_metadata
+from adafuse.storage.parquet import read_metadata
 from tests.support.decode_jobs import DONE, DecodeJobs
 from tests.support.small_workflow import SmallWorkflow, decode_command, flushed
 from tests.support.traces import assert_same, decoded

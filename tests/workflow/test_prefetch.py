@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.parquet import read_metadata
+from adafuse.storage.parquet import read_metadata
 from tests.support.checkout import BENCHMARK, Checkout
 from tests.support.hub_cache import COMMIT, cached_model
 

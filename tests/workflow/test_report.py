@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from adafuse.parquet import read_rows
+from adafuse.storage.parquet import read_rows
 from tests.support.browser import DESKTOP, PHONE, Tab
 
 from .conftest import Workplace

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.files import file_state
+from adafuse.storage.files import file_state
 from adafuse.workflow.stamps import (
     check_content,
     is_fresh,

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.errors import UserError
-from adafuse.files import write_text
-from adafuse.parquet import write_table
-from adafuse.workflow import journal
+from adafuse.storage import journal
+from adafuse.storage.files import write_text
+from adafuse.storage.journal import Journal, only_writer
+from adafuse.storage.parquet import write_table
 from adafuse.workflow.decode import TRACE_FIELDS
-from adafuse.workflow.journal import Journal, only_writer
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.status import last_error

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.steps import app
 from adafuse.errors import UserError
-from adafuse.parquet import read_metadata
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.stamps import DAMAGED, stamp_path
 
 from .conftest import ROOT, SHARDS, Workplace

@@ -9,7 +9,7 @@ import yaml
 
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
-from adafuse.parquet import read_metadata
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.plan import Plan
 from tools.docs.schema import SCHEMA_FILE, schema_text
 

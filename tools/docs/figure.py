@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import adafuse.toy
-from adafuse.records import Candidate, Result, Round
+from adafuse.records.result import Candidate, Result, Round
 from adafuse.report.charts import BLACK, BLUE, FAINT, FONT, GREY, VERMILLION, figure, rendered
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from adafuse.config.config import Config
 from adafuse.config.reading import read_config
+from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.compare import Comparison
+from adafuse.metrics.measures import Cost, cost
 from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
 from adafuse.metrics.scorer import STRICT
-from adafuse.metrics.selection import SELECTIONS
-from adafuse.parquet import read_metadata
 from adafuse.report.main_table import stored_table, to_markdown
-from adafuse.report.measures import Cost, cost
 from adafuse.report.tables import (
     best_members_section,
     escape,
     markdown_table,
     read_comparisons,
 )
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.layout import ResultsLayout
 from tools.docs.pages import ROOT, TEMPLATES
 

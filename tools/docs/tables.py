@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from adafuse.decoding.method import Method
 from adafuse.methods import METHODS
+from adafuse.methods.selections import SELECTIONS, Selection
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import Metric
-from adafuse.metrics.selection import SELECTIONS, Selection
 from adafuse.models.spec import ModelSpec
 from adafuse.options import CHANGE_WHEN
 from adafuse.workflow.decode import TRACE_FIELDS

@@ -8,7 +8,7 @@ import adafuse.toy
 from adafuse.ensemble import Ensemble
 from adafuse.methods.llm_blender.networks import load_pair_ranker
 from adafuse.models.spec import ModelEntry
-from adafuse.records import Result
+from adafuse.records.result import Result
 from tools.toy.records import DEFAULT_PAIR, PROMPTS, Row
 from tools.toy.world import build_world
 

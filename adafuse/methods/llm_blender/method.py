@@ -11,7 +11,7 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
 from adafuse.methods.llm_blender.options import LlmBlenderOptions
-from adafuse.records import Candidate, Round
+from adafuse.records.result import Candidate, Round
 
 if TYPE_CHECKING:
     from adafuse.methods.llm_blender.networks import GenFuser, PairRanker

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.records import Chat, Turn, as_prompt, as_text, letters, question_of
+from adafuse.records.result import Chat, Turn, as_prompt, as_text, letters, question_of
 
 ASKED = (Turn("system", "Be brief."), Turn("user", "Who?"))
 

@@ -18,15 +18,15 @@ from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.files import without_folders, write_text
+from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
-from adafuse.metrics.selection import SELECTIONS
 from adafuse.models.spec import GGUF, public_name
-from adafuse.parquet import read_metadata, read_rows
 from adafuse.report.results import Results
 from adafuse.report.tables import escape, markdown_table
+from adafuse.storage.files import without_folders, write_text
+from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import __version__
 from adafuse.workflow.plan import Plan
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.notation import TwiceError, parse_json, parse_yaml
 from adafuse.options import Flag, Positive, Section, Text, parse
+from adafuse.storage.yaml_files import TwiceError, parse_json, parse_yaml
 
 _SCALARS = (
     st.none()

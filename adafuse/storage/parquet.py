@@ -12,7 +12,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from adafuse.errors import UserError
-from adafuse.files import atomic_path
+from adafuse.storage.files import atomic_path
 
 _METADATA = b"adafuse"
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from adafuse import Ensemble, UserError
-from adafuse.advice import _verdict, advise
 from adafuse.benchmarks.shards import PreparedRow
-from adafuse.fitting import Development, fit
+from adafuse.development.advice import _verdict, advise
+from adafuse.development.fitting import Development, fit
 from adafuse.metrics.score import evaluate
 from tests.conftest import TOY_MODELS
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.files import located, read_text
+from adafuse.storage.files import located, read_text
 
 INSIDE = st.text(st.sampled_from("aé \u00a0\u200b\u2028\u2029\x0b\x0c\x1c\x85\t"), max_size=6)
 BOM = b"\xef\xbb\xbf"

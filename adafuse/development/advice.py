@@ -8,16 +8,16 @@ from statistics import fmean
 from typing import Any
 
 from adafuse.benchmarks.shards import PreparedRow
+from adafuse.development.fitting import Development, failures
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.fitting import Development, failures
 from adafuse.methods import METHODS
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import ScoredRun, evaluate
-from adafuse.records import Chat, Result
+from adafuse.records.result import Chat, Result
 from adafuse.results import Results
-from adafuse.traces import result_columns
+from adafuse.storage.traces import result_columns
 
 FEW_ROWS = 50
 """With fewer rows, only large differences can be told."""

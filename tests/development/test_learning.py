@@ -8,7 +8,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.learning import BINS, Case, CrossValidation, Problem, Scale, learned, optimised
+from adafuse.development.learning import (
+    BINS,
+    Case,
+    CrossValidation,
+    Problem,
+    Scale,
+    learned,
+    optimised,
+)
 
 
 def made_up(count, right):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 _TOY = "adafuse/toy/"
 
 

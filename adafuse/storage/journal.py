@@ -13,7 +13,7 @@ from typing import Any, Self
 from filelock import FileLock, SoftFileLock, Timeout
 
 from adafuse.errors import UserError
-from adafuse.files import write_bytes
+from adafuse.storage.files import write_bytes
 
 logger = logging.getLogger(__name__)
 

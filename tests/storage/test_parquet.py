@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.files import write_text
-from adafuse.parquet import as_table, iterate_rows, read_metadata, read_rows, write_table
-from adafuse.records import Candidate, Result, Round
-from adafuse.traces import RESULT_FIELDS, result_columns, result_from
+from adafuse.records.result import Candidate, Result, Round
+from adafuse.storage.files import write_text
+from adafuse.storage.parquet import as_table, iterate_rows, read_metadata, read_rows, write_table
+from adafuse.storage.traces import RESULT_FIELDS, result_columns, result_from
 
 RESULT = Result(
     text=" caf\u00e9",
@@ -65,7 +65,7 @@ def test_any_row_becomes_a_row_of_the_table(rows):
 def test_writing_rows_imports_no_pandas(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib, pyarrow as pa\n"
-        "from adafuse.parquet import read_rows, write_table\n"
+        "from adafuse.storage.parquet import read_rows, write_table\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "write_table(path, [pa.field('a', pa.list_(pa.float64()))], [{'a': [1.0]}], {})\n"
         "assert read_rows(path) == [{'a': [1.0]}]\n"

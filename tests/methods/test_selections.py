@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.metrics.selection import SELECTIONS, Evidence, is_oracle, selection
+from adafuse.methods.selections import SELECTIONS, Evidence, is_oracle, selection
 
 PAIRS = {"ab": ("a", "b"), "ac": ("a", "c"), "bc": ("b", "c")}
 

@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from adafuse.workflow.provenance import this_machine
+from adafuse.storage.provenance import this_machine
 
 VARIABLES = ("SLURMD_NODENAME", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES")
 

@@ -5,8 +5,8 @@ from statistics import median
 
 import pytest
 
-from adafuse.cli import bench_suite as measuring
-from adafuse.cli.bench_suite import (
+from adafuse.bench import suite as measuring
+from adafuse.bench.suite import (
     Outcome,
     Suite,
     chains,

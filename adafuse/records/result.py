@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from adafuse.errors import UserError, unknown
-from adafuse.views import ResultView, RoundView
+from adafuse.records.views import ResultView, RoundView
 
 Role = Literal["system", "user", "assistant"]
 CHAT_DATE = "2024-07-26"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, wilson
-from adafuse.parquet import read_arrow, read_metadata, read_rows
+from adafuse.storage.parquet import read_arrow, read_metadata, read_rows
 
 _ALWAYS = (1, 2, 3)
 _COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from adafuse.records import Result
+from adafuse.records.result import Result
 
 _INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float64())
 _CANDIDATE = pa.struct(

@@ -31,16 +31,16 @@ from adafuse.decoding.gate import (
 from adafuse.decoding.round import Example
 from adafuse.decoding.run import Run, result_of
 from adafuse.decoding.words import Settings
+from adafuse.development.learning import Case, Objective, learned
 from adafuse.engine.scheduler import Finished
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.learning import Case, Objective, learned
 from adafuse.methods import resolve
 from adafuse.metrics import scorer as scoring
 from adafuse.metrics.registry import scorer_named
 from adafuse.models.files import keys_now
 from adafuse.options import parse
-from adafuse.records import Prompt, Result, Round, question_of
+from adafuse.records.result import Prompt, Result, Round, question_of
 from adafuse.version import versions
 
 logger = logging.getLogger(__name__)

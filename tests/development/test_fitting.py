@@ -8,9 +8,9 @@ import sacrebleu
 
 from adafuse.decoding.fusion import FusionOptions, mean_nll
 from adafuse.decoding.gate import write_gate
+from adafuse.development.fitting import Development, Fitter, fit
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.fitting import Development, Fitter, fit
 from tests.conftest import toy_path
 
 SENTENCES = [

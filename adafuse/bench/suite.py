@@ -28,10 +28,10 @@ from adafuse.models.language_model import LanguageModel
 from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
-from adafuse.records import Result
+from adafuse.records.result import Result
+from adafuse.storage.provenance import source_commit
 from adafuse.tokenization.token_bytes import id_count
 from adafuse.version import versions
-from adafuse.workflow.provenance import source_commit
 
 ROWS = Path(adafuse.toy.__file__).parent / "benchmarks"
 

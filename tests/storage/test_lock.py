@@ -12,14 +12,14 @@ import filelock
 import pytest
 
 from adafuse.errors import UserError
-from adafuse.workflow import journal as lock
-from adafuse.workflow.journal import only_writer, writer
+from adafuse.storage import journal as lock
+from adafuse.storage.journal import only_writer, writer
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys
 from pathlib import Path
-from adafuse.workflow.journal import only_writer
+from adafuse.storage.journal import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.workflow.journal import Journal, journal_rows
+from adafuse.storage.journal import Journal, journal_rows
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,7 +144,7 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from adafuse.errors import UserError
-from adafuse.workflow.journal import Journal
+from adafuse.storage.journal import Journal
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), -1))
 try:
     with Journal(Path(sys.argv[1]), dict(zip("abcd", "ABCD"))) as journal:

@@ -1,0 +1,1 @@
+"""What is learned from development rows: gates and advice."""

@@ -1,0 +1,1 @@
+"""Results as a data set for others."""

@@ -1,0 +1,1 @@
+"""What decoding returns, and how it is shown in a notebook."""
