@@ -1,6 +1,5 @@
 """`adafuse advise`: whether models are worth fusing, by what they write for development rows."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,7 @@ def advise(
 
     found = advised(ensemble, development, method=method, **options)
     if as_json:
-        echo_json(asdict(found))
+        echo_json(found)
     else:
         _print(found, method)
 

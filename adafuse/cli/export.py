@@ -5,15 +5,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from adafuse.cli.options import ResultsFolder, results_config
 from adafuse.errors import UserError
 
 Format = Literal["every-eval-ever", "dataset-card"]
 
 
 def export(
-    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")] = Path(
-        "results"
-    ),
+    results: ResultsFolder = Path("results"),
     form: Annotated[Format, typer.Option("--format", help="What to write.")] = "every-eval-ever",
     out: Annotated[
         Path | None, typer.Option(help="The folder to write; `export` in the results by default.")
@@ -29,27 +28,21 @@ def export(
     is a data set of the Hugging Face hub. Run it in the folder in which
     Snakemake runs: what is not up to date is not exported.
     """
-    from adafuse.config.reading import read_config
     from adafuse.export.dataset import dataset_card, export_records, fresh_results
     from adafuse.storage.files import write_text
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
 
-    layout = ResultsLayout(results)
-    if not layout.config.is_file():
-        raise UserError(
-            f"{str(layout.config)!r} does not exist; name a results folder of the workflow"
-        )
-    config = read_config(layout.config).model_copy(update={"results": str(results)})
-    found = fresh_results(Plan(with_commits(config)))
+    found = fresh_results(Plan(with_commits(results_config(results))))
     if not found.runs:
         raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
     if form == "dataset-card":
         if out is not None:
             raise UserError("--out is not for a card, which has to stand beside the traces")
-        write_text(layout.card, dataset_card(found))
-        typer.echo(str(layout.card))
+        card = ResultsLayout(results).card
+        write_text(card, dataset_card(found))
+        typer.echo(str(card))
         return
     folder = out or results / "export"
     written = export_records(found, folder, organization)

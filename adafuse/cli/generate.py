@@ -26,7 +26,7 @@ from adafuse.cli.options import (
     with_models,
     with_options,
 )
-from adafuse.cli.output import counted, json_line, write
+from adafuse.cli.output import counted, json_text, write
 from adafuse.cli.result_file import ResultFile
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
@@ -163,7 +163,7 @@ def generate(
     if file is None and not as_json and len(rows) == 1:
         raise typer.Exit(FAILED if print_text(ensemble, rows[0], decoding) else 0)
     if file is None:
-        done = decode_rows(ensemble, rows, decoding, None, json_line if as_json else readable)
+        done = decode_rows(ensemble, rows, decoding, None, json_text if as_json else readable)
     else:
         done = decode_to_file(ensemble, rows, decoding, file, as_json=as_json)
     raise typer.Exit(FAILED if _failed(done) else 0)
@@ -180,7 +180,7 @@ def decode_to_file(
     """Decode what the journal of a file lacks, write the file and say so; return its rows."""
     with file.journal as journal:
         file.check()
-        done = decode_rows(ensemble, rows, decoding, journal, json_line if as_json else None)
+        done = decode_rows(ensemble, rows, decoding, journal, json_text if as_json else None)
         written = "replaced" if file.out.exists() else "written to"
         file.write(done)
     failed = _failed(done)

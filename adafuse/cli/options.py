@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
@@ -16,6 +16,9 @@ from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.spec import AUTO, DTYPES, QUANTIZATIONS, ModelSpec, model_specs
 from adafuse.storage.yaml_files import parse_yaml
+
+if TYPE_CHECKING:
+    from adafuse.config.config import Config
 
 
 def method_names(incomplete: str) -> list[tuple[str, str]]:
@@ -218,7 +221,22 @@ ThreadsOption = Annotated[
         parser=_number_or_name,
     ),
 ]
+ResultsFolder = Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
+
+
+def results_config(results: Path, file: Path | None = None) -> "Config":
+    """Read the configuration of a results folder, or another one for it."""
+    from adafuse.config.reading import read_config
+    from adafuse.workflow.layout import ResultsLayout
+
+    stored = ResultsLayout(results).config
+    if file is None and not stored.is_file():
+        raise UserError(
+            f"{str(stored)!r} does not exist; name a results folder of the workflow, or run"
+            " snakemake"
+        )
+    return read_config(file or stored).model_copy(update={"results": str(results)})
 
 
 def given(**values: Any) -> dict[str, Any]:

@@ -1,32 +1,21 @@
 """How results reach a terminal or a pipe."""
 
-import json
-import math
 import sys
 from typing import Any
 
 import typer
+from pydantic_core import to_json
 
 from adafuse.records.views import harmless
 
 
 def echo_json(value: Any) -> None:
-    typer.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    typer.echo(json_text(value, indent=2))
 
 
-def json_line(value: Any) -> str:
-    return json.dumps(plain(value), ensure_ascii=False)
-
-
-def plain(value: Any) -> Any:
-    """Return a value with null for numbers that are not finite, which JSON does not have."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return value
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return records and plain values as JSON; what is not finite is null, as JSON has no NaN."""
+    return to_json(value, indent=indent, inf_nan_mode="null").decode()
 
 
 def counted(number: int, what: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from adafuse.cli.options import results_config
 from adafuse.errors import UserError
 
 
@@ -20,7 +21,6 @@ def report(
     ] = None,
 ) -> None:
     """Write pages for a browser: tables, charts, and a trace explorer."""
-    from adafuse.config.reading import read_config
     from adafuse.report.pages import check_folder, write_loose_report, write_report
     from adafuse.report.results import Results
     from adafuse.workflow.layout import ResultsLayout
@@ -43,12 +43,7 @@ def report(
         raise UserError(
             f"{folder!r} is neither a results folder nor a .parquet trace; give one of these"
         )
-    if not layout.config.is_file():
-        raise UserError(
-            f"{str(layout.config)!r} does not exist; name a results folder of the workflow, or"
-            " .parquet traces"
-        )
-    results = Results.found(read_config(layout.config).model_copy(update={"results": folder}))
+    results = Results.found(results_config(paths[0]))
     if not results.runs:
         raise UserError(f"{folder!r} holds no merged trace yet; run snakemake")
     write_report(results, out or layout.report)

@@ -1,6 +1,5 @@
 """`adafuse score` and `adafuse audit`: score a file of predictions, without any model."""
 
-import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +8,7 @@ import typer
 
 from adafuse.benchmarks.rows import Row, read_rows
 from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names
-from adafuse.cli.output import echo_json, plain
+from adafuse.cli.output import echo_json, json_text
 from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
 from adafuse.metrics.registry import BENCHMARKS, SCORERS, scorer_named
@@ -99,9 +98,9 @@ def score(
         f1 = bertscore_f1(result.outcomes, bertscore).of_rows(found.n)
         found = replace(found, metrics={**found.metrics, "bertscore_f1": f1})
     if out is not None:
-        write_text(out, json.dumps(plain(asdict(found)), indent=2) + "\n")
+        write_text(out, json_text(found, indent=2) + "\n")
     if as_json:
-        echo_json(asdict(found))
+        echo_json(found)
     else:
         _print(found, kept=len(excluded) if protocol == PUBLISHED else 0)
 
@@ -156,7 +155,7 @@ def audit(
     if csv is not None:
         write_table(table, csv)
     if as_json:
-        echo_json({**asdict(result), "scores": [asdict(strict.score), asdict(published.score)]})
+        echo_json({**asdict(result), "scores": [strict.score, published.score]})
         return
     typer.echo(table.markdown, nl=False)
     first, second = strict.score.main.value, published.score.main.value

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adafuse.cli.options import example_ids, option
-from adafuse.cli.output import json_line
+from adafuse.cli.output import json_text
 from adafuse.errors import UserError, nearest
 from adafuse.records.views import one_line
 
@@ -82,7 +82,7 @@ def show(
         for row in rows:
             if number is not None and not listed:
                 row |= {"round": number, "rounds": row["rounds"][number - 1 : number]}
-            typer.echo(json_line(row))
+            typer.echo(json_text(row))
     elif listed:
         _print_list(rows)
     else:

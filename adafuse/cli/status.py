@@ -1,7 +1,6 @@
 """`adafuse status`: how far a results folder is."""
 
 from collections import Counter
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -9,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from adafuse.cli.errors import FAILED, UNFINISHED
-from adafuse.cli.options import AsJson, option
+from adafuse.cli.options import AsJson, ResultsFolder, option, results_config
 from adafuse.cli.output import echo_json
-from adafuse.errors import UserError
 
 if TYPE_CHECKING:
     from adafuse.workflow.status import ShardStatus
 
 
 def status(
-    results: Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")] = Path(
-        "results"
-    ),
+    results: ResultsFolder = Path("results"),
     config: Annotated[
         Path | None, option("Compare with this configuration instead of the last one run.", "FILE")
     ] = None,
@@ -34,18 +30,12 @@ def status(
     it in the folder in which Snakemake runs. Exit status:
     0 all decoded, 1 something failed, 3 not finished.
     """
-    from adafuse.config.reading import read_config
-    from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
     from adafuse.workflow.status import decoded_with, failed_jobs, failed_steps, shard_status
 
-    file = config or ResultsLayout(results).config
-    if config is None and not file.is_file():
-        raise UserError(f"{str(file)!r} does not exist; name a results folder, or run snakemake")
-    settings = read_config(file).model_copy(update={"results": str(results)})
     # Not checked: what is somebody else's to write can be looked at.
-    plan = Plan(with_commits(settings))
+    plan = Plan(with_commits(results_config(results, config)))
     cells, jobs = plan.all_cells(), failed_jobs()
     shards = [
         shard_status(plan, jobs, *cell, shard)
@@ -56,7 +46,7 @@ def status(
     versions = decoded_with(plan)
     if as_json:
         found = {"failed_steps": steps, "orphans": orphans, "versions": versions}
-        echo_json({"shards": list(map(asdict, shards)), **found})
+        echo_json({"shards": shards, **found})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
         if len(versions) > 1:

@@ -114,7 +114,7 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
             ["report", "x.csv"],
             "'x.csv' is neither a results folder nor a .parquet trace; give one of",
         ),
-        (["report", "docs"], "name a results folder of the workflow, or .parquet traces"),
+        (["report", "docs"], "name a results folder of the workflow"),
         (["methods", "unit"], "did you mean 'unite'?"),
         (["generate", "--model", "a", "--method", "gacc"], "did you mean 'gac'?"),
         (["generate", "--model", "a", "--option", "branchin=1"], "did you mean 'branching'?"),

@@ -188,7 +188,9 @@ def test_the_table_counts_shards_and_tells_what_is_wrong(results: Results) -> No
 def test_a_folder_without_results_is_one_sentence(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["status", str(tmp_path)])
     assert isinstance(done.exception, UserError)
-    assert "does not exist; name a results folder, or run snakemake" in str(done.exception)
+    assert "name a results folder of the workflow, or run snakemake" in str(done.exception)
+        done.exception
+    )
 
 
 @pytest.mark.parametrize(
