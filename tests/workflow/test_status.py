@@ -189,8 +189,6 @@ def test_a_folder_without_results_is_one_sentence(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["status", str(tmp_path)])
     assert isinstance(done.exception, UserError)
     assert "name a results folder of the workflow, or run snakemake" in str(done.exception)
-        done.exception
-    )
 
 
 @pytest.mark.parametrize(
