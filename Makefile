@@ -12,7 +12,7 @@ STEPS := /steps \(/ {printf "\r%s ", $$0; fflush(); next} /^(\[|Select jobs|Exec
 WORKERS := --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder --quiet
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test soak lint docs bench clean
+.PHONY: install demo test soak lint docs docs-site dist release bench clean
 
 install: $(INSTALLED)
 
@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "AdaFuse needs Python 3.11 or newer, this is %d.%d; say make PYTHON=python3.11" % sys.version_info[:2])'
 	@echo "Installing into $(VENV): about two minutes."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,lm-eval,serve,dev]'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,lm-eval,serve,docs,dev]'
 	@touch $@
 
 demo: install  ## decode, score and compare on the toy world
@@ -46,8 +46,28 @@ lint: install  ## style, types, and the workflow's own checks
 docs: install  ## the pages, the schema and the figure that are made from the code
 	$(BIN)/python -m tools.docs
 
+docs-site: install  ## all pages and the Python reference as a searchable site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "To search it too: $(BIN)/python -m http.server --directory site"
+
+dist: install  ## the source distribution and the wheel, as a package index would check them
+	rm -rf dist
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+# From here, adafuse/toy would be the clone's; from dist/ it is that of the wheel.
+EMPTY := dist/empty-environment
+release: dist  ## and try the wheel in an empty environment: some minutes, most of them for torch
+	$(PYTHON) -m venv $(EMPTY)
+	$(EMPTY)/bin/python -m pip install --quiet --constraint constraints.txt dist/*.whl
+	cd dist && empty-environment/bin/python -I -c 'import adafuse; adafuse.Ensemble'
+	cd dist && empty-environment/bin/adafuse --version
+	cd dist && empty-environment/bin/adafuse generate --prompt "Question: Which city is the capital of Rustan?"$$'\n'"Answer:" \
+	  --model adafuse/toy/models/mistral --model adafuse/toy/models/llama --device cpu --stop $$'\n'
+	rm -rf $(EMPTY)
+
 bench: install  ## what fused decoding costs here, in terms of the models alone
 	$(BIN)/adafuse bench
 
 clean:  ## everything that was installed or computed
-	rm -rf $(VENV) .snakemake results/*/
+	rm -rf $(VENV) .snakemake dist site results/*/

@@ -1,11 +1,12 @@
 """The files around the package say the same as the package."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,35 @@ def test_every_dependency_is_pinned_in_the_constraints():
     extras = [line for name, lines in EXTRAS.items() if name != "bertscore" for line in lines]
     asked = names(PROJECT["dependencies"] + extras) - {"adafuse"}
     assert asked <= {name.lower().replace("_", "-") for name in CONSTRAINTS}
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top-level packages that a module imports, anywhere in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    parts = {n.module for n in nodes if isinstance(n, ast.ImportFrom) and n.module and not n.level}
+    return {name.partition(".")[0] for name in whole | parts}
+
+
+COMES_WITH = {
+    "huggingface_hub": "transformers",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+    "starlette": "fastapi",
+    "tokenizers": "transformers",
+}
+"""Packages that a declared one always installs, in the version that it needs."""
+
+
+def test_every_package_that_is_imported_is_declared():
+    providers = packages_distributions()
+    extras = [line for lines in EXTRAS.values() for line in lines]
+    declared = names(PROJECT["dependencies"] + extras)
+    not_needed = {"adafuse", "pandas"}  # pandas: who calls to_pandas has it
+    for path in (ROOT / "adafuse").rglob("*.py"):
+        for package in imported(path) - sys.stdlib_module_names - not_needed:
+            distributions = [COMES_WITH.get(package), *providers.get(package, [package])]
+            assert names(filter(None, distributions)) & declared, f"{path}: {package}"
 
 
 def test_the_oldest_snakemake_is_the_same_everywhere():

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,20 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     ran(folder / "bin/python", "-m", "pip", "install", "--no-deps", "-q", wheel, cwd=folder)
     return folder / "bin"
+
+
+@pytest.mark.soak
+def test_the_page_of_a_package_index_leads_nowhere_wrong_and_the_wheel_has_its_licence(
+    wheel: Path,
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        files = archive.namelist()
+        (metadata,) = (name for name in files if name.endswith("/METADATA"))
+        page = archive.read(metadata).decode()
+    links = re.findall(r"\]\(([^)]*)\)", page.partition("\n\n")[2])
+    assert links and all(link.startswith("https://") for link in links)
+    assert "\nLicense-File: LICENSE\n" in page
+    assert "adafuse/py.typed" in files and any(n.endswith("/licenses/LICENSE") for n in files)
 
 
 @pytest.mark.soak
