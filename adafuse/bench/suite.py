@@ -133,7 +133,7 @@ def decode(
 
 def outcome(results: Sequence[Result]) -> Outcome:
     """Summarise what was decoded."""
-    pools = [len(taken.candidates) for result in results for taken in result.rounds]
+    pools = [len(each.candidates) for result in results for each in result.rounds]
     return Outcome(
         tuple(map(sum, zip(*(result.tokens for result in results), strict=True))),
         tuple(map(sum, zip(*(result.forwards for result in results), strict=True))),
@@ -215,17 +215,17 @@ def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None)
         gc.collect()
         start = time.perf_counter()
         outcomes[case.name] = case.run()  # its last result was read from the device
-        taken = time.perf_counter() - start
+        elapsed = time.perf_counter() - start
         if turn:
-            seconds[case.name].append(taken)
-        speed = outcomes[case.name].tokens[0] / taken
+            seconds[case.name].append(elapsed)
+        speed = outcomes[case.name].tokens[0] / elapsed
         bar.set_postfix_str(f"{speed:.1f} tokens/s", refresh=False)
         bar.update()
     return [_timing(case, seconds[case.name], outcomes[case.name]) for case in cases]
 
 
-def _timing(case: Case, taken: list[float], done: Outcome) -> Timing:
-    low, middle, high = quantiles(taken, method="inclusive") if len(taken) > 1 else taken * 3
+def _timing(case: Case, repeats: list[float], done: Outcome) -> Timing:
+    low, middle, high = quantiles(repeats, method="inclusive") if len(repeats) > 1 else repeats * 3
     about = case.name, case.workload.name, len(case.workload.prompts), case.batch_size
     return Timing(*about, middle, low, high, done, done.tokens[0] / middle)
 
@@ -260,17 +260,19 @@ def steps(model: LanguageModel, repeats: int = 50) -> list[Ratio]:
     bandwidth = 2 * size / _median_seconds(copy, model.device, repeats)
     weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
     least = weights / bandwidth
-    found = [Ratio(f"ms, {model.name}: reading the weights once", 1000 * least, "")]
+    ratios = [Ratio(f"ms, {model.name}: reading the weights once", 1000 * least, "")]
     for count in STEPS:
         target = f"on a GPU at most {1350 * least:.2f}" if count == 1 else ""
         name = f"ms, {model.name}: tokens in a forward: {count}"
-        found.append(Ratio(name, 1000 * _step(model, count, repeats), target))
+        ratios.append(Ratio(name, 1000 * _step(model, count, repeats), target))
     prompt = [index % model.vocabulary for index in range(3, 35)]
     for name, options in GENERATED.items():
         run = partial(_generate_batch, model, [prompt], CHAIN, **options)
-        taken = _median_seconds(run, model.device, max(1, repeats // 10))
-        found.append(Ratio(f"ms, {model.name}: generate{name}, a token", 1000 * taken / CHAIN, ""))
-    return found
+        elapsed = _median_seconds(run, model.device, max(1, repeats // 10))
+        ratios.append(
+            Ratio(f"ms, {model.name}: generate{name}, a token", 1000 * elapsed / CHAIN, "")
+        )
+    return ratios
 
 
 def _step(model: LanguageModel, count: int, repeats: int) -> float:
@@ -332,21 +334,21 @@ class Suite:
     def cases(self) -> list[Case]:
         """Return all cases; those of `generate` write as many tokens as the fused ones wrote."""
         work = chains(self.prompts)
-        found: list[Case] = []
+        cases: list[Case] = []
         for size, branching in product(self.batch_sizes, BRANCHINGS):
-            found += self._pair(f"B {branching}, batch {size}", work, size, branching)
-        found += self._pair("translations, batch 1", translations(self.prompts), 1, branching=1)
+            cases += self._pair(f"B {branching}, batch {size}", work, size, branching)
+        cases += self._pair("translations, batch 1", translations(self.prompts), 1, branching=1)
         for name, kinds in DRAFTS.items():
-            found.append(
+            cases.append(
                 self._case(f"adafuse, drafts: {name}", work, 1, **self._plain, drafts=kinds)
             )
         for method in TOGETHER:
-            found.append(self._case(f"{method}, batch 1", work, 1, method=method))
+            cases.append(self._case(f"{method}, batch 1", work, 1, method=method))
             kinds = DRAFTS["all but ahead"]
             name = f"{method}, drafts: all but ahead"
-            found.append(self._case(name, work, 1, method=method, drafts=kinds))
+            cases.append(self._case(name, work, 1, method=method, drafts=kinds))
         others = [self._case(f"{name}, batch 8", work, 8, method=name) for name in self.others]
-        return [*found, *self._long(), *others]
+        return [*cases, *self._long(), *others]
 
     @property
     def _plain(self) -> dict[str, Any]:
@@ -394,7 +396,7 @@ class Suite:
             value = sum(outcomes[case].forwards) / sum(outcomes[case].tokens)
             return Ratio(f"forwards / tokens of all models, {case}", value, bound)
 
-        found = [
+        speed_ratios = [
             alone(
                 f"B {branching}, batch {size}",
                 bound if size == 1 else "at most 1.25" if (branching, size) == (1, 32) else "",
@@ -408,7 +410,7 @@ class Suite:
         engines = seconds[f"reference, {long}"] / seconds[f"adafuse, {long}"]
         length = seconds[f"adafuse, {whole}"] / seconds[f"adafuse, {half}"]
         return [
-            *found,
+            *speed_ratios,
             alone("translations, batch 1", "at most 1.30"),
             forwards(first, "at most 0.58"),
             *(forwards(f"adafuse, drafts: {name}") for name in DRAFTS),
@@ -426,8 +428,8 @@ def median_margin(models: tuple[LanguageModel, ...]) -> float:
 
     Models with random weights are never confident by the threshold of trained ones.
     """
-    rounds = [taken for result in decode(models, chains(8), 8, tau=2.0) for taken in result.rounds]
-    return median(margin for taken in rounds for row in taken.margins for margin in row)
+    rounds = [each for result in decode(models, chains(8), 8, tau=2.0) for each in result.rounds]
+    return median(margin for each in rounds for row in each.margins for margin in row)
 
 
 def record(
@@ -470,24 +472,24 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def to_markdown(found: Mapping[str, Any]) -> str:
+def to_markdown(measured: Mapping[str, Any]) -> str:
     """Return a record as two tables, ratios first."""
-    where, (host, device) = found["machine"], found["peak_mib"].values()
+    where, (host, device) = measured["machine"], measured["peak_mib"].values()
     on_device = "" if device is None else f" and {device:,.0f} MiB on the device"
     seconds = "{seconds:.3f} ({low:.3f} to {high:.3f})"
     lines = [
-        f"`{found['command']}` on {where['date']}: {where['processor']}, {where['cores']} cores,"
+        f"`{measured['command']}` on {where['date']}: {where['processor']}, {where['cores']} cores,"
         f" {where['threads']} threads, {where['device']}, {where['dtype']}; peak memory"
         f" {host:,.0f} MiB{on_device}.",
         "",
         "| ratio of medians | value | target |",
         "| --- | ---: | --- |",
-        *map("| {name} | {value:.2f} | {target} |".format_map, found["ratios"]),
+        *map("| {name} | {value:.2f} | {target} |".format_map, measured["ratios"]),
         "",
         "| case | prompts | seconds (quartiles) | tokens/s | forwards per token | agreement |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for timing in found["timings"]:
+    for timing in measured["timings"]:
         tokens, forwards, agreement = timing["outcome"].values()
         per_token = (f / t if t else 0.0 for f, t in zip(forwards, tokens, strict=True))
         cells = [

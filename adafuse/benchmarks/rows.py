@@ -72,17 +72,19 @@ def row_of(
     """Read one record; `where` begins every error, `answers_from` is another record's answer."""
     question = _question(record, fields.question, where)
     answers = _answers(record if answers_from is None else answers_from, fields, where)
-    own = row_id(record, fields, where) or hashlib.sha256(question.encode()).hexdigest()[:16]
-    return Row(own, question, answers)
+    identifier = row_id(record, fields, where) or hashlib.sha256(question.encode()).hexdigest()[:16]
+    return Row(identifier, question, answers)
 
 
 def row_id(record: Record, fields: Fields, where: str) -> str | None:
     """Return a record's own id as text; None where it has none and `fields` names none."""
-    own = _value(record, fields.id, where) if fields.id else record.get("id")
-    if own is None and fields.id is None:
+    value = _value(record, fields.id, where) if fields.id else record.get("id")
+    if value is None and fields.id is None:
         return None
     return _checked(
-        own if isinstance(own, float) and own % 1 else as_text(own), fields.id or "id", where
+        value if isinstance(value, float) and value % 1 else as_text(value),
+        fields.id or "id",
+        where,
     )
 
 
@@ -158,8 +160,8 @@ def sample(
     or removed changes the sample by one row at most.
     """
     if skip + size > len(rows):
-        asked = f"{size} after {skip} skipped ones" if skip else str(size)
-        raise UserError(f"{owner}: sample.size {asked} is more than its {len(rows)} rows")
+        wanted_size = f"{size} after {skip} skipped ones" if skip else str(size)
+        raise UserError(f"{owner}: sample.size {wanted_size} is more than its {len(rows)} rows")
     ranked = sorted(rows, key=lambda row: hashlib.sha256(f"{seed}\0{row.id}".encode()).digest())
     return with_ids(rows, (row.id for row in ranked[skip : skip + size]), owner)
 

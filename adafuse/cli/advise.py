@@ -57,34 +57,36 @@ def advise(
     ensemble = load(models, weight, threads)
     from adafuse.development.advice import advise as advised
 
-    found = advised(ensemble, development, method=method, **options)
+    advice = advised(ensemble, development, method=method, **options)
     if as_json:
-        echo_json(found)
+        echo_json(advice)
     else:
-        _print(found, method)
+        _print(advice, method)
 
 
-def _print(found: "Advice", method: str) -> None:
+def _print(advice: "Advice", method: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False)
-    grid = Table("", found.metric, "95 % interval", "alone best", "cut", "seconds a row")
-    for member in found.members:
+    grid = Table("", advice.metric, "95 % interval", "alone best", "cut", "seconds a row")
+    for member in advice.members:
         score = member.score
         shares = f"{member.alone:.0f} %", f"{member.cut:.0f} %"
         name, seconds = one_line(Path(member.name).name), f"{member.seconds:.2f}"
         grid.add_row(name, f"{score.value:.1f}", score.ends(), *shares, seconds)
-    own = f"{found.fused.value:.1f}", found.fused.ends(), "", f"{found.cut:.0f} %"
-    grid.add_row(method, *own, f"{found.seconds:.2f}")
+    scores = f"{advice.fused.value:.1f}", advice.fused.ends(), "", f"{advice.cut:.0f} %"
+    grid.add_row(method, *scores, f"{advice.seconds:.2f}")
     console.print(grid)
-    names = [*(Path(member.name).name for member in found.members), method]
-    for sample in found.samples:
+    names = [*(Path(member.name).name for member in advice.members), method]
+    for sample in advice.samples:
         typer.echo(f"prompt: ...{one_line(sample.prompt[-_SHOWN:])}")
         for name, text in (("accepted", sample.gold), *zip(names, sample.texts, strict=True)):
             typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
-    typer.echo(f"the better answer of each row: {found.ceiling:.1f}")
-    agreement = "" if found.agreement is None else f"agreement {found.agreement:.0f} % of rounds; "
-    costs = f"{agreement}{found.forwards:.2f} forward passes per token of all models"
-    typer.echo(f"{counted(found.rows, 'row')}; {costs}")
-    typer.echo(found.verdict)
+    typer.echo(f"the better answer of each row: {advice.ceiling:.1f}")
+    agreement = (
+        "" if advice.agreement is None else f"agreement {advice.agreement:.0f} % of rounds; "
+    )
+    costs = f"{agreement}{advice.forwards:.2f} forward passes per token of all models"
+    typer.echo(f"{counted(advice.rows, 'row')}; {costs}")
+    typer.echo(advice.verdict)

@@ -77,8 +77,8 @@ def bench(
     with tqdm(desc="first runs, not timed", disable=None, unit="case") as bar:
         timings = measure(suite.cases(), repeats, bar)
     command = shlex.join(["adafuse", *sys.argv[1:]])
-    found = record(models[0], command, timings, [*suite.ratios(timings), *forwards])
-    texts = {"json": json.dumps(found, indent=2) + "\n", "md": to_markdown(found)}
+    measured = record(models[0], command, timings, [*suite.ratios(timings), *forwards])
+    texts = {"json": json.dumps(measured, indent=2) + "\n", "md": to_markdown(measured)}
     for suffix, text in texts.items():
         write_text(out / f"bench.{suffix}", text)
     typer.echo(texts["json" if as_json else "md"], nl=False)

@@ -73,19 +73,19 @@ def _gib(size: float, digits: int = 3) -> str:
     return f"{size / (1 << 30):.{digits}f} GiB"
 
 
-def _installation(found: "Installation") -> Iterator[str]:
-    yield f"adafuse {found.adafuse}, Python {found.python}"
+def _installation(here: "Installation") -> Iterator[str]:
+    yield f"adafuse {here.adafuse}, Python {here.python}"
     from adafuse.models.installation import PACKAGES
 
     for extra in dict.fromkeys(PACKAGES.values()):
         names = [name for name, brought_by in PACKAGES.items() if brought_by == extra]
-        versions = (f"{name} {found.packages[name] or 'not installed'}" for name in names)
+        versions = (f"{name} {here.packages[name] or 'not installed'}" for name in names)
         yield f"  {f'[{extra}] ' if extra else ''}{', '.join(versions)}"
-    yield f"  CUDA: {found.cuda or 'torch is built without it'}"
-    for device in found.devices:
+    yield f"  CUDA: {here.cuda or 'torch is built without it'}"
+    for device in here.devices:
         yield f"  {device.name} ({device.kind}): {_gib(device.free, 1)} free"
-    yield f"  snakemake: {found.snakemake or 'not found'}"
-    yield f"  sbatch (Slurm): {found.sbatch or 'not found'}"
+    yield f"  snakemake: {here.snakemake or 'not found'}"
+    yield f"  sbatch (Slurm): {here.sbatch or 'not found'}"
 
 
 def _model(facts: "ModelFacts") -> Iterator[str]:

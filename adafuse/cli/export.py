@@ -34,18 +34,18 @@ def export(
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
 
-    found = fresh_results(Plan(with_commits(results_config(results))))
-    if not found.runs:
+    runs = fresh_results(Plan(with_commits(results_config(results))))
+    if not runs.runs:
         raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
     if form == "dataset-card":
         if out is not None:
             raise UserError("--out is not for a card, which has to stand beside the traces")
         card = ResultsLayout(results).card
-        write_text(card, dataset_card(found))
+        write_text(card, dataset_card(runs))
         typer.echo(str(card))
         return
     folder = out or results / "export"
-    written = export_records(found, folder, organization)
+    written = export_records(runs, folder, organization)
     if not written:
         raise UserError(f"{str(results)!r} holds no scores yet; run snakemake")
     typer.echo(f"{len(written)} records in {folder / 'data'}")

@@ -110,19 +110,19 @@ def read_development(
     if SLOT not in template:
         raise UserError(f"--template {template!r} has no {SLOT}; say where the question goes")
     chosen = scorer_named(scorer, "--scorer")
-    found, text = read_rows(rows), template.replace("\\n", "\n")
-    for row in found:
+    examples, text = read_rows(rows), template.replace("\\n", "\n")
+    for row in examples:
         chosen.check_answers(f"row {row.id!r} of {rows}", row.answers)
-    if told := chosen.hopeless({row.id: row.answers for row in found}, str(rows)):
-        typer.echo(f"warning: {told}", err=True)
+    if message := chosen.hopeless({row.id: row.answers for row in examples}, str(rows)):
+        typer.echo(f"warning: {message}", err=True)
     settings = {
         "max_new_tokens": max_new_tokens,
         "stop": [string.replace("\\n", "\n") for string in stop or []],
         "batch_size": batch_size,
     }
-    prompts = [text.replace(SLOT, row.question) for row in found]
+    prompts = [text.replace(SLOT, row.question) for row in examples]
     from adafuse.development.fitting import (
         Development,  # imports torch, for which bad input need not wait
     )
 
-    return Development(rows.stem, prompts, [row.answers for row in found], scorer, settings)
+    return Development(rows.stem, prompts, [row.answers for row in examples], scorer, settings)

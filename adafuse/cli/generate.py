@@ -153,8 +153,8 @@ def generate(
     decoding = {"method": method, **options, **settings}
     file = None
     if out is not None:
-        asked = {row.id: row.prompt for row in rows}
-        file = ResultFile.of(out, models, weight, decoding, asked, resume=resume)
+        prompts_by_id = {row.id: row.prompt for row in rows}
+        file = ResultFile.of(out, models, weight, decoding, prompts_by_id, resume=resume)
     elif resume:
         raise UserError("--resume goes on with a file; name it by --out")
     elif len(rows) > 1 and not as_json and not prompt:

@@ -82,7 +82,7 @@ def _default(field: Any) -> str:
 def _kind(schema: dict[str, Any]) -> str:
     names = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most"}
     names["exclusiveMaximum"] = "below"
-    found = [f"{names[key]} {value}" for key, value in schema.items() if key in names]
+    limits = [f"{names[key]} {value}" for key, value in schema.items() if key in names]
     if "enum" in schema:
-        found.append("one of " + ", ".join(map(str, schema["enum"])))
-    return "".join(f"; {limit}" for limit in found)
+        limits.append("one of " + ", ".join(map(str, schema["enum"])))
+    return "".join(f"; {limit}" for limit in limits)

@@ -50,12 +50,12 @@ def model_folders(incomplete: str) -> list[str]:
     """Suggest folders: those of models, and with a slash those that may hold some."""
     before, slash, name = incomplete.rpartition("/")
     try:
-        found = sorted(Path(before + slash or ".").expanduser().iterdir())
+        paths = sorted(Path(before + slash or ".").expanduser().iterdir())
     except OSError:
         return []
     return [
         f"{before}{slash}{path.name}" + "/" * (not (path / "config.json").is_file())
-        for path in found
+        for path in paths
         if path.is_dir() and path.name.startswith(name) and (name or path.name[0] != ".")
     ]
 
@@ -174,10 +174,10 @@ def with_models(command: Callable[..., None]) -> Callable[..., None]:
 
     Where that has a default, no model need be given.
     """
-    own = inspect.signature(command, eval_str=True)
+    signature = inspect.signature(command, eval_str=True)
     model, *others = inspect.signature(read_models, eval_str=True).parameters.values()
-    before = [each for each in own.parameters.values() if each.name != "models"]
-    if own.parameters["models"].default is not inspect.Parameter.empty:
+    before = [each for each in signature.parameters.values() if each.name != "models"]
+    if signature.parameters["models"].default is not inspect.Parameter.empty:
         model = model.replace(default=None, annotation=SomeModels)
 
     @wraps(command)
@@ -185,7 +185,7 @@ def with_models(command: Callable[..., None]) -> Callable[..., None]:
         loading = {each.name: given.pop(each.name) for each in (model, *others)}
         command(models=read_models(**loading), **given)
 
-    run.__signature__ = own.replace(  # type: ignore[attr-defined]  # which typer reads
+    run.__signature__ = signature.replace(  # type: ignore[attr-defined]  # which typer reads
         parameters=[
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (model, *before, *others)
         ]

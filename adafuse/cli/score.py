@@ -90,41 +90,41 @@ def score(
     result = evaluate(
         rows, texts, name, protocol, benchmark=benchmark, run=predictions.stem, exclude=excluded
     )
-    found = result.score
+    totals = result.score
     if bertscore is not None:
         from adafuse.models.memory import use_threads
 
         use_threads(threads)
-        f1 = bertscore_f1(result.outcomes, bertscore).of_rows(found.n)
-        found = replace(found, metrics={**found.metrics, "bertscore_f1": f1})
+        f1 = bertscore_f1(result.outcomes, bertscore).of_rows(totals.n)
+        totals = replace(totals, metrics={**totals.metrics, "bertscore_f1": f1})
     if out is not None:
-        write_text(out, json_text(found, indent=2) + "\n")
+        write_text(out, json_text(totals, indent=2) + "\n")
     if as_json:
-        echo_json(found)
+        echo_json(totals)
     else:
-        _print(found, kept=len(excluded) if protocol == PUBLISHED else 0)
+        _print(totals, kept=len(excluded) if protocol == PUBLISHED else 0)
 
 
-def _print(found: "Score", kept: int) -> None:
+def _print(totals: "Score", kept: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = f"{found.benchmark}, {found.protocol}, n = {found.n}"
-    if found.excluded:
-        title += f" ({found.excluded} few-shot examples left out)"
+    title = f"{totals.benchmark}, {totals.protocol}, n = {totals.n}"
+    if totals.excluded:
+        title += f" ({totals.excluded} few-shot examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
     grid = Table("metric", "percent", "95 % interval")
-    for name, value in found.metrics.items():
+    for name, value in totals.metrics.items():
         grid.add_row(name, f"{value.value:.2f}", value.ends(2))
     console = Console(width=None if Console().is_terminal else 100, highlight=False)
     console.print(title, soft_wrap=True, markup=False)
     console.print(grid)
-    counts = f"{found.missing} missing, {found.empty} empty, {found.failed} failed"
+    counts = f"{totals.missing} missing, {totals.empty} empty, {totals.failed} failed"
     console.print(f"{counts}: counted as wrong")
-    if found.cut_share is not None:
-        console.print(f"{found.cut} ({found.cut_share:.1f} %) cut by a limit")
-    for name, detail in found.details.items():
+    if totals.cut_share is not None:
+        console.print(f"{totals.cut} ({totals.cut_share:.1f} %) cut by a limit")
+    for name, detail in totals.details.items():
         console.print(f"{name}: {detail}", soft_wrap=True, markup=False)
 
 

@@ -115,10 +115,10 @@ def _add_prompts(rows: Sequence[dict[str, Any]], trace: Path) -> None:
         return
     folders = (ResultsLayout(folder).rows(benchmark) for folder in trace.absolute().parents)
     file = next(filter(Path.is_file, folders), None)
-    found = {} if file is None else {row.prompt_sha256: row.prompt for row in read_prepared(file)}
+    prompts = {} if file is None else {row.prompt_sha256: row.prompt for row in read_prepared(file)}
     for row in rows:
-        if row.get("prompt_sha256") in found:  # else another prompt stands there by now
-            row["prompt"] = found[row["prompt_sha256"]]
+        if row.get("prompt_sha256") in prompts:  # else another prompt stands there by now
+            row["prompt"] = prompts[row["prompt_sha256"]]
 
 
 def _models(metadata: dict[str, Any]) -> list[str]:

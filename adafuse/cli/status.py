@@ -45,8 +45,8 @@ def status(
     steps, orphans = failed_steps(plan, jobs), list(map(str, plan.orphans()))
     versions = decoded_with(plan)
     if as_json:
-        found = {"failed_steps": steps, "orphans": orphans, "versions": versions}
-        echo_json({"shards": shards, **found})
+        others = {"failed_steps": steps, "orphans": orphans, "versions": versions}
+        echo_json({"shards": shards, **others})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
         if len(versions) > 1:

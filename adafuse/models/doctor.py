@@ -305,12 +305,12 @@ def _missing_weights(folder: Path) -> list[str] | None:
 
 
 def _overlaps(vocabularies: dict[str, set[bytes]]) -> list[Overlap]:
-    found = []
+    overlaps = []
     for pair in combinations(vocabularies, 2):
         shared = len(vocabularies[pair[0]] & vocabularies[pair[1]])
         first, second = (100 * shared / max(1, len(vocabularies[name])) for name in pair)
-        found.append(Overlap(pair, shared, (first, second)))
-    return found
+        overlaps.append(Overlap(pair, shared, (first, second)))
+    return overlaps
 
 
 def _device_loads(models: Sequence[ModelFacts], batch: Batch) -> list[DeviceLoad]:

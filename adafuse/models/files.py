@@ -51,8 +51,8 @@ def _loaded(folder: Path, name: str, patterns: Sequence[str]) -> list[Path]:
     if (named := indexed_files(folder, f"{name}.index.json")) is not None:
         return [folder / file for file in named if (folder / file).is_file()]
     # Without an index nothing is loaded; other files tell what the folder is meant to be.
-    found = sorted(file for pattern in patterns for file in folder.glob(pattern))
-    return [file for file in found if not file.name.startswith("consolidated")]
+    files = sorted(file for pattern in patterns for file in folder.glob(pattern))
+    return [file for file in files if not file.name.startswith("consolidated")]
 
 
 def _named_weights(folder: Path) -> str | None:
@@ -74,22 +74,24 @@ def indexed_files(folder: Path, index: str) -> list[str] | None:
 
 def check_adapter(path: str, folder: Path) -> None:
     """Refuse an adapter, such as a LoRA: alone it is no model, beside weights it is not read."""
-    if not (found := sorted(file.name for form in _ADAPTERS for file in folder.glob(form))):
+    if not (adapters := sorted(file.name for form in _ADAPTERS for file in folder.glob(form))):
         return
     weights = {file.name for file in [*safe_files(folder), *pickled_files(folder)]}
-    if weights.difference(found):
+    if weights.difference(adapters):
         raise UserError(
-            f"model {path!r} has a LoRA or other adapter ({found[0]}) beside its weights, which"
+            f"model {path!r} has a LoRA or other adapter ({adapters[0]}) beside its weights, which"
             f" would not be applied; {_MERGE}, or take the adapter out of the folder"
         )
-    raise UserError(f"model {path!r} is a LoRA or other adapter ({found[0]}), no model; {_MERGE}")
+    raise UserError(
+        f"model {path!r} is a LoRA or other adapter ({adapters[0]}), no model; {_MERGE}"
+    )
 
 
 def check_merged(path: str, unexpected: Iterable[str]) -> None:
     """Refuse weights among which there are those of an adapter, which a network does not have."""
-    if found := sorted(name for name in map(str, unexpected) if "lora_" in name):
+    if adapters := sorted(name for name in map(str, unexpected) if "lora_" in name):
         raise UserError(
-            f"model {path!r} has weights of a LoRA ({found[0]}), which would not be applied;"
+            f"model {path!r} has weights of a LoRA ({adapters[0]}), which would not be applied;"
             f" {_MERGE}"
         )
 
@@ -163,10 +165,10 @@ def cached_folder(path: str, revision: str | None, file: str = "config.json") ->
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(path, file, revision=revision)
+        cached = try_to_load_from_cache(path, file, revision=revision)
     except HFValidationError:
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
@@ -301,8 +303,8 @@ class KnownDigests:
             task = bar.add_task("reading weights", total=total)
             done = partial(bar.advance, task)
             with ThreadPoolExecutor(_READERS) as pool:
-                found = pool.map(lambda each: _sha256(each[1], done), unread)
-                self._known |= dict(zip((key for key, _ in unread), found, strict=True))
+                digests = pool.map(lambda each: _sha256(each[1], done), unread)
+                self._known |= dict(zip((key for key, _ in unread), digests, strict=True))
         return [self._known[key] for key in keys]
 
     @staticmethod

@@ -89,9 +89,9 @@ def check_hub_adapter(model: ModelEntry) -> None:
     check_gguf(model.path, model.revision)
     if not Path(model.path).exists() and not model.path.endswith(GGUF):
         with explaining_failure(model):
-            found = find_adapter_config_file(model.path, revision=model.revision)
-        if found is not None:
-            check_adapter(model.path, Path(found).parent)
+            adapter = find_adapter_config_file(model.path, revision=model.revision)
+        if adapter is not None:
+            check_adapter(model.path, Path(adapter).parent)
 
 
 def _sentence(error: str, model: ModelEntry) -> str:
@@ -154,7 +154,7 @@ def download(model: ModelEntry) -> Path:
 
 def code_elsewhere(folder: Path) -> set[str]:
     """Return the hub ids of other models whose code a model's files name as theirs."""
-    found: set[str] = set()
+    sources: set[str] = set()
     for file in (folder / "config.json", folder / "tokenizer_config.json"):
         try:
             settings = parse_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -162,8 +162,8 @@ def code_elsewhere(folder: Path) -> set[str]:
         except (ValueError, AttributeError):
             raise UserError(f"{str(file)!r} is not a JSON object; download it again") from None
         # A class is named file.Class, or org/name--file.Class.
-        found.update(re.findall(r'"([^"]+)--', classes))
-    return found
+        sources.update(re.findall(r'"([^"]+)--', classes))
+    return sources
 
 
 def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:

@@ -69,7 +69,7 @@ def look_around() -> tuple[Installation, list[Finding]]:
     """Return what is installed, and what is wrong with it."""
     # Commands of this environment are found although it is not activated.
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-    found = Installation(
+    installation = Installation(
         python=platform.python_version(),
         adafuse=__version__,
         packages={name: installed_version(name) for name in PACKAGES},
@@ -78,7 +78,7 @@ def look_around() -> tuple[Installation, list[Finding]]:
         snakemake=shutil.which("snakemake", path=path),
         sbatch=shutil.which("sbatch"),
     )
-    return found, list(_wrong(found))
+    return installation, list(_wrong(installation))
 
 
 def _devices() -> Iterator[Device]:
@@ -88,20 +88,23 @@ def _devices() -> Iterator[Device]:
         yield Device(str(card), torch.cuda.get_device_name(card), free_memory(card))
 
 
-def _wrong(found: Installation) -> Iterator[Finding]:
+def _wrong(installation: Installation) -> Iterator[Finding]:
     checked = _pip_check()
     if "No module named pip" in checked.stderr:
         yield warning("pip is not installed, so whether the versions fit was not checked")
     for line in checked.stdout.splitlines() if checked.returncode else ():
-        own = line.startswith("adafuse ")  # conflicts of other packages are warnings
-        yield Finding(own, f"{line.rstrip('.')}; pip install a version that fits")
-    if len(found.devices) <= 1 and (_DRIVER.exists() or shutil.which("nvidia-smi")):
-        if found.cuda is None:
+        of_adafuse = line.startswith("adafuse ")  # conflicts of other packages are warnings
+        yield Finding(of_adafuse, f"{line.rstrip('.')}; pip install a version that fits")
+    if len(installation.devices) <= 1 and (_DRIVER.exists() or shutil.which("nvidia-smi")):
+        if installation.cuda is None:
             why = "torch was built without CUDA; install a build of it for CUDA"
         else:
-            why = f"torch (CUDA {found.cuda}) finds no GPU; check nvidia-smi, CUDA_VISIBLE_DEVICES"
+            why = (
+                f"torch (CUDA {installation.cuda}) finds no GPU; check nvidia-smi,"
+                " CUDA_VISIBLE_DEVICES"
+            )
         yield warning(f"there is an NVIDIA driver, but {why}")
-    if found.snakemake is None:
+    if installation.snakemake is None:
         yield warning("snakemake is not installed; pip install 'adafuse[workflow]'")
 
 

@@ -172,9 +172,9 @@ def torn_weights(file: str, model: str) -> str:
 def _uses_template(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase) -> bool:
     if spec.chat != AUTO:
         return bool(spec.chat)
-    if not (found := bool(getattr(tokenizer, "chat_template", None))):
+    if not (has_template := bool(getattr(tokenizer, "chat_template", None))):
         logger.warning("%s has no chat template and continues prompts as they stand", spec.path)
-    return found
+    return has_template
 
 
 def context_length(config: PreTrainedConfig) -> int:

@@ -80,8 +80,8 @@ def left_in_job(environment: Mapping[str, str], held: int) -> Iterator[int]:
             yield int(mib) * int(count) * _MIB - held
 
 
-def _left_in_group(folder: Path, limit: str, taken: str, cached: str) -> Iterator[int]:
-    most, used = _text(folder / limit), _text(folder / taken)
+def _left_in_group(folder: Path, limit: str, usage: str, cached: str) -> Iterator[int]:
+    most, used = _text(folder / limit), _text(folder / usage)
     if most is None or used is None or most == "max":
         return
     lines = (line.split() for line in (_text(folder / "memory.stat") or "").splitlines())

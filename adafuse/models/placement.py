@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
     """Decide what is "auto" here; refuse a device or quantization that cannot be had."""
-    found = []
+    placed = []
     for number, spec in enumerate(specs):
         first = devices(spec.device, number)[0]
         check_quantization(spec.quantization, first)
         device = str(first) if spec.device == AUTO else spec.device
         dtype = str(dtype_of(spec.dtype, first)).removeprefix("torch.")
-        found.append(spec.model_copy(update={"device": device, "dtype": dtype}))
-    return found
+        placed.append(spec.model_copy(update={"device": device, "dtype": dtype}))
+    return placed
 
 
 def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
@@ -106,13 +106,13 @@ def quantization_config(quantization: str | None) -> BitsAndBytesConfig | None:
     # It warns at every product that bfloat16 inputs are cast, which is how LLM.int8() works.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     factory: Any = BitsAndBytesConfig
-    found: BitsAndBytesConfig = factory(
+    config: BitsAndBytesConfig = factory(
         load_in_8bit=quantization == "int8",
         load_in_4bit=quantization == "int4",
         bnb_4bit_quant_type="nf4",
         bnb_4bit_compute_dtype=torch.bfloat16,
     )
-    return found
+    return config
 
 
 @contextmanager
@@ -161,15 +161,15 @@ def device_map(spec: ModelSpec, config: PreTrainedConfig) -> DeviceMap:
         return {"": cards[0]}
     memory: Memory = {card.index: int(WEIGHTS_SHARE * free_memory(card)) for card in cards}
     with explaining_failure(spec):
-        found = plan(spec, config, memory)
-    if any(isinstance(device, str) for device in found.values()):
+        placement = plan(spec, config, memory)
+    if any(isinstance(device, str) for device in placement.values()):
         free = ", ".join(f"{int(size) / (1 << 30):.2f}" for size in memory.values())
         raise UserError(
             f"model {spec.path!r} does not fit on {device_names(spec)} ({free} GiB may be taken);"
             " name more devices, or use a smaller dtype or quantization"
         )
-    logger.info("%s goes to %s", spec.path, found)
-    return found
+    logger.info("%s goes to %s", spec.path, placement)
+    return placement
 
 
 def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap:
@@ -188,10 +188,10 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
         memory = get_balanced_memory(network, dict(memory), whole, quantizer)
     if quantizer is not None:
         memory = quantizer.adjust_max_memory(memory)
-    found: DeviceMap = infer_auto_device_map(
+    placement: DeviceMap = infer_auto_device_map(
         network, memory, no_split_module_classes=whole, hf_quantizer=quantizer
     )
-    return found
+    return placement
 
 
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:

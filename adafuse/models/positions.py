@@ -35,8 +35,10 @@ class RopeLengths:
     @classmethod
     def of(cls, config: PreTrainedConfig) -> "RopeLengths":
         text = config.get_text_config()
-        found = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-        ropes = [found, *(rope for rope in found.values() if isinstance(rope, dict))]
+        parameters = (
+            getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
+        )
+        ropes = [parameters, *(rope for rope in parameters.values() if isinstance(rope, dict))]
         varying = [rope for rope in ropes if _kind(rope) not in _FIXED_ROPES]
         if not varying:
             return cls()

@@ -144,8 +144,8 @@ def _first_mark(tokenizer: "PreTrainedTokenizerBase", _template: str) -> str:
     except (TemplateError, TypeError, ValueError):  # a template that takes no such chat
         return ""
     bare = _without(_written(tokenizer, start_ids(tokenizer)), text)
-    found = re.match(r"\s*(<[^<>]+>|\[[^\[\]]+\])", bare)
-    return found[1] if found else ""
+    mark = re.match(r"\s*(<[^<>]+>|\[[^\[\]]+\])", bare)
+    return mark[1] if mark else ""
 
 
 def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:

@@ -190,10 +190,10 @@ def end_ids(
             f"model {name!r} names no end token; set eos_token_id in its generation_config.json"
             " or eos_token in its tokenizer_config.json"
         )
-    found: dict[int, str] = {}
+    ends: dict[int, str] = {}
     for source, ids in {**named, SPECIAL: sorted(special_ids(tokenizer))}.items():
-        found |= {index: source for index in ids if index not in found}
-    return found
+        ends |= {index: source for index in ids if index not in ends}
+    return ends
 
 
 def _as_ids(value: object) -> list[int]:
@@ -202,8 +202,8 @@ def _as_ids(value: object) -> list[int]:
 
 def _file_ids(generation: "GenerationConfig | None") -> list[int]:
     """Return the end ids of a generation config of its own; one made from a config has its."""
-    own = generation is not None and not getattr(generation, "_from_model_config", False)
-    return _as_ids(getattr(generation, "eos_token_id", None)) if own else []
+    has_file = generation is not None and not getattr(generation, "_from_model_config", False)
+    return _as_ids(getattr(generation, "eos_token_id", None)) if has_file else []
 
 
 def _config_ids(config: "PreTrainedConfig", tokenizer: "PreTrainedTokenizerBase") -> list[int]:
@@ -267,25 +267,25 @@ def encode_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
             text, size = data.decode(), 0
         except UnicodeDecodeError as error:
             text, size = data[: error.start].decode(), error.end - error.start
-        own = model.encode_span(text)
-        count, end = _agreement([model.token_bytes.of[index] for index in own], text.encode())
-        ids += own[:count]
+        span_ids = model.encode_span(text)
+        count, end = _agreement([model.token_bytes.of[index] for index in span_ids], text.encode())
+        ids += span_ids[:count]
         if changed := text.encode()[end:].decode()[:1]:
             size = len(changed.encode())
         rest, data = data[end : end + size], data[end + size :]
-        own = model.encode_span(changed)
-        exact = b"".join(model.token_bytes.of[index] or b"" for index in own) == rest
-        ids += own if exact else _single_bytes(model, rest)
+        span_ids = model.encode_span(changed)
+        exact = b"".join(model.token_bytes.of[index] or b"" for index in span_ids) == rest
+        ids += span_ids if exact else _single_bytes(model, rest)
     return tuple(ids)
 
 
 def _agreement(token_bytes: Sequence[bytes | None], data: bytes) -> tuple[int, int]:
     """Return how many tokens, and bytes, join to whole characters that `data` begins with."""
     end, agreed = 0, (0, 0)
-    for count, own in enumerate(token_bytes, 1):
-        if not own or not data.startswith(own, end):
+    for count, piece in enumerate(token_bytes, 1):
+        if not piece or not data.startswith(piece, end):
             break
-        end += len(own)
+        end += len(piece)
         if end == len(data) or data[end] & 0b1100_0000 != 0b1000_0000:
             agreed = count, end
     return agreed
@@ -300,9 +300,9 @@ def _single_bytes(model: "ModelTokenizer", data: bytes) -> tuple[int, ...]:
 
 def first_token(model: "ModelTokenizer", token_bytes: bytes) -> int | None:
     """Return the token with these bytes, else the first of those that spell them, if any."""
-    own = model.token_bytes.ids.get(token_bytes)
-    if own is not None or not token_bytes:
-        return own
+    whole = model.token_bytes.ids.get(token_bytes)
+    if whole is not None or not token_bytes:
+        return whole
     try:
         return encode_bytes(model, token_bytes)[0]
     except ValueError:  # it merges with what is before it, or a byte has no token

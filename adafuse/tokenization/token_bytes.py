@@ -174,8 +174,8 @@ def written(key: bytes, keys: Sequence[TokenKeys], vectors: Sequence["torch.Tens
     `vectors` are each model's log-probabilities, shape [vocabulary of that model].
     """
     tokens = [
-        (float(vector[index]), own.token_bytes[index] or END)
-        for own, vector in zip(keys, vectors, strict=True)
-        for index in own.ids.get(key, ())
+        (float(vector[index]), vocabulary.token_bytes[index] or END)
+        for vocabulary, vector in zip(keys, vectors, strict=True)
+        for index in vocabulary.ids.get(key, ())
     ]
     return key and max(tokens, key=lambda token: token[0], default=(0.0, key))[1]
