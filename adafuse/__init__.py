@@ -1,35 +1,44 @@
-"""AdaFuse: several language models decode one text together, word by word.
+"""AdaFuse: several language models generate one text together, word by word.
 
-`Ensemble` and the result records are the Python interface; the names are imported on first use,
-because loading transformers takes seconds that most commands do not need.
+`Ensemble` and the records of its results are the Python interface. The names are imported on first
+use, because loading transformers takes seconds that most commands do not need.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
-from adafuse.records.result import Candidate, Chat, Likelihood, Result, Round, Turn
+from adafuse.records.result import Answer, Candidate, Chat, Likelihood, Result, Round, Turn
 from adafuse.version import __version__
 
 if TYPE_CHECKING:
-    from adafuse.ensemble import Ensemble
+    from adafuse.ensemble import Ensemble, TextStream
+    from adafuse.models.spec import ModelSpec
     from adafuse.results import Results
 
 __all__ = [
+    "Answer",
     "Candidate",
     "Chat",
     "Ensemble",
     "Likelihood",
+    "ModelSpec",
     "Result",
     "Results",
     "Round",
+    "TextStream",
     "Turn",
     "UserError",
     "__version__",
 ]
 
 
-_LAZY = {"Ensemble": "adafuse.ensemble", "Results": "adafuse.results"}
+_LAZY = {
+    "Ensemble": "adafuse.ensemble",
+    "ModelSpec": "adafuse.models.spec",
+    "Results": "adafuse.results",
+    "TextStream": "adafuse.ensemble",
+}
 
 
 def __dir__() -> list[str]:

@@ -42,10 +42,13 @@ _ELSEWHERE = {
 
 
 class TextStream(Iterator[str]):
-    """Spans of text as they are committed; `result` is there when all of them have been read.
+    """An iterator over the spans of one text, as they are committed.
 
-    A stream that is not read to its end is to be closed, or used in a `with` block: it holds the
-    keys and values of its models until then.
+    If you do not read it to its end, close it or use it in a `with` block: until then it holds the
+    KV cache of its prompt.
+
+    Attributes:
+        result: the `Result`, once all spans have been read; None before.
     """
 
     def __init__(self, spans: Generator[str | Result]) -> None:
@@ -67,28 +70,31 @@ class TextStream(Iterator[str]):
         self.close()
 
     def close(self) -> None:
-        """Decode no further, and give back what the models hold; there are no more spans."""
+        """Stop decoding and free the KV cache; the stream then has no more spans."""
         self._spans.close()
 
 
 class Ensemble:
-    """Language models that write one text together, word by word.
+    """Language models that generate one text together, word by word.
 
         with Ensemble.from_pretrained(["org/one", "org/other"]) as ensemble:
             for result in ensemble.generate(["Question: Who?\\nAnswer:"], stop=["\\n"]):
                 print(result.text)
 
-    `from_pretrained` loads models, `Ensemble([(model, tokenizer), ...])` takes what is loaded.
-    `generate` continues prompts and returns their results, `stream` yields them as they end,
-    `stream_text` yields one text while it is decoded, `loglikelihoods` scores given texts. `close`,
-    or the end of a `with` block, frees the memory of the models.
+    `from_pretrained` loads models; `Ensemble([(model, tokenizer), ...])` takes models that are
+    loaded already. `generate` continues prompts, `stream` yields each result as soon as its text
+    ends, `stream_text` yields one text while it is decoded, and `loglikelihoods` scores given
+    texts. `close`, or the end of a `with` block, frees the memory of the models.
 
-    `models` are m_1..m_K, `weights` their w_k. There are no models where a method only reads their
-    answers; `place` is then where its own checkpoints go, which is where the first model is
-    otherwise.
+    Args:
+        models: the models m_1..m_K of the paper, each with its tokenizer. The list may be empty for
+            a method that only reads the models' answers.
+        weights: w_k, the weights of the models in the fusion rule (eq. 5); 1 each by default.
+        place: device and dtype of checkpoints that a method itself loads, such as a ranker; those
+            of the first model by default.
 
     Raises:
-        UserError: something else than models, or weights that do not fit them.
+        UserError: something that is not a model, or weights that do not fit the models.
     """
 
     def __init__(
@@ -117,7 +123,7 @@ class Ensemble:
         self.close()
 
     def close(self) -> None:
-        """Forget the models, and give their memory back if nobody else holds them."""
+        """Drop the models, and free their memory unless you hold references to them."""
         self.models, self._closed = (), True
         release()
 
@@ -133,11 +139,13 @@ class Ensemble:
         """Load models from folders or the Hugging Face hub.
 
         Args:
-            models: folders or hub ids, or specs that say all that `loading` could; lists in the
-                results have their order.
-            weights: w_k of the fusion rule, 1 each by default.
-            threads: CPU threads of torch in this process; "auto" is as many as others leave free.
-            **loading: the fields of `Loading`: one value for all models, or one per model.
+            models: folders, hub ids or GGUF files; or `ModelSpec`s, which replace `loading`. Lists
+                in results follow their order.
+            weights: w_k, the weights of the models in the fusion rule (eq. 5); 1 each by default.
+            threads: number of CPU threads of torch in this process; "auto": as many as other
+                processes leave free.
+            **loading: `device`, `dtype`, `quantization`, `chat` and the other fields of `Loading`,
+                each one value for all models or a list with one per model.
 
         Raises:
             UserError: a model, tokenizer or setting that cannot be used.
@@ -151,7 +159,7 @@ class Ensemble:
 
     @property
     def at(self) -> Place:
-        """Where a method's own checkpoints go."""
+        """Device and dtype of the checkpoints that a method itself loads."""
         self._check_open()
         return self.place or Place(self.models[0].device, self.models[0].network.dtype)
 
@@ -171,31 +179,32 @@ class Ensemble:
         progress: bool = False,
         **options: object,
     ) -> Results:
-        """Continue all prompts and return one result each, in order.
+        """Continue all prompts and return one result per prompt, in order.
+
+        An error in one prompt, such as one that is too long, ends only that prompt: its result has
+        the stop reason "error".
 
         Args:
-            prompts: texts; or conversations, as `Chat` or lists of messages {"role", "content"},
-                for each model's own chat template.
-            method: a name that `adafuse methods` lists.
-            max_new_tokens: ends a text when some model holds that many generated ids.
-            max_rounds: ends a text after that many rounds.
-            stop: strings that end a text; it is cut before them.
-            batch_size: examples at a time; "auto" is as many as fit into the free memory.
-            engine: "tree", or "reference" to check it.
-            drafts: which likely tokens ride along in forwards; it changes what decoding costs, not
-                a text (docs/performance.md).
-            answers: what each model wrote on its own, per prompt, for a method that starts from
-                that; decoded by default.
-            questions: the prompts without few-shot examples, for `weighting: prompt` and for a
-                method that reads finished answers; by default the prompts, of a conversation what
-                the user said last.
+            prompts: texts; or conversations, to which each model applies its own chat template:
+                a `Chat` or a list of messages, such as `{"role": "user", "content": "Who?"}`.
+            method: name of a decoding method, such as "adafuse" or "unite" (docs/methods.md).
+            max_new_tokens: a text ends when it is this long in the tokens of some model.
+            max_rounds: a text ends after this many rounds; no limit by default.
+            stop: strings that end a text; the text is cut before the first of them.
+            batch_size: number of prompts decoded at a time; "auto": as many as fit into memory.
+            engine: "tree"; or "reference", which is slow and simple, to check the former.
+            drafts: ways to guess next tokens, so that one forward pass evaluates several. They
+                change the cost, not the text (docs/performance.md).
+            answers: for each prompt, the `Answer` of each model, for a method that starts from the
+                models' own answers; they are generated by default.
+            questions: the prompts without few-shot examples, for `weighting="prompt"` and methods
+                that read finished answers; by default the prompts or the user's last messages.
             progress: show a progress bar.
-            **options: those of the method (docs/methods.md), such as tau=0.5; `fusion` may be a
+            **options: options of the method (docs/methods.md), such as `tau=0.5`. `fusion` may be a
                 function of a candidate and the weights.
 
         Raises:
-            UserError: an unknown or impossible setting. What goes wrong in one example ends that
-                example only, with stop reason "error".
+            UserError: an unknown setting, or a value that is not allowed.
         """
         given = _prompts(prompts)
         settings: dict[str, Any] = {
@@ -230,10 +239,10 @@ class Ensemble:
         questions: Sequence[str] | None = None,
         **options: object,
     ) -> Iterator[tuple[int, Result]]:
-        """Continue prompts, yielding (index, result) as they end; see `generate`.
+        """Continue prompts, and yield (index of the prompt, result) as soon as each text ends.
 
-        Raises:
-            UserError: an unknown or impossible setting, at the call.
+        The arguments are those of `generate`. Wrong ones are a `UserError` at the call, not when
+        the first result is read.
         """
         settings = {
             "max_new_tokens": max_new_tokens,
@@ -248,26 +257,27 @@ class Ensemble:
 
     def loglikelihoods(
         self,
-        asked: Sequence[tuple[Prompt, str]],
+        pairs: Sequence[tuple[Prompt, str]],
         *,
         batch_size: int | Literal["auto"] = 8,
         engine: str = "tree",
     ) -> Iterator[tuple[int, Likelihood]]:
-        """Say how likely each model finds continuations, yielding (index, likelihood) as they end.
+        """Score given continuations, and yield (index of the pair, likelihood) as they are done.
+
+        An error in one pair is the `error` of its likelihood.
 
         Args:
-            asked: prompts, each with the text after it. A model reads the prompt as it does when it
-                generates, and encodes the text by itself. Those of one prompt share its
-                computation.
-            batch_size: prompts at a time; "auto" is as many as fit into the free memory.
-            engine: "tree", or "reference" to check it.
+            pairs: (prompt, continuation), which are encoded separately. Pairs with the same prompt
+                share its forward passes.
+            batch_size: number of prompts scored at a time; "auto": as many as fit into memory.
+            engine: "tree"; or "reference", which is slow and simple, to check the former.
 
         Raises:
-            UserError: an impossible setting. What goes wrong in one of them is its `error`.
+            UserError: a value that is not allowed.
         """
         self._check_open()
         settings = {"batch_size": batch_size, "engine": engine}
-        return likelihoods(self.models, [*map(_continuation, asked)], settings)
+        return likelihoods(self.models, [*map(_continuation, pairs)], settings)
 
     def stream_text(
         self,
@@ -282,14 +292,13 @@ class Ensemble:
         drafts: Sequence[Draft] = DRAFTS,
         **options: object,
     ) -> TextStream:
-        """Continue one prompt and yield its text while it is decoded, span by span.
+        """Continue one prompt, and yield the text span by span while it is decoded.
 
-        The spans together are the text that `generate` returns, and when they have all been read,
-        the stream has its `result`. `question` is the prompt without few-shot examples; the other
-        settings are those of `generate`.
+        The spans together are the text that `generate` returns. `question` is the prompt without
+        few-shot examples; the other arguments are those of `generate`.
 
         Raises:
-            UserError: an unknown or impossible setting.
+            UserError: an unknown setting, or a value that is not allowed.
         """
         settings = {
             "max_new_tokens": max_new_tokens,

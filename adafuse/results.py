@@ -22,10 +22,11 @@ FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_
 
 
 class Results(list[Result]):
-    """One `Result` per prompt, in their order.
+    """A list with one `Result` per prompt, in the order of the prompts, that is also a table.
 
-    As a table, it has the columns of a trace (docs/traces.md): `id` counts the prompts from 1,
-    `prompt` is the prompt as text (a conversation as JSON), the others are fields of `Result`.
+    The table has a row per result and the columns of a trace (docs/traces.md): `id` (the number of
+    the prompt, from 1), `prompt` (a conversation as JSON) and the fields of `Result`. A slice or a
+    copy keeps the ids and prompts of its results.
     """
 
     def __init__(
@@ -59,10 +60,10 @@ class Results(list[Result]):
         return _restored(part, asked, self.settings, self._plugins)
 
     def to_arrow(self) -> pa.Table:
-        """Return an Arrow table.
+        """Return the table as a `pyarrow.Table`.
 
         Raises:
-            UserError: a result of another call is among them.
+            UserError: a result of another call was added to the list.
         """
         rows = []
         for result in self:
@@ -73,7 +74,7 @@ class Results(list[Result]):
         return as_table(FIELDS, rows)
 
     def to_polars(self) -> "pl.DataFrame":
-        """Return a polars data frame.
+        """Return the table as a polars data frame; see `to_arrow`.
 
         Raises:
             UserError: polars is not installed.
@@ -82,7 +83,7 @@ class Results(list[Result]):
         return frame
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Return a pandas data frame.
+        """Return the table as a pandas data frame; see `to_arrow`.
 
         Raises:
             UserError: pandas is not installed.
@@ -91,10 +92,12 @@ class Results(list[Result]):
         return self.to_arrow().to_pandas()
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the file that `adafuse generate --out` writes; `adafuse show` and `report` read it.
+        """Write the table, the settings and the versions to a Parquet file.
+
+        It is what `adafuse generate --out` writes: `adafuse show` and `adafuse report` read it.
 
         Raises:
-            UserError: the name does not end in .parquet.
+            UserError: the path does not end in .parquet.
         """
         if Path(path).suffix != ".parquet":
             raise UserError(f"{str(path)!r} does not end in .parquet; give it that ending")

@@ -16,7 +16,12 @@ CHAT_DATE = "2024-07-26"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one side says in a conversation."""
+    """One message of a conversation.
+
+    Attributes:
+        role: who says it: "system", "user" or "assistant".
+        content: what is said.
+    """
 
     role: Role
     content: str
@@ -24,13 +29,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A conversation as a prompt; each model puts it into its own chat template.
+    """A conversation as a prompt; each model applies its own chat template.
 
-    Turns may be given as messages, `{"role": "user", "content": "Who?"}`. The models write an
-    answer, or the rest of the last turn if the prompt `continues` it.
+    Attributes:
+        turns: the messages: `Turn`s, or mappings such as `{"role": "user", "content": "Who?"}`.
+        continues: the last turn is the beginning of the assistant's answer, and the models write
+            the rest of it. By default they write a new turn of the assistant.
 
     Raises:
-        UserError: no turns, an unknown role, or a turn of another role that is to be continued.
+        UserError: no turns, an unknown role, or `continues` after a turn that is not the
+            assistant's.
     """
 
     turns: tuple[Turn, ...]
@@ -103,7 +111,13 @@ StopReason = Literal["eos", "stop", "length", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one model wrote on its own for a prompt, and the seconds that it took."""
+    """The text that one model generated for a prompt by itself.
+
+    Attributes:
+        text: the text.
+        stop_reason: why it ends, as in `Result`.
+        seconds: how long the model took; it counts towards `Result.seconds`.
+    """
 
     text: str
     stop_reason: StopReason
@@ -112,11 +126,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One span of the pool of a round.
+    """A candidate s of a round: a span of text that at least one model proposed.
 
-    `nll` holds NLL_k(s) in nats per token (eq. 4), one per model, nan for one that was not asked;
-    `fused` is F(s) (eq. 5);
-    `proposers` are the numbers of the models that wrote the span, from 0.
+    Attributes:
+        text: the span.
+        ends: the text ends after this span (the model that proposed it wrote an end token).
+        proposers: the models that proposed it, by number from 0.
+        nll: NLL_k(s) of each model k, in nats per token (eq. 4); nan for a model that did not take
+            part in the round.
+        fused: F(s), the score that the fusion rule computes (eq. 5); lower is better.
     """
 
     text: str
@@ -128,11 +146,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Round(RoundView):
-    """One round of Algorithm 1.
+    """One round of Algorithm 1 of the paper.
 
-    `selected` is the index of the committed candidate (None: none had a finite NLL), `words` how
-    many words it has, and `margins[k]` the margins p(1) - p(2) that model k read, one a word.
-    `weights` are the w_k of this round where they are not those of the run.
+    Attributes:
+        candidates: all candidates of the round, without duplicates.
+        selected: index of the committed candidate; None if none had a finite NLL, which ends the
+            text with an error.
+        words: the number of words of the committed candidate.
+        margins: for each model k, the margins p(1) - p(2) that it read, one per word (section 3.2);
+            empty for methods without margins.
+        weights: w_k of this round; empty if they are those of the ensemble.
     """
 
     candidates: tuple[Candidate, ...]
@@ -143,22 +166,30 @@ class Round(RoundView):
 
     @property
     def agreed(self) -> bool:
-        """Whether all models proposed what was committed."""
+        """Whether all models proposed the committed candidate."""
         chosen = () if self.selected is None else self.candidates[self.selected].proposers
         return len(chosen) == len(self.margins)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(ResultView):
-    """The continuation of one prompt.
+    """The text that was generated for one prompt, and how it came about.
 
-    Its first `fits` characters are within max_new_tokens ids of some model; None: all are, as it is
-    unless the last span goes beyond.
-    `tokens` (ids of the text), `prompt_tokens` and `forwards` (passes that the example took part
-    in) have one entry per model. `seconds` is wall time from admission to the end, which examples
-    of a batch share, with that of the answers it started from. `error` is a sentence and
-    `traceback` where it came from; both are None unless `stop_reason` is "error". `show()` prints
-    how the text came about.
+    Attributes:
+        text: the generated text, without the prompt.
+        stop_reason: "eos" (the committed candidate ended the text), "stop" (a stop string),
+            "length" (`max_new_tokens`, `max_rounds`, or no room in a model's context) or "error".
+        rounds: every round, in order.
+        tokens: for each model, the length of the text in its tokens.
+        prompt_tokens: for each model, the length of the prompt in its tokens.
+        forwards: for each model, the number of forward passes with this prompt.
+        seconds: wall time from the first to the last forward pass for this prompt, plus that of
+            the models' own answers if the method starts from these. Prompts of a batch are decoded
+            at the same time, so their seconds do not add up.
+        error: one sentence on what went wrong; None unless `stop_reason` is "error".
+        traceback: where the error was raised; None unless `stop_reason` is "error".
+        fits: how many characters of the text fit into `max_new_tokens` tokens of some model; None
+            if all do. A method that commits spans may exceed the limit with the last one.
     """
 
     text: str
@@ -175,10 +206,14 @@ class Result(ResultView):
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """What the models say of a given continuation; one entry per model.
+    """How likely each model finds a given continuation of a prompt; one entry per model k.
 
-    `logprobs` are log p_k(continuation | prompt) in nats, `tokens` its lengths in ids; `greedy`
-    says whether every id is the likeliest there. With an `error` it counts as impossible.
+    Attributes:
+        logprobs: log p_k(continuation | prompt) in nats, summed over the tokens.
+        tokens: the length of the continuation in the model's tokens.
+        greedy: whether greedy decoding would generate exactly these tokens.
+        error: one sentence on what went wrong, otherwise None; the log-probabilities are then
+            -inf.
     """
 
     logprobs: tuple[float, ...]
