@@ -268,10 +268,8 @@ def steps(model: LanguageModel, repeats: int = 50) -> list[Ratio]:
     prompt = [index % model.vocabulary for index in range(3, 35)]
     for name, options in GENERATED.items():
         run = partial(_generate_batch, model, [prompt], CHAIN, **options)
-        elapsed = _median_seconds(run, model.device, max(1, repeats // 10))
-        ratios.append(
-            Ratio(f"ms, {model.name}: generate{name}, a token", 1000 * elapsed / CHAIN, "")
-        )
+        ms = 1000 * _median_seconds(run, model.device, max(1, repeats // 10)) / CHAIN
+        ratios.append(Ratio(f"ms, {model.name}: generate{name}, a token", ms, ""))
     return ratios
 
 
