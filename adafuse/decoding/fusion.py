@@ -15,11 +15,11 @@ from adafuse.options import Located, MethodOptions, WordTokens
 from adafuse.plugins import not_there
 
 FusionRule = Callable[[Candidate, Sequence[float]], float]
-"""Takes a scored candidate and the weights w_k of the models."""
+"""Computes F(s) from a scored candidate s and the weights w_k of the models; lower is better."""
 
 PoolFusion = Callable[[Sequence[Candidate], Sequence[float]], tuple[list[float], Sequence[float]]]
-"""Takes all candidates of a round, with finite NLLs, and the weights w_k of the run; gives F(s) of
-each, and the weights w_k of the round."""
+"""Computes F(s) of all candidates of a round at once, and the weights w_k of the round, from the
+candidates (their NLLs are finite) and the weights w_k of the ensemble."""
 
 FUSION_RULES: dict[str, FusionRule] = {}
 """What users name as `fusion`, besides `LEARNED`."""
@@ -28,7 +28,11 @@ LEARNED = "learned"
 
 
 def fusion_rule(rule: FusionRule) -> FusionRule:
-    """Add a fusion rule under the name of its function, which no other rule may have."""
+    """Register a fusion rule under the name of its function; usable as a decorator.
+
+    Raises:
+        UserError: another fusion rule has that name.
+    """
     if rule.__name__ == LEARNED or FUSION_RULES.setdefault(rule.__name__, rule) is not rule:
         raise UserError(f"there are two fusion rules {rule.__name__!r}; rename one of them")
     return rule
@@ -69,7 +73,7 @@ def mixture(candidate: Candidate, weights: Sequence[float]) -> float:
 
 @fusion_rule
 def most_confident(candidate: Candidate, weights: Sequence[float]) -> float:
-    """The smallest NLL_k(s) of any model of weight above 0; otherwise weights are ignored."""
+    """The lowest NLL_k(s) of the models whose weight is above 0; the weights have no other use."""
     return min(nll for nll, w in zip(candidate.nll, weights, strict=True) if w > 0)
 
 

@@ -19,12 +19,16 @@ Models = Sequence["LanguageModel"]
 
 
 class Method(ABC, Generic[OptionsT]):
-    """A method with its options; `decode` is a coroutine over one example.
+    """Base class of decoding methods; an instance is a method with its options.
 
-    `name` is what users write, `models` how many models it needs (fewest, most; None: any number).
-    One that `reads_answers` starts from what each model writes on its own; given these, the models
-    are loaded only if it `uses_models` for something else. With `one_token`, each round commits a
-    token, and F is minus its log-probability.
+    Attributes:
+        name: the name that users write.
+        Options: the frozen pydantic model of the options.
+        models: the fewest and the most models that the method can use; None: no upper limit.
+        reads_answers: the method starts from the texts that the models generate by themselves.
+        uses_models: a method that `reads_answers` needs the models for something else, too;
+            otherwise they are not loaded where their answers are given.
+        one_token: each round commits one token, and F(s) is minus its log-probability.
     """
 
     name: ClassVar[str]
@@ -39,23 +43,23 @@ class Method(ABC, Generic[OptionsT]):
 
     @property
     def top(self) -> int:
-        """How many of the likeliest next ids the method reads (2 for a margin)."""
+        """The k of the top-k next tokens that the method reads; a margin needs 2."""
         return 2
 
     @property
     def replaces_text(self) -> bool:
-        """Whether another text may replace Y at the end, so that Y is not streamed."""
+        """Whether the method may replace the text at its end, so that it is not streamed."""
         return False
 
     @property
     def checkpoints(self) -> dict[str, str]:
-        """The options that name further models, with the `model_type` of each."""
+        """The options that name checkpoints of the method, with the `model_type` of each."""
         return {}
 
     def checkpoint(self, option: str) -> ModelEntry:
-        """Return the model that an option names; more is said by options that begin like it.
+        """Return the checkpoint that `option` names.
 
-        They are OPTION_revision, and OPTION_allow_pickle if there is one.
+        The options `{option}_revision` and, if there is one, `{option}_allow_pickle` complete it.
         """
         values = self.options.model_dump()
         pickled = values.get(f"{option}_allow_pickle", False)
@@ -64,19 +68,30 @@ class Method(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def decode(self, example: Example) -> Program[None]:
-        """Decode `example` until it has a stop reason."""
+        """Decode one example: a generator that yields the nodes of token trees to evaluate.
+
+        It commits spans or tokens until the example has a stop reason.
+        """
 
     def load(self, place: "Place") -> None:
-        """Load further checkpoints, before `prepare`."""
+        """Load the method's own checkpoints; called before `prepare`."""
 
     def prepare(self, models: Models) -> None:
-        """Refuse models that do not fit, and build what all examples share.
+        """Check the models, and build what all examples share, such as a table of tokens.
 
-        There are no models if answers are given and the method needs nothing else.
+        It is called once, before the first example. `models` is empty if the models' answers are
+        given and the method needs nothing else.
+
+        Raises:
+            UserError: the method cannot use these models.
         """
 
     def check_models(self, count: int) -> None:
-        """Refuse too few or too many models, and options that name one that is not there."""
+        """Check the number of models, and the options that are numbers of models.
+
+        Raises:
+            UserError: too few or too many models, or an option that names none of them.
+        """
         fewest, most = self.models
         if count < fewest or (most is not None and count > most):
             needed = f"exactly {fewest}" if most == fewest else f"at least {fewest}"

@@ -27,7 +27,11 @@ METHODS: dict[str, type[Method[Any]]] = {}
 
 
 def register(method: type[Method[Any]]) -> type[Method[Any]]:
-    """Add a method under its name, which no other method may have; usable as a decorator."""
+    """Register a method under its name; usable as a decorator.
+
+    Raises:
+        UserError: it is not a subclass of `Method`, or another method has that name.
+    """
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise UserError(f"{method!r} is no decoding method; derive a class from Method")
     if METHODS.setdefault(method.name, method) is not method:
@@ -49,7 +53,11 @@ add_installed("fusion rule", fusion_rule)
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> Method[Any]:
-    """Return the method `name` with `options` checked and completed by its defaults."""
+    """Return the method `name` with its options, completed by the defaults.
+
+    Raises:
+        UserError: an unknown method or option, or a value that is not allowed.
+    """
     if name not in METHODS:
         raise UserError(not_there("method", name, list(METHODS)))
     method = METHODS[name]
