@@ -47,7 +47,7 @@ docs: install  ## the pages, the schema and the figure that are made from the co
 	$(BIN)/python -m tools.docs
 
 docs-site: install  ## all pages and the Python reference as a searchable site, in site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 	@echo "To search it too: $(BIN)/python -m http.server --directory site"
 
 dist: install  ## the source distribution and the wheel, as a package index would check them

@@ -22,7 +22,7 @@ OUTSIDE = (
     "adafuse/toy/README.md",
     "tools/docs/site.css",
 )
-_TO_FILE = re.compile(r"(?<=\]\()(?P<path>[^()\s:]+\.(?:py|yaml|cff|ipynb)|LICENSE)(?=\))")
+_TO_FILE = re.compile(r"(?<=\]\()(?P<path>[^()\s:]+\.(?:py|ya?ml|cff|ipynb)|LICENSE)(?=\))")
 _BADGE = re.compile(r"^\[!\[[^]]*\]\([^)]*\)\]\([^)]*\)\n", re.MULTILINE)
 
 
@@ -34,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = {
         (page.parent / found["path"]).resolve()
         for page in pages
-        for found in _TO_FILE.finditer(page.read_text(encoding="utf-8"))
+        for found in _TO_FILE.finditer(_BADGE.sub("", page.read_text(encoding="utf-8")))
     }
     return Files(
         [file for file in files if file.src_dir != config.docs_dir]
@@ -69,7 +69,7 @@ def _notebook(path: Path) -> str:
 
 def _source(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
-    language = {".py": "python", ".yaml": "yaml", ".cff": "yaml"}.get(path.suffix, "text")
+    language = {".py": "python", "": "text"}.get(path.suffix, "yaml")
     return f"---\nsearch: {{exclude: true}}\n---\n# {_name(path)}\n\n{_block(text, language)}"
 
 
