@@ -22,6 +22,13 @@ OUTSIDE = (
     "adafuse/toy/README.md",
     "tools/docs/site.css",
 )
+SEARCH_BOOST = {
+    "CHANGELOG.md": 0.3,
+    "docs/controller-log.md": 0.3,
+    "docs/methods.md": 2,
+    "docs/reference.md": 2,
+}
+"""Whether a page comes sooner or later than others in the results of a search; 1 by default."""
 _TO_FILE = re.compile(r"(?<=\]\()(?P<path>[^()\s:]+\.(?:py|ya?ml|cff|ipynb)|LICENSE)(?=\))")
 _BADGE = re.compile(r"^\[!\[[^]]*\]\([^)]*\)\]\([^)]*\)\n", re.MULTILINE)
 
@@ -45,6 +52,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links of files to their pages, and leave out badges, which other hosts draw."""
+    if page.file.src_uri in SEARCH_BOOST:
+        page.meta["search"] = {"boost": SEARCH_BOOST[page.file.src_uri]}
     return _TO_FILE.sub(r"\g<path>.md", _BADGE.sub("", markdown))
 
 
