@@ -119,7 +119,7 @@ class WeightingOptions(MethodOptions):
     """Whether an example has weights of its own."""
 
     weighting: Literal["given", "prompt"] = "given"
-    """w_k: those of the run (`given`), or these multiplied by how likely each model finds the
+    """w_k: the weights of the run (`given`), or these multiplied by how likely each model finds the
     question (`prompt`); change it when each model knows things that the others do not"""
 
 
@@ -131,8 +131,8 @@ class FusionOptions(WeightingOptions):
         AfterValidator(_registered),
         Field(
             description="fusion rule, F(s): the mean of the models' NLLs (the paper's), the NLL of"
-            " their mixture, the lowest of their NLLs, or what a `gate` has learned; in Python also"
-            " a function",
+            " their mixture, the lowest of their NLLs, or a learned `gate`; in Python also a"
+            " function",
             json_schema_extra=lambda schema: schema.update(enum=[*FUSION_RULES, LEARNED]),
         ),
     ] = "mean_nll"

@@ -149,8 +149,8 @@ class MeanOptions(MethodOptions):
     """What methods share that average probabilities."""
 
     mean: Mean = "arithmetic"
-    """mean of the models' probabilities; the geometric one is low where any of them is; change it
-    when what is written should be likely for all models"""
+    """mean of the models' probabilities; the geometric mean is low if any of them is low; change it
+    when the text should be likely under every model"""
 
 
 def average(rows: Probabilities, weights: Probabilities, mean: Mean) -> Probabilities:
@@ -166,8 +166,8 @@ class TokenFusionOptions(MeanOptions):
     """What methods share that average probabilities of tokens."""
 
     positions: Literal["all", "stable"] = "all"
-    """at which tokens a model has a say: at all of them, or where it would begin one, too
-    (`stable`); change it when tokenizers split words or numbers differently"""
+    """positions at which a model takes part: all, or only those where its own tokenizer would begin
+    a token (`stable`); change it when tokenizers split words or numbers differently"""
 
 
 def stable(

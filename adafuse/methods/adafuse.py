@@ -25,13 +25,14 @@ class AskOptions(FusionOptions):
     """Whether one model may write without the others."""
 
     ask: Literal["always", "unsure"] = "always"
-    """when the other models are asked: in every round, or only where model `leader` is not sure of
-    every token that it proposes; the others catch up in one forward; change it when speed matters
-    more than the last point of quality"""
+    """rounds in which all models propose: every round, or only those where model `leader` is not
+    confident about each of its tokens (`unsure`); the others then read in one forward pass what it
+    wrote; change it when speed matters more than the last point of quality"""
     sure: Annotated[float, Field(ge=0, le=1)] = 0.9
-    """margin of each token from which model `leader` is sure"""
+    """smallest margin of a token at which model `leader` may write alone"""
     leader: ModelNumber = 0
-    """number of the model that writes while it is sure; one of weight 0 is never sure"""
+    """number of the model that may write alone with `ask: unsure`; a model of weight 0 never
+    does"""
 
     @property
     def alone(self) -> Alone | None:
@@ -54,18 +55,18 @@ class AdaFuseOptions(AskOptions):
 
     tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
     """τ, the margin threshold: a model adds another word to its proposal while p(1) - p(2) of its
-    next token is at least τ; higher means shorter spans and more joint decisions; above 1 no model
-    is ever confident"""
+    next token is at least τ; a higher τ gives shorter spans and more joint decisions, and above 1
+    no model is ever confident"""
     max_words: MaxWords = 3
     """M, maximum words of a proposal; `adaptive`: up to the end of the sentence; change it when
     texts are long and the models mostly agree"""
     margin: Literal["start", "word"] = "start"
-    """which margins τ is compared with: that of a word's first token, as in the paper, or the
-    smallest of its tokens, at which alternatives then begin; change it when words that begin surely
-    may end wrongly, such as numbers"""
+    """margin of a word that τ is compared with: that of its first token, as in the paper (`start`),
+    or the smallest of its tokens, at which alternatives then begin (`word`); change it when words
+    such as numbers may begin confidently and end wrongly"""
     branching: Positive = 1
-    """B, alternatives that a model proposes where it is not confident (diversity-aware scaling); 1
-    switches this off"""
+    """B, number of alternatives that a model proposes when it is not confident; 1 switches this
+    diversity-aware scaling off"""
 
 
 class AdaFuse(FusesWords[AdaFuseOptions]):

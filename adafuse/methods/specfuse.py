@@ -138,7 +138,8 @@ class SpecFuseOptions(MethodOptions):
     votes: Literal["softmax", "mean_nll"] = "softmax"
     """a model's vote for a draft: its softmax over the drafts, or its mean log-probability"""
     hedge: Above0 | None = None
-    """learning rate of the models' weights; null: constant weights, as always with two models"""
+    """learning rate of the models' weights; null: constant weights; with two models they are always
+    constant"""
     exit_temperature: Above0 | None = None
     """temperature of the model exit, which drops models whose drafts get few votes; null: none"""
     sampling: bool = False

@@ -105,7 +105,7 @@ class UniteOptions(TokenFusionOptions):
     """What the paper leaves open, and where the published code differs."""
 
     weighting: Literal["given", "prompt", "consistency"] = "given"
-    """w_k: those of the run (`given`), or these multiplied by how likely each model finds the
+    """w_k: the weights of the run (`given`), or these multiplied by how likely each model finds the
     question (`prompt`) or by its agreement with the others on the next token (`consistency`);
     change it when each model knows things that the others do not"""
     top_k: Positive = 10
@@ -113,10 +113,10 @@ class UniteOptions(TokenFusionOptions):
     primary: ModelNumber = 0
     """number of the model whose tokens win ties"""
     duplicates: Duplicates = "exclude"
-    """probability of an entry in a model that lacks it and whose first token for it already stands
-    for another entry: none (`exclude`), that token's (`keep`: the published code for SentencePiece
-    models), or that of logit 0 (`zero`: the published code for other models; it depends on the
-    logits' offset, and here, where logits are log-probabilities, 0 is above all others)"""
+    """probability of an entry that is not a token of the model, if the first of its tokens already
+    stands for another entry: none (`exclude`), that of this first token (`keep`, as published for
+    SentencePiece models), or that of a logit of 0 (`zero`, as published for other models; logits
+    here are log-probabilities, so 0 is above all others)"""
     normalise: Normalise = "union"
     """normalise probabilities over the union (as published) or over the whole vocabulary"""
     commit: Literal["surface", "first_token"] = "surface"

@@ -8,7 +8,14 @@ from pydantic import Field
 from adafuse.methods import METHODS
 from adafuse.options import CHANGE_WHEN, Section
 from tools.docs.schema import schema
-from tools.docs.tables import default, fields_table, options_table, table, value
+from tools.docs.tables import (
+    default,
+    fields_table,
+    options_of_methods,
+    options_table,
+    table,
+    value,
+)
 
 
 class Inner(Section):
@@ -87,10 +94,19 @@ def test_every_optional_field_of_the_main_sections_says_when_to_change_it() -> N
 
 
 def test_every_option_of_every_method_says_what_it_means() -> None:
-    lines = options_table().splitlines()[2:]
-    assert all(line.count(" | ") == 4 and not line.endswith("|  |") for line in lines)
-    own = [each for each in METHODS.values() if each.__module__.startswith("adafuse.")]
-    assert len(lines) >= sum(len(method.Options.model_fields) for method in own)
+    options = options_of_methods()
+    assert all(all(option) for option in options)
+    named = [name for names in options.values() for name in names]
+    for name, method in METHODS.items():
+        if method.__module__.startswith("adafuse."):
+            assert named.count(f"`{name}`") == len(method.Options.model_fields)
+
+
+def test_an_option_of_several_methods_is_described_once() -> None:
+    shared, single = options_table(shared=True), options_table(shared=False)
+    assert shared.count("`weighting` | `given` or `prompt` ") == 1
+    assert "`weighting` | `given` or `prompt` " not in single
+    assert "| `adafuse` | `tau` |" in single
 
 
 def test_bars_and_line_ends_within_cells_stay_within_them() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from adafuse.options import CHANGE_WHEN
 from adafuse.workflow.decode import TRACE_FIELDS
 
 Schema = Mapping[str, Any]
-Owners = Mapping[str, type[Method[Any]] | type[Selection]]
 
 COLUMNS = {
     "id": "id of the row, unique within the benchmark, or of the prompt (`generate`)",
@@ -215,24 +215,30 @@ def _metric(metric: Metric) -> str:
     return f"{metric.label} (`{metric.name}`)"
 
 
-def options_table() -> str:
-    """Return the options of all methods of this project, then those of choices between runs."""
-    own = {name: method for name, method in METHODS.items() if _is_own(method)}
-    rows = [*_options(own), *_options(SELECTIONS)]
-    return table(("method", "option", "value", "default", "meaning"), rows)
-
-
-def _is_own(method: type[Method[Any]]) -> bool:
-    """Tell a method of this project from one that an installed package brings."""
-    return method.__module__.startswith("adafuse.")
-
-
-def _options(owners: Owners) -> list[tuple[str, ...]]:
-    return [
-        (f"`{name}`", f"`{option}`", value(field), _option_default(field), field["description"])
-        for name, owner in owners.items()
-        for option, field in owner.Options.model_json_schema().get("properties", {}).items()
+def options_table(shared: bool) -> str:
+    """Return the options that several methods have alike, or those that only one of them has."""
+    rows = [
+        (", ".join(names), *option)
+        for option, names in options_of_methods().items()
+        if (len(names) > 1) == shared
     ]
+    head = ("methods" if shared else "method", "option", "value", "default", "meaning")
+    return table(head, rows)
+
+
+def options_of_methods() -> dict[tuple[str, ...], list[str]]:
+    """Return the methods and choices between runs that have each option, in their order.
+
+    Methods of installed plug-ins are left out.
+    """
+    owners: dict[str, type[Method[Any]] | type[Selection]] = {**METHODS, **SELECTIONS}
+    methods: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, owner in owners.items():
+        if owner.__module__.startswith("adafuse."):
+            for option, field in owner.Options.model_json_schema().get("properties", {}).items():
+                row = (f"`{option}`", value(field), _option_default(field), field["description"])
+                methods[row].append(f"`{name}`")
+    return methods
 
 
 def _option_default(field: Mapping[str, Any]) -> str:

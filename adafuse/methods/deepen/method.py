@@ -49,7 +49,7 @@ class DeepenOptions(WeightingOptions):
     """number of the main model"""
     learning_rate: Annotated[float, Field(ge=0, le=100)] = 0.15
     """learning rate of the search for the main model's logits; 5 steps move a logit by at most 4.5
-    times this"""
+    times this value"""
     steps: Positive = 5
     """steps of that search"""
     temperature_factor: Annotated[float, Field(gt=0, le=10_000)] = 100.0
@@ -57,7 +57,7 @@ class DeepenOptions(WeightingOptions):
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
     """weight decay of AdamW"""
     top: Positive = 512
-    """number of each model's likeliest tokens that take part; all in the published code"""
+    """number of each model's likeliest tokens that take part; the published code takes all"""
     reduction: Literal["mean", "sum"] = "mean"
     """reduction of the loss over the anchors; `mean` in the published code"""
 
