@@ -16,6 +16,11 @@ class ExampleError(Exception):
     """One example cannot go on, and says why in a sentence; the others do."""
 
 
+def install(extra: str) -> str:
+    """Return how to install an extra: in a clone of the project, and where it is published."""
+    return f"run pip install '.[{extra}]' in the project's folder, or 'adafuse[{extra}]' elsewhere"
+
+
 MOST_NAMES = 40
 """A message names no more choices: the runs of a configuration may be hundreds."""
 

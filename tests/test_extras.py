@@ -82,7 +82,8 @@ def test_a_command_that_needs_an_extra_names_it_in_a_sentence(
     statuses, said = run(tmp_path, arguments)
     assert statuses == [2]
     assert said.startswith("error: ")
-    assert said.endswith(f"pip install 'adafuse[{extra}]'\n")
+    assert f"; run pip install '.[{extra}]' in the project's folder" in said
+    assert said.endswith(f" 'adafuse[{extra}]' elsewhere\n")
     assert len(said.splitlines()) == 1
 
 

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 from typer.exceptions import TyperException
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, install
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "adafuse": (
@@ -146,8 +146,7 @@ def _missing(error: ModuleNotFoundError) -> str:
     extra = next((name for name in (command, *EXTRAS) if module in EXTRAS.get(name, ())), None)
     if extra is None:
         raise error
-    needed = f"adafuse {command} needs the packages of adafuse[{extra}]"
-    return f"{needed} ({module} is missing); pip install 'adafuse[{extra}]'"
+    return f"adafuse {command} needs {module}, which is not installed; {install(extra)}"
 
 
 def _usage(error: TyperException) -> str:

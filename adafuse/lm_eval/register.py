@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, install
 
 TARGET = "adafuse.lm_eval.model:AdaFuseLM"
 
@@ -13,7 +13,7 @@ TARGET = "adafuse.lm_eval.model:AdaFuseLM"
 def register() -> None:
     """Add `adafuse` to the models of the harness, unless it has found the entry point itself."""
     if find_spec("lm_eval") is None:
-        raise UserError("lm-evaluation-harness is missing; say: pip install 'adafuse[lm-eval]'")
+        raise UserError(f"lm-evaluation-harness is missing; {install('lm-eval')}")
     import_module("lm_eval.models")  # which fills an empty registry only
     from lm_eval.api.registry import model_registry
 

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, install
 from adafuse.metrics.intervals import Estimate, bootstrap, mean
 from adafuse.metrics.scorer import (
     TOKENIZER,
@@ -190,9 +190,7 @@ def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
     try:
         from bert_score import score
     except ImportError:
-        raise UserError(
-            "BERTScore needs the package bert-score; run pip install 'adafuse[bertscore]'"
-        ) from None
+        raise UserError(f"BERTScore needs the package bert-score; {install('bertscore')}") from None
     filled = [outcome for outcome in outcomes if outcome.text.strip()]
     texts, answers = [o.text for o in filled], [list(o.answers) for o in filled]
     values = iter(score(texts, answers, lang=language)[2].tolist() if filled else [])

@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, install
 from adafuse.models.files import (
     PICKLED,
     REFUSED,
@@ -68,8 +68,7 @@ def check_path(path: str) -> None:
         return
     if path.endswith(GGUF) and find_spec("gguf") is None:
         raise UserError(
-            f"model {path!r} needs the package gguf, which is not installed; run"
-            " pip install 'adafuse[gguf]'"
+            f"model {path!r} needs the package gguf, which is not installed; {install('gguf')}"
         )
     if folder.is_file() and path.endswith(GGUF):
         check_gguf(path, None)

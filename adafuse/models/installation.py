@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from adafuse.errors import install
 from adafuse.models.memory import free_memory
 from adafuse.version import __version__, installed_version
 
@@ -105,7 +106,7 @@ def _wrong(installation: Installation) -> Iterator[Finding]:
             )
         yield warning(f"there is an NVIDIA driver, but {why}")
     if installation.snakemake is None:
-        yield warning("snakemake is not installed; pip install 'adafuse[workflow]'")
+        yield warning(f"snakemake is not installed; {install('workflow')}")
 
 
 def _pip_check() -> subprocess.CompletedProcess[str]:

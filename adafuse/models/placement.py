@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedCon
 from transformers.integrations.accelerate import get_balanced_memory, infer_auto_device_map
 from transformers.quantizers.auto import get_hf_quantizer
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, install
 from adafuse.models.hub import explaining_failure
 from adafuse.models.memory import free_memory
 from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
@@ -87,8 +87,8 @@ def check_quantization(quantization: str | None, device: torch.device) -> None:
         return
     if find_spec("bitsandbytes") is None:
         raise UserError(
-            f"quantization {quantization!r} needs bitsandbytes, which is not installed; run"
-            " pip install 'adafuse[quantized]', or leave quantization out"
+            f"quantization {quantization!r} needs bitsandbytes, which is not installed; leave"
+            f" quantization out, or {install('quantized')}"
         )
     import bitsandbytes
 

@@ -87,7 +87,7 @@ class ModelEntry(Section):
 
     path: Located
     """a Hugging Face model folder, a hub id `org/name`, or a GGUF file: `folder/name.gguf`, or
-    `org/name/file.gguf` on the hub (needs `pip install 'adafuse[gguf]'`); its weights are
+    `org/name/file.gguf` on the hub (needs `pip install '.[gguf]'`); its weights are
     dequantized to `dtype`, so it takes as much memory and time as the model in a folder"""
     revision: Text | None = None
     """commit of a hub model; change it when the model is from the hub and `snakemake prefetch` has
@@ -103,7 +103,7 @@ class ModelEntry(Section):
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
     change it when two large models need a GPU each, or one model needs several"""
     quantization: Literal["int8", "int4"] | None = None
-    """weights of 8 or 4 bits; needs `pip install 'adafuse[quantized]'`; change it when a model does
+    """weights of 8 or 4 bits; needs `pip install '.[quantized]'`; change it when a model does
     not fit otherwise; results change"""
     trust_remote_code: bool = False
     """run the Python code that comes with the model; change it when the model needs it, and you

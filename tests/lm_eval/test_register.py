@@ -38,5 +38,5 @@ def test_adafuse_is_one_model_among_those_of_the_harness():
 
 def test_a_missing_harness_is_one_sentence(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"is missing; say: pip install 'adafuse\[lm-eval\]'"):
+    with pytest.raises(UserError, match=r"is missing; run pip install '\.\[lm-eval\]' in"):
         register()

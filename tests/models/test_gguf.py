@@ -163,7 +163,7 @@ def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> No
         check_path("./none.gguf")
     check_path("org/name/file.gguf")
     monkeypatch.setattr("adafuse.models.hub.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'adafuse\[gguf\]'"):
+    with pytest.raises(UserError, match=r"pip install '\.\[gguf\]'"):
         check_path(str(broken))
 
 

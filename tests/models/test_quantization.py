@@ -46,7 +46,7 @@ def test_an_unknown_quantization_is_one_sentence():
 
 def test_without_bitsandbytes_it_is_refused_before_any_file_is_read(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match=r"'int8' needs bitsandbytes.*'adafuse\[quantized\]'"):
+    with pytest.raises(UserError, match=r"'int8' needs bitsandbytes.*'\.\[quantized\]'"):
         load("/nowhere/model", quantization="int8")
 
 
