@@ -11,12 +11,12 @@ from adafuse.records import result as records
 
 @dataclass(eq=False, slots=True)
 class Candidate:
-    """A span that may be committed next.
+    """A candidate s: a span of `text` that may be committed next; it `ends` the text or does not.
 
-    `nodes` holds its last node in the tree of each model that has read it, `margins[k]` the margin
-    of each model k that wrote it, `words` how often `add_word` ran (END counts). Once scored,
-    `nll[k]` is NLL_k(s) in nats per token over `tokens[k]` = T ids, END included (eq. 4), nan for a
-    model that has left the example; `fused` is F(s) (eq. 5).
+    `nodes` holds its last node in the token tree of each model that has read it, `margins[k]` the
+    margins of each model k that proposed it, `words` its number of words, END included. Once it is
+    scored, `nll[k]` is NLL_k(s) in nats per token (eq. 4) over its T = `tokens[k]` tokens, END
+    included, nan for a model that no longer takes part; `fused` is F(s) (eq. 5).
     """
 
     text: str = ""
@@ -30,28 +30,25 @@ class Candidate:
 
     @property
     def node(self) -> Node:
-        """The last node in the tree of the model that wrote the span."""
+        """The last node in the token tree of the model that proposed the span first."""
         return next(iter(self.nodes.values()))
 
     @property
     def proposers(self) -> tuple[int, ...]:
-        """The numbers of the models that wrote the span, in order of writing."""
+        """The numbers of the models that proposed the span, in the order of their proposals."""
         return tuple(self.margins)
 
     @property
     def length(self) -> int:
-        """Words, at least 1, plus one for END: what `mixture` divides by, for all tokenizers."""
+        """Number of words, at least 1, plus 1 for END: a length that depends on no tokenizer."""
         return max(1, len(self.text.split())) + self.ends
 
     def logprob(self, number: int) -> float:
-        """log p_k(s) of the whole span under model `number`."""
+        """Return log p_k(s) of the whole span under model k, in nats."""
         return -self.tokens[number] * self.nll[number]
 
     def score(self, sequences: Sequence[TokenSequence], out: Collection[int] = ()) -> None:
-        """Take NLL_k(s) (eq. 4) from the tree of each model that is not `out`.
-
-        It is infinite where T is 0.
-        """
+        """Compute NLL_k(s) of each model k that is not `out` (eq. 4); inf where T is 0."""
         by_model = [
             [] if k in out else list(self._logprobs(self.nodes[sequence]))
             for k, sequence in enumerate(sequences)
@@ -61,9 +58,9 @@ class Candidate:
         self.nll = tuple(math.nan if k in out else value for k, value in enumerate(nll))
 
     def doubts(self, start: Node) -> list[tuple[float, Node]]:
-        """Return, for each token after `start`, END included, its margin and the node before it.
+        """Return margin and preceding node of each token after `start`, END included.
 
-        They are of the model that wrote the span.
+        They are those of the model that proposed the span first.
         """
         steps = [node for node in self.node.path() if node.depth > start.depth]
         before = [start, *steps][: len(steps) + self.ends]

@@ -15,12 +15,12 @@ from adafuse.tokenization.text import UNFINISHED, whole_characters
 
 @dataclass(eq=False)
 class Example:
-    """Y as `text`, each model's ids as a sequence, and the rounds so far.
+    """One prompt while it is decoded: its text Y so far, each model's `sequences`, its rounds.
 
-    `weights` are w_k, `question` is the prompt without few-shot examples, `answers` are what each
-    model wrote on its own, if given, `committed` the spans of Y, `out` the numbers of the models
-    that have left, `weighed` whether `weights` are not those of the run. `reason` is None while it
-    goes on.
+    `weights` are w_k (`weighed`: of this example, not of the run), `question` is the prompt without
+    few-shot examples, `answers` are the models' own answers if they are given, `committed` the
+    spans of Y, `out` the numbers of the models that no longer take part, and `reason` is why
+    decoding ended, None before.
     """
 
     weights: Sequence[float]
@@ -48,9 +48,9 @@ class Example:
 
     @property
     def begins(self) -> bool:
-        """Whether Y is empty after a chat template.
+        """Whether the next token is the first after a chat template.
 
-        Some templates end so that an answer begins with a space, others so that it does not.
+        An answer begins with a space after some templates, and without one after others.
         """
         prompt, models = self.prompt, [sequence.model for sequence in self.sequences]
         if isinstance(prompt, Chat):
@@ -59,16 +59,16 @@ class Example:
 
     @property
     def stops_after(self) -> StopStrings:
-        """The stop strings of what continues Y."""
+        """The stop strings for a continuation of Y; one may begin inside Y."""
         return StopStrings(self.limits.stop, self.text)
 
     def rules(self, max_tokens: int, hard_limit: int | None = None) -> WordRules:
-        """Return where words end that continue Y."""
+        """Return the rules for where a word ends after Y, at the latest after `max_tokens`."""
         return WordRules(self.stops_after, max_tokens, hard_limit)
 
     @property
     def settled(self) -> str:
-        """The part of Y that no stop string can cut any more, and no limit inside a character."""
+        """The part of Y that is final: no stop string or unfinished character can shorten it."""
         if self.reason is not None:
             return self.text
         return self.stops.settled(self.text.rstrip(UNFINISHED))
@@ -76,7 +76,7 @@ class Example:
     def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round.
 
-        Ties go to the earlier candidate. Those that any model gives no finite NLL take no part.
+        Of equal scores the earlier wins. A candidate needs a finite NLL under every model.
         """
         asked = pool.asked
         finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in asked)]
@@ -96,7 +96,7 @@ class Example:
         return best
 
     def commit(self, candidate: Candidate) -> None:
-        """Append a span to Y (eq. 7), and its ids to those of every model."""
+        """Append a candidate to Y, and its tokens to the sequence of every model (eq. 7)."""
         self.text += candidate.text
         for sequence in self.asked.values():
             sequence.engine.commit(candidate.nodes[sequence])
@@ -104,7 +104,10 @@ class Example:
         self.committed.append(candidate)
 
     def check_stop(self, *, ended: bool, tokens: int | None = None) -> None:
-        """Stop at a limit, and cut Y at a stop string; `tokens` counts uncommitted ids, too."""
+        """Set `reason` if Y `ended`, or has a stop string or reached a limit, and cut Y there.
+
+        `tokens` is the length of Y if it counts tokens that are not committed yet.
+        """
         if tokens is None:
             tokens = max(sequence.generated for sequence in self.sequences)
         rounds = len(self.rounds)
@@ -115,7 +118,7 @@ class Example:
                 self.text = whole_characters(sequence.model, self.text, sequence.ids)
 
     def finish(self, text: str, reason: StopReason) -> None:
-        """Make `text` all of Y, cut before the first stop string, and end decoding."""
+        """Replace Y by `text`, cut before the first stop string, and end decoding."""
         self.text = self.stops.cut(text)
         self.reason = reason if self.text == text else "stop"
 
