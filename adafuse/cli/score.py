@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,7 +37,7 @@ Protocol = Annotated[str, option("strict or published.", "NAME", values=PROTOCOL
 
 def read_files(
     benchmark: str, predictions: Path, references: Path, scorer: str | None
-) -> tuple[str, tuple[Row, ...], list[dict[str, str]]]:
+) -> tuple[str, tuple[Row, ...], list[dict[str, Any]]]:
     """Read both files; return the scorer, the rows, and the predictions matched with them."""
     if scorer is not None:
         scorer_named(scorer, "--scorer")
@@ -124,6 +124,8 @@ def _print(totals: "Score", kept: int) -> None:
     console.print(f"{counts}: counted as wrong")
     if totals.cut_share is not None:
         console.print(f"{totals.cut} ({totals.cut_share:.1f} %) cut by a limit")
+    if totals.beyond:
+        console.print(f"{totals.beyond} do not fit into max_new_tokens")
     for name, detail in totals.details.items():
         console.print(f"{name}: {detail}", soft_wrap=True, markup=False)
 

@@ -11,19 +11,19 @@ from adafuse.errors import UserError
 from adafuse.storage.files import read_text
 from adafuse.storage.yaml_files import parse_json
 
-_COLUMNS = ("id", "question", "text", "stop_reason", "benchmark")
+_COLUMNS = ("id", "question", "text", "stop_reason", "fits", "benchmark")
 
 
 def read_predictions(
     path: Path, rows: Sequence[Row], *, benchmark: str | None
-) -> list[dict[str, str]]:
-    """Return "id", "text" and "stop_reason" ("" if absent) of a file of records.
+) -> list[dict[str, Any]]:
+    """Return "id", "text", "stop_reason" ("" if absent) and "fits" of a file of records.
 
     A prediction without id is matched by its question. A column `benchmark` of the file must be
     the given one.
     """
     ids, by_question = {row.id for row in rows}, _by_question(rows)
-    predictions: dict[str, dict[str, str]] = {}
+    predictions: dict[str, dict[str, Any]] = {}
     first: dict[str, str] = {}
     for where, record in read_records(path, "predictions file", _COLUMNS):
         _check_record(record, benchmark, where)
@@ -37,7 +37,8 @@ def read_predictions(
             raise UserError(f"{where}: row {name!r} occurs twice, first in {first[name]}; keep one")
         first[name] = where.removeprefix(f"{path}, ")
         reason = str(record.get("stop_reason") or "")
-        predictions[name] = {"id": name, "text": _text(record, where), "stop_reason": reason}
+        said = {"text": _text(record, where), "stop_reason": reason, "fits": record.get("fits")}
+        predictions[name] = {"id": name, **said}
     return list(predictions.values())
 
 

@@ -9,6 +9,7 @@ import pytest
 from adafuse.benchmarks.rows import Row
 from adafuse.errors import UserError
 from adafuse.metrics.predictions import read_exclusions, read_predictions
+from adafuse.metrics.score import evaluate
 from adafuse.storage.parquet import write_table
 
 ROWS = (
@@ -91,11 +92,21 @@ def trace(path: Path, benchmark: str) -> Path:
 def test_a_trace_is_read_with_its_stop_reasons_if_it_is_of_this_benchmark(tmp_path: Path) -> None:
     path = trace(tmp_path / "t.parquet", "qa")
     assert read_predictions(path, ROWS, benchmark="qa") == [
-        {"id": "a", "text": "here", "stop_reason": "error"}
+        {"id": "a", "text": "here", "stop_reason": "error", "fits": None}
     ]
     with pytest.raises(UserError, match=r"row 0 .*: benchmark is 'qa', not 'mt'"):
         read_predictions(path, ROWS, benchmark="mt")
     assert read_predictions(path, ROWS, benchmark=None)
+
+
+def test_a_trace_is_read_with_what_fits_so_that_answers_beyond_the_budget_are_counted(
+    tmp_path: Path,
+) -> None:
+    columns = [pa.field("id", pa.string()), pa.field("text", pa.string())]
+    rows = [{"id": "a", "text": "here", "fits": 2}, {"id": "b", "text": "now", "fits": None}]
+    write_table(tmp_path / "t.parquet", [*columns, pa.field("fits", pa.int32())], rows, {})
+    found = read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
+    assert evaluate(ROWS, found, "squad", benchmark="qa", run="fused").score.beyond == 1
 
 
 def test_a_parquet_file_without_text_is_refused(tmp_path: Path) -> None:
