@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,11 @@ _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
 _OUTPUT = "<!-- output -->"
 _NOT_RUN = re.compile(r"^<!-- not run: (?P<reason>.+) -->$")
 _LINK = re.compile(r"\[[^][]*\]\(([^()\s]+)\)")
+_NO_PROSE = r"#|\||<!--|>|:::|\{[{%]|-{3}"
+_BEGINS = re.compile(rf" *({_NO_PROSE}|[-*] |\d+\. |$)")
+"""A line that belongs to no paragraph or list item, or begins one."""
+_ALONE = re.compile(rf" *({_NO_PROSE}|$)| {{4}}(?! *([-*]|\d+\.) )")
+"""A line that no paragraph goes on after, among them indented code."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,15 @@ def prose(page: Path) -> str:
     """Return a page without its blocks of code and without code in lines."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     return re.sub(r"`[^`\n]*`", "``", text)
+
+
+def wrapped_lines(text: str) -> list[int]:
+    """Return the numbers of the lines on which a paragraph or list item goes on."""
+    text = re.sub(
+        r"^ *```.*?^ *```$", lambda code: "\n" * code[0].count("\n"), text, flags=re.S | re.M
+    )
+    lines = enumerate(pairwise(text.split("\n")), 2)
+    return [n for n, (above, line) in lines if not _ALONE.match(above) and not _BEGINS.match(line)]
 
 
 def links(page: Path) -> list[str]:

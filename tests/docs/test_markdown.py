@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .markdown import Block, anchors, blocks, links
+from .markdown import Block, anchors, blocks, links, wrapped_lines
 
 TEXT = """# A `b` (c): d
 See [x](y.md#z) and [w](#q), not `[code](no.md)`.
@@ -30,3 +30,26 @@ def test_blocks_links_and_headings_are_found(tmp_path: Path) -> None:
     assert second == Block(page, 10, "python", "print(1)")
     assert links(page) == ["y.md#z", "#q"]
     assert anchors(page) == {"a-b-c-d", "a-b-c-d-1", "twice", "twice-1"}
+
+
+WRAPPED = """A line
+goes on.
+
+- An item
+  goes on
+- another
+    - and one within
+
+        code
+        code
+| a | b |
+| - | - |
+```sh
+one
+two
+```
+"""
+
+
+def test_lines_that_go_on_are_found_outside_of_code_and_tables() -> None:
+    assert wrapped_lines(WRAPPED) == [2, 5]

@@ -82,10 +82,16 @@ def commands() -> str:
     """Return the commands for users with their options and examples, as typer describes them."""
     group: Any = get_command(app)
     context = typer.Context(group, info_name="adafuse")
-    found = (group.get_command(context, name) for name in group.list_commands(context))
-    described = [
-        get_docs_for_click(obj=command, ctx=context, indent=1, call_prefix="adafuse")
-        for command in found
-        if command.name in EXAMPLES
-    ]
+    described = []
+    for command in (group.get_command(context, name) for name in group.list_commands(context)):
+        if command.name in EXAMPLES:
+            command.help = _unwrapped(command.help)
+            described.append(
+                get_docs_for_click(obj=command, ctx=context, indent=1, call_prefix="adafuse")
+            )
     return "".join(described).rstrip()
+
+
+def _unwrapped(docstring: str) -> str:
+    """Return a docstring with each paragraph on one line."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in docstring.split("\n\n"))
