@@ -132,13 +132,13 @@ class ModelEntry(Section):
 
 
 class ModelSpec(ModelEntry):
-    """A folder or hub id, and all that is decided about how it is loaded, prompted and placed."""
+    """How one model is loaded, prompted and placed: an element of `from_pretrained`'s `models`."""
 
     device: str = AUTO
-    """auto (the next CUDA device in turn, or the CPU), cpu, cuda:0, cuda:0+cuda:1 (one model spread
-    over these), balanced (over all CUDA devices) or sequential (filling one after the other)"""
+    """`auto` (the CUDA devices in turn, or the CPU), `cpu`, `cuda:0`, `cuda:0+cuda:1` (one model on
+    both), `balanced` (on all CUDA devices) or `sequential` (filling one after the other)"""
     dtype: str = AUTO
-    """auto (float32 on a CPU, else bfloat16), float32, bfloat16, float16"""
+    """`auto` (float32 on a CPU, else bfloat16), `float32`, `bfloat16` or `float16`"""
 
     @field_validator("device")
     @classmethod
@@ -161,7 +161,10 @@ class ModelSpec(ModelEntry):
 
 
 class Loading(TypedDict, total=False):
-    """Fields of `ModelSpec` for several models: one value for all, or a list of one per model."""
+    """Keywords of `Ensemble.from_pretrained`: the fields of `ModelSpec` for several models.
+
+    Each is one value for all models, or a list with one value per model.
+    """
 
     revisions: Sequence[str | None] | None
     device: "str | torch.device | Sequence[str | torch.device]"
