@@ -2,11 +2,12 @@
 
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import yaml
 
-from .markdown import PAGES, ROOT
+from .markdown import PAGES, ROOT, prose
 
 NAMES = [
     name
@@ -43,3 +44,16 @@ def test_the_reference_has_every_public_name() -> None:
 
     public = {f"adafuse.{name}" for name in adafuse.__all__} - {"adafuse.__version__"}
     assert public <= set(NAMES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_and_tables_are_such_on_the_site_too(page: Path) -> None:
+    """It needs an empty line before a list, four spaces before a nested one, and whole tables."""
+    lines = ["", *prose(page).split("\n"), ""]
+    item, row = re.compile(r"([*-]|\d+\.) "), re.compile(r"\|")
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        if item.match(line):
+            assert not before or before[0] == " " or item.match(before), line
+        if row.match(line) and not row.match(before):
+            assert not before and re.match(r"\|[-:| ]+$", after), line
+        assert not re.match(r" {1,3}([*-]|\d+\.) ", line), line
