@@ -28,12 +28,12 @@ COLUMNS = {
     "digest": "identity of the row: prompt, models, method, options, version of the decoder; rows"
     " of one digest are decoded once",
     "text": "generated text, cut before the first stop string, otherwise unchanged",
-    "fits": "how many characters of the text are within `max_new_tokens` ids of some model; null"
-    " where all are, as they are unless the last span goes beyond",
+    "fits": "number of characters of the text that fit into `max_new_tokens` tokens of at least one"
+    " model; null if all do, that is unless the last span exceeds the limit",
     "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
     " (`max_new_tokens` or `max_rounds`) or `error`",
     "error": "one sentence; null unless `stop_reason` is `error`",
-    "traceback": "where the error came from; null unless `stop_reason` is `error`",
+    "traceback": "Python traceback of the error; null unless `stop_reason` is `error`",
     "seconds": "wall time from the example's admission to its end, including the models' own"
     " answers if the method starts from these; examples of a batch share their time",
     "tokens[]": "per model: generated token ids at the end",
@@ -44,7 +44,7 @@ COLUMNS = {
     "rounds[].candidates[].text": "the span",
     "rounds[].candidates[].ends": "whether the text ends after the span",
     "rounds[].candidates[].nll[]": "per model: negative log-likelihood of the span, in nats per"
-    " token (equation 4); NaN for a model that was not asked",
+    " token (equation 4); NaN for a model that did not score it",
     "rounds[].candidates[].fused": "F(s), the fused score (equation 5); the smallest wins",
     "rounds[].candidates[].proposers[]": "numbers of the models that proposed the span, from 0",
     "rounds[].selected": "index of the committed candidate, from 0; null if none has a finite NLL",
@@ -52,8 +52,8 @@ COLUMNS = {
     "rounds[].margins[]": "per model: its margins",
     "rounds[].margins[][]": "p(1) - p(2) of the next token at the start of each word, or the"
     " smallest within it (option `margin`), up to the first below τ; empty for methods without"
-    " margins, and for a model that was not asked",
-    "rounds[].weights[]": "per model: its weight in this round; empty where that is the run's",
+    " margins, and for a model that did not propose",
+    "rounds[].weights[]": "per model: its weight in this round; empty if it is the run's weight",
 }
 """What every column means; lists are marked by []."""
 
@@ -84,7 +84,7 @@ JOB = {
 SHARD = {
     "digest": "identity of the result: rows, prompts, models, method, options, version of the"
     " decoder, and the names of benchmark and run",
-    "job": "what was decoded and how, see below",
+    "job": "models, method and settings, see below",
     "shard": "number of the shard",
     "failed": "number of rows that failed",
     "rows": "number of rows",
@@ -94,8 +94,8 @@ SHARD = {
     " the report shows no host",
     "resumed": "number of rows from earlier attempts",
     "reused": "number of rows from other files of the results folder",
-    "reused_from": "these files, their rows, and versions, machines and times of decoding there;"
-    " those below say when and where the trace was put together",
+    "reused_from": "these files, the number of their rows, and the versions, machines and times of"
+    " their decoding; the other keys are about this job",
     "started": "start of the last attempt, UTC",
     "finished": "end of the last attempt, UTC",
 }
