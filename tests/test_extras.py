@@ -100,3 +100,10 @@ def test_every_module_of_an_extra_is_one_of_its_requirements() -> None:
         }
         named = {DISTRIBUTIONS.get(module, module) for module in modules}
         assert own - unimportable <= named <= own | others
+
+
+def test_messages_and_pages_name_the_command_that_works_in_a_clone() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "config/README.md"]
+    for file in [*pages, *(ROOT / "adafuse").rglob("*.py")]:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            assert "adafuse[" not in line or "'.[" in line, f"{file}: {line}"
