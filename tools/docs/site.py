@@ -93,7 +93,7 @@ def _cell(cell: dict[str, Any]) -> str:
 def _output(output: dict[str, Any]) -> str:
     data = output.get("data", {})
     if "text/html" in data:
-        return "".join(data["text/html"])
+        return f'<div class="notebook-output">{"".join(data["text/html"])}</div>'
     return _block("".join(output.get("text") or data["text/plain"]), "text")
 
 
