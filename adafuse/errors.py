@@ -18,7 +18,7 @@ class ExampleError(Exception):
 
 def install(extra: str) -> str:
     """Return how to install an extra: in a clone of the project, and where it is published."""
-    return f"run pip install '.[{extra}]' in the project's folder, or 'adafuse[{extra}]' elsewhere"
+    return f"run pip install '.[{extra}]' in a clone ('adafuse[{extra}]' where it is published)"
 
 
 MOST_NAMES = 40
