@@ -22,8 +22,8 @@ class Accepted(Example):
 class Audit:
     """Both protocols on the rows that both score; `strict` and `published` count right answers.
 
-    `empty` answers are nothing but white space, or missing. In translation nothing is right or
-    wrong, so they are None: `accepted` holds the pairs that `published` drops.
+    `empty` answers are nothing but white space, or missing. Of a metric that is not binary nothing
+    is right or wrong, so they are None: `accepted` holds the pairs that `published` drops.
     """
 
     benchmark: str
@@ -54,7 +54,8 @@ def audit(
     pairs = [(outcome, other[outcome.id]) for outcome in strict if outcome.id in other]
     empty = [a for a, _ in pairs if not trimmed(a.text)]
     if not SCORERS[scorer].primary.binary:
-        dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in empty)
+        left_out = empty if SCORERS[scorer].published else []
+        dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in left_out)
         return Audit(benchmark, run, len(pairs), len(empty), None, None, dropped, None)
     rule = MATCHERS[scorer].rule if scorer in MATCHERS else lambda text, answers: None
     accepted = tuple(

@@ -6,8 +6,6 @@ from functools import partial
 from itertools import combinations
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from adafuse.errors import UserError
 from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.metrics.intervals import FEWEST_ROWS
@@ -20,8 +18,7 @@ from adafuse.metrics.paired import (
     paired_randomization,
 )
 from adafuse.metrics.score import MANY_CUT, ScoredRun
-from adafuse.metrics.scorer import PUBLISHED, Metric
-from adafuse.metrics.translation import bleu_counts, pooled_bleu
+from adafuse.metrics.scorer import Metric
 
 LEVEL = 0.05
 
@@ -91,8 +88,9 @@ class Comparison:
     Scores and their difference (run minus other, with its 95 % interval, None with few rows) are in
     points of 0 to 100. `p_holm` is adjusted for all tests of the benchmark under the protocol.
     `wins` counts the rows that only the run has right, `losses` those that only the other has; None
-    for BLEU. `cut` and `other_cut` are the shares of answers that a limit cut, in percent; None if
-    that is not known. `beyond` is the larger share of those that do not fit into max_new_tokens.
+    unless the metric is binary. `cut` and `other_cut` are the shares of answers that a limit cut,
+    in percent; None if that is not known. `beyond` is the larger share of those that do not fit
+    into max_new_tokens.
     `failed` and `other_failed` rows could not be decoded.
     """
 
@@ -200,33 +198,21 @@ def _aligned(scored: ScoredRun, first: ScoredRun) -> ScoredRun:
         )
     outcomes = tuple(by_id[outcome.id] for outcome in first.outcomes)
     references = [[outcome.answers for outcome in run] for run in (outcomes, first.outcomes)]
-    if scored.metric.tokenize is not None and references[0] != references[1]:
+    if scored.metric.corpus is not None and references[0] != references[1]:
         raise UserError(f"{scored.title} has other references than the rest; score all runs again")
     return replace(scored, outcomes=outcomes)
 
 
 def _rows(scored: ScoredRun) -> PerRow:
-    """Return what `_pooled` makes the score of, row by row."""
-    metric = scored.metric
-    if metric.tokenize is not None:
-        drop = scored.score.protocol == PUBLISHED
-        rows = bleu_counts(scored.outcomes, metric.tokenize, drop_empty=drop)
-    else:
-        values = np.array([outcome.value for outcome in scored.outcomes])
-        rows = values == 1 if metric.binary else values
-    pooled = _pooled(metric, rows)
+    """Return what the metric makes the score of, row by row."""
+    rows = scored.metric.rows(scored.outcomes, scored.score.protocol)
+    pooled = scored.metric.pooled(rows)
     if abs(pooled - scored.value) > 1e-6 or len(rows) != scored.score.n:
         raise UserError(
             f"{scored.title}: the score is {scored.value:.6f} (n = {scored.score.n}), but its"
             f" outcomes give {pooled:.6f} (n = {len(rows)}); score the run again"
         )
     return rows
-
-
-def _pooled(metric: Metric, rows: PerRow) -> float:
-    if metric.tokenize is not None:
-        return pooled_bleu(rows)
-    return float(rows.mean()) * (100 if metric.binary else 1)
 
 
 def _comparison(
@@ -265,8 +251,7 @@ def _comparison(
 
 def _resampled(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
     """Return the bootstrap's difference with the larger p-value of it and of randomization."""
-    score = partial(_pooled, metric)
-    found = paired_bootstrap(rows, others, score)
+    found = paired_bootstrap(rows, others, metric.pooled)
     if len(rows) < FEWEST_ROWS:
         found = replace(found, low=None, high=None)
-    return replace(found, p=max(found.p, paired_randomization(rows, others, score)))
+    return replace(found, p=max(found.p, paired_randomization(rows, others, metric.pooled)))

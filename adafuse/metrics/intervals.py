@@ -12,7 +12,7 @@ _Z = 1.959963984540054
 RESAMPLES = 1000
 FEWEST_ROWS = 50
 """Of fewer, the bootstrap's interval covers too little (tests/metrics/test_few_rows.py)."""
-INTERVALS = f"Wilson; bootstrap for BLEU and means, of {FEWEST_ROWS} rows or more"
+INTERVALS = f"Wilson; bootstrap for corpus scores and means, of {FEWEST_ROWS} rows or more"
 """What tables and figures say of their intervals."""
 _SEED = 20240601
 

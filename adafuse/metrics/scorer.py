@@ -3,16 +3,17 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from unicodedata import category
 
 from adafuse.errors import UserError
-from adafuse.metrics.intervals import Estimate, wilson
+from adafuse.metrics.intervals import Estimate, bootstrap, wilson
+
+if TYPE_CHECKING:
+    from adafuse.metrics.paired import PerRow
 
 STRICT, PUBLISHED = "strict", "published"
 PROTOCOLS = (STRICT, PUBLISHED)
-
-TOKENIZER = "flores101"
-"""sacrebleu's name of the tokenizer of spBLEU, which needs a SentencePiece model."""
 
 Details = dict[str, str | int]
 
@@ -52,23 +53,54 @@ Rules = Callable[[Sequence[Example]], Judgement]
 
 
 @dataclass(frozen=True, slots=True)
+class Corpus:
+    """How the score of a corpus follows from all its examples, not from the mean of their values.
+
+    `counts` returns the statistics of scored examples under a protocol, a row for each; `pooled`
+    the score, 0 to 100, of any of these rows, as a bootstrap draws them.
+    """
+
+    counts: "Callable[[Sequence[Example], str], PerRow]"
+    pooled: "Callable[[PerRow], float]"
+
+    def estimate(self, counts: "PerRow") -> Estimate:
+        """Return the score of rows of `counts` with its bootstrap interval."""
+        low, high = bootstrap(len(counts), lambda chosen: self.pooled(counts[chosen]))
+        return Estimate(self.pooled(counts), low, high)
+
+
+@dataclass(frozen=True, slots=True)
 class Metric:
     """A number that a scorer reports: its name in files, and its label on pages and figures.
 
-    A `binary` metric is the share of examples that are right (1), not wrong (0). `tokenize` is
-    sacrebleu's name of a tokenizer where the metric is a corpus BLEU. Any other metric is the mean
-    of the examples' values.
+    A `binary` metric is the share of examples that are right (1), not wrong (0). Any other metric
+    is the mean of the examples' values, or follows from all examples as `corpus` says.
     """
 
     name: str
     label: str
     binary: bool = False
     higher_is_better: bool = True
-    tokenize: str | None = None
+    corpus: Corpus | None = None
 
     def merit(self, value: float) -> float:
         """Return a value so that of two the larger is better."""
         return value if self.higher_is_better else -value
+
+    def rows(self, outcomes: "Sequence[Outcome]", protocol: str) -> "PerRow":
+        """Return what `pooled` makes the score of, a row per outcome."""
+        import numpy as np
+
+        if self.corpus is not None:
+            return self.corpus.counts(outcomes, protocol)
+        values = np.array([outcome.value for outcome in outcomes])
+        return values == 1 if self.binary else values
+
+    def pooled(self, rows: "PerRow") -> float:
+        """Return the score, in the unit of tables, of any choice of rows."""
+        if self.corpus is not None:
+            return self.corpus.pooled(rows)
+        return float(rows.mean()) * (100 if self.binary else 1)
 
 
 def trimmed(text: str) -> str:
@@ -86,6 +118,7 @@ class Scorer:
     `published` both protocols are the same. `unreadable` says what is wrong with an accepted answer
     that cannot be scored against, such as "has no number"; None if nothing is. `normalise` returns
     what is compared of an accepted answer: a row of which that is empty can never be right.
+    `needs_spm`: it needs the SentencePiece model of spBLEU.
     """
 
     name: str
@@ -95,16 +128,12 @@ class Scorer:
     published: Rules | None = None
     unreadable: Callable[[str], str | None] | None = None
     normalise: Callable[[str], str] = trimmed
+    needs_spm: bool = False
 
     @property
     def primary(self) -> Metric:
         """The metric of the main table."""
         return self.metrics[0]
-
-    @property
-    def needs_spm(self) -> bool:
-        """Whether it needs the SentencePiece model of spBLEU."""
-        return any(metric.tokenize == TOKENIZER for metric in self.metrics)
 
     def check_answers(self, row: str, answers: Sequence[str]) -> None:
         """Refuse accepted answers that cannot be read; `row` says whose they are."""
@@ -166,6 +195,20 @@ def accuracy(metric: str, right: Callable[[Example], bool]) -> Rules:
     def rules(examples: Sequence[Example]) -> Judgement:
         outcomes = judge(examples, right)
         return Judgement(outcomes, {metric: share_right(outcomes)})
+
+    return rules
+
+
+def corpus_rules(metric: Metric) -> Rules:
+    """Return the rules that report one corpus metric; an example's value is its score alone."""
+    corpus = metric.corpus
+    assert corpus is not None, metric.name
+
+    def rules(examples: Sequence[Example]) -> Judgement:
+        counts = corpus.counts(examples, STRICT)
+        scored = zip(examples, counts, strict=True)
+        outcomes = [Outcome(e.id, e.text, e.answers, corpus.pooled(row[None])) for e, row in scored]
+        return Judgement(tuple(outcomes), {metric.name: corpus.estimate(counts)})
 
     return rules
 

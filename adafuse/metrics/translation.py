@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError, install
-from adafuse.metrics.intervals import Estimate, bootstrap, mean
+from adafuse.metrics.intervals import Estimate, mean
 from adafuse.metrics.scorer import (
-    TOKENIZER,
+    PUBLISHED,
+    Corpus,
     Details,
     Example,
     Judgement,
@@ -26,27 +27,25 @@ from adafuse.metrics.scorer import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     Counts = NDArray[Any]
+
+TOKENIZER = "flores101"
+"""sacrebleu's name of the tokenizer of spBLEU, which needs a SentencePiece model."""
 
 _SPM = "sacrebleu.tokenizers.tokenizer_spm"  # looks for the model, and knows where it is
 
 
 def translations_strict(examples: Sequence[Example], *, tokenize: str, name: str) -> Judgement:
     """BLEU and chrF2++ of a corpus; an empty hypothesis stays in it and costs."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    bleu, details = _bleu(tokenize)
-    chrf = CHRF(word_order=2)
+    (bleu, details), chrf = _bleu(tokenize), _chrf()
     pairs = [_cleaned(example) for example in examples]
     counts = _counts(bleu, pairs)
 
-    def pooled_chrf(rows: "Counts") -> float:
-        return float(chrf._compute_score_from_stats(rows.sum(axis=0).tolist()).score)
-
     metrics = {
-        name: _estimate(pooled_bleu, counts),
-        "chrf2++": _estimate(pooled_chrf, _counts(chrf, pairs)),
+        name: bleu_corpus(tokenize).estimate(counts),
+        "chrf2++": CHRF2.estimate(_counts(chrf, pairs)),
     }
     signatures = {"signature": bleu.get_signature(), "chrf_signature": chrf.get_signature()}
     details |= {key: str(signature) for key, signature in signatures.items()}
@@ -61,20 +60,35 @@ def translations_published(examples: Sequence[Example], *, tokenize: str, name: 
     counts[dropped] = 0
     kept = counts[~dropped]
     details |= {"dropped": len(pairs) - len(kept), "signature": str(bleu.get_signature())}
-    estimate = _estimate(pooled_bleu, kept).of_rows(len(kept)) if len(kept) else Estimate(0.0)
+    estimate = (
+        bleu_corpus(tokenize).estimate(kept).of_rows(len(kept)) if len(kept) else Estimate(0.0)
+    )
     return Judgement(_outcomes(pairs, counts), {name: estimate}, details)
 
 
-def bleu_counts(pairs: Sequence[Example], tokenize: str, *, drop_empty: bool = False) -> "Counts":
-    """Return what corpus BLEU is made of, a row per segment; see `pooled_bleu`.
+def sacrebleu_corpus(make: Callable[[], Any]) -> Corpus:
+    """Return how the score of a corpus follows for a metric of sacrebleu, such as `CHRF`."""
 
-    Segments with an empty hypothesis or reference have zeros with `drop_empty`, as in the protocol
-    `published`, so that rows stay paired.
+    def pooled(rows: "Counts") -> float:
+        return float(make()._compute_score_from_stats(rows.sum(axis=0).tolist()).score)
+
+    return Corpus(lambda examples, protocol: _counts(make(), examples), pooled)
+
+
+def bleu_corpus(tokenize: str) -> Corpus:
+    """Return how corpus BLEU follows; `tokenize` is sacrebleu's name of a tokenizer.
+
+    Segments with an empty hypothesis or reference have zeros under the protocol `published`, which
+    drops them, so that rows stay paired.
     """
-    counts = _counts(_bleu(tokenize)[0], pairs)
-    if drop_empty:
-        counts[_dropped(pairs)] = 0
-    return counts
+
+    def counts(examples: Sequence[Example], protocol: str) -> "Counts":
+        statistics = _counts(_bleu(tokenize)[0], examples)
+        if protocol == PUBLISHED:
+            statistics[_dropped(examples)] = 0
+        return statistics
+
+    return Corpus(counts, pooled_bleu)
 
 
 def pooled_bleu(counts: "Counts", *, effective_order: bool = False) -> float:
@@ -107,6 +121,12 @@ def _bleu(tokenize: str) -> tuple["BLEU", Details]:
         ) from None
 
 
+def _chrf() -> "CHRF":
+    from sacrebleu.metrics.chrf import CHRF
+
+    return CHRF(word_order=2)
+
+
 def _cleaned(example: Example) -> Example:
     return Example(example.id, _segment(example.text), tuple(map(_segment, example.answers)))
 
@@ -128,11 +148,6 @@ def _counts(metric: Any, pairs: Sequence[Example]) -> "Counts":
 
     streams = list(zip_longest(*(pair.answers for pair in pairs)))
     return np.array(metric._extract_corpus_statistics([pair.text for pair in pairs], streams))
-
-
-def _estimate(score: "Callable[[Counts], float]", counts: "Counts") -> Estimate:
-    low, high = bootstrap(len(counts), lambda chosen: score(counts[chosen]))
-    return Estimate(score(counts), low, high)
 
 
 def _outcomes(pairs: Sequence[Example], counts: "Counts") -> tuple[Outcome, ...]:
@@ -198,12 +213,14 @@ def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
 
 
 def _scorer(name: str, doc: str, metric: str, label: str, tokenize: str) -> Scorer:
-    metrics = (Metric(metric, label, tokenize=tokenize), Metric("chrf2++", "chrF2++"))
+    bleu = Metric(metric, label, corpus=bleu_corpus(tokenize))
+    chrf = Metric("chrf2++", "chrF2++", corpus=CHRF2)
     protocols = (translations_strict, translations_published)
     strict, published = (partial(rules, tokenize=tokenize, name=metric) for rules in protocols)
-    return Scorer(name, doc, metrics, strict, published)
+    return Scorer(name, doc, (bleu, chrf), strict, published, needs_spm=tokenize == TOKENIZER)
 
 
+CHRF2 = sacrebleu_corpus(_chrf)
 SCORERS = (
     _scorer(
         "translation", "spBLEU (FLORES-101 tokenizer) and chrF2++", "spbleu", "spBLEU", TOKENIZER

@@ -11,8 +11,8 @@ import pytest
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.paired import PerRow
 from adafuse.metrics.score import Score, ScoredRun, write_outcomes
-from adafuse.metrics.scorer import Example, Outcome
-from adafuse.metrics.translation import bleu_counts, pooled_bleu
+from adafuse.metrics.scorer import PUBLISHED, STRICT, Example, Outcome
+from adafuse.metrics.translation import bleu_corpus, pooled_bleu
 
 
 def scored(
@@ -66,7 +66,7 @@ def counts(
 ) -> PerRow:
     """What BLEU is made of."""
     pairs = [Example("", *pair) for pair in zip(texts, map(tuple, references), strict=True)]
-    return bleu_counts(pairs, tokenize, drop_empty=drop_empty)
+    return bleu_corpus(tokenize).counts(pairs, PUBLISHED if drop_empty else STRICT)
 
 
 def values(found: ScoredRun) -> list[float]:

@@ -3,6 +3,7 @@
 import pytest
 
 from adafuse.errors import UserError
+from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import read_scored
 
 from .conftest import accuracy, translation
@@ -15,9 +16,11 @@ def test_what_was_stored_is_read(store) -> None:
 
 
 def test_the_tokenizer_of_bleu_is_that_of_its_metric() -> None:
-    found = translation("m", ["a b c d"], ["a b c d"])
-    assert found.metric.tokenize == "13a"
-    assert translation("m", ["a"], ["a"], metric="spbleu").metric.tokenize == "flores101"
+    found = translation("m", ["a, b c d"], ["a, b c d"])
+    corpus = found.metric.corpus
+    assert corpus is not None
+    assert corpus.counts(found.outcomes, "strict")[0, 0] == 5  # the comma is a token of 13a
+    assert {s.name for s in SCORERS.values() if s.needs_spm} == {"translation"}
 
 
 def test_missing_and_broken_files_are_one_sentence(store, tmp_path) -> None:
