@@ -5,12 +5,17 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 import altair as alt
 import polars as pl
 
-Panels = Sequence[alt.LayerChart | alt.FacetChart]
+from adafuse.metrics.score import MANY_CUT
+from adafuse.report.main_table import MACRO_AVERAGE
+
+Panel = alt.LayerChart | alt.FacetChart
+Panels = Sequence[Panel]
 Chart = alt.LayerChart | alt.VConcatChart | alt.ConcatChart
 Spec = dict[str, Any]
 
@@ -44,6 +49,18 @@ _CHARACTER = 6.1
 _NARROWEST, _GAP, _PADDING, _MARGIN = 120, 14, 8, 12
 _TITLE, _CAPTION, LONGEST_LABEL = 84, 112, 24
 """Characters in a line."""
+
+
+LABEL = (
+    pl.when(pl.col("selection") == "")
+    .then(pl.col("run"))
+    .otherwise(pl.format("{} ({})", "run", "selection"))
+)
+"""The name of a run, and what a reader must know of its selection."""
+
+_EARLIER = "Hollow, with rows decoded in an earlier attempt or for another run, at another cost"
+_NAMED = 6
+"""Runs of which limits cut many answers are named up to here."""
 
 
 class Layer(NamedTuple):
@@ -194,19 +211,27 @@ def by_row(rows: Sequence[str]) -> alt.Y:
     return alt.Y("row:N", axis=axis, scale=alt.Scale(domain=list(rows)))
 
 
-def row_labels(texts: Mapping[str, str], rows: Sequence[str], *, right: bool = False) -> alt.Chart:
-    """Write a text beside each row, to the left of the panel or to the right of it."""
-    values = [
-        {"row": row, "text": text.split("\n"), "lines": text.count("\n")}
-        for row, text in texts.items()
+def row_texts(rows: Sequence[str], right: Mapping[str, str], *, named: bool) -> list[alt.Chart]:
+    """Write the name of each row to the left of a panel, and a text of some to the right of it."""
+    places: list[tuple[Mapping[str, str], Any, dict[str, Any]]] = [
+        (
+            {row: broken(row, LONGEST_LABEL) for row in rows if named},
+            0,
+            {"align": "right", "dx": -6},
+        ),
+        (right, "width", {"align": "left", "dx": 5}),
     ]
     middle = alt.expr(f"-datum.lines * {LINE / 2}")
-    place: dict[str, Any] = {"align": "left", "dx": 5} if right else {"align": "right", "dx": -6}
-    written: alt.Chart = (
-        alt.Chart(alt.InlineData(values))
-        .mark_text(baseline="middle", fontSize=FONT, lineHeight=LINE, dy=middle, **place)
-        .encode(y=by_row(rows), text="text:N", x=alt.value("width" if right else 0))
-    )
+    written = []
+    for texts, x, place in places:
+        values = [
+            {"row": row, "text": text.split("\n"), "lines": text.count("\n")}
+            for row, text in texts.items()
+        ]
+        labels = alt.Chart(alt.InlineData(values)).mark_text(
+            baseline="middle", fontSize=FONT, lineHeight=LINE, dy=middle, **place
+        )
+        written += [labels.encode(y=by_row(rows), text="text:N", x=alt.value(x))] * bool(values)
     return written
 
 
@@ -224,9 +249,7 @@ def tooltips(values: pl.DataFrame) -> list[alt.Tooltip]:
     ]
 
 
-def _panel(
-    dots: Dots, marks: pl.DataFrame, width: int, *, named: bool
-) -> alt.LayerChart | alt.FacetChart:
+def _panel(dots: Dots, marks: pl.DataFrame, width: int, *, named: bool) -> Panel:
     benchmark, rows, names = marks["benchmark"][0], dots.rows, list(dots.layers)
     colours, shapes, heights = (list(looks) for looks in zip(*dots.layers.values(), strict=True))
     height_of = dict(zip(names, heights, strict=True))
@@ -236,7 +259,7 @@ def _panel(
     axis = alt.Axis(title=dots.unit, tickCount=max(2, min(6, width // 40)))
     scale = alt.Scale(domain=_domain(marks, dots), nice=False, zero=False)
     offset = alt.Scale(domain=sorted(set(heights)), paddingOuter=0.6)
-    base = alt.Chart(alt.InlineData(values.to_dicts())).encode(
+    base = inline(values).encode(
         y=by_row(rows),
         yOffset=alt.YOffset("height:O", scale=offset),
         color=alt.Color("scored:N", scale=alt.Scale(domain=names, range=colours)),
@@ -255,11 +278,8 @@ def _panel(
         points.transform_filter("!datum.hollow").mark_point(filled=True, size=30, opacity=1),
         points.transform_filter("datum.hollow").mark_point(fill="white", size=26, opacity=1),
     ]
-    if named:
-        layers.append(row_labels({row: broken(row, LONGEST_LABEL) for row in rows}, rows))
-    if right := dots.right.get(benchmark):
-        layers.append(row_labels(right, rows, right=True))
-    title = alt.TitleParams(list(dots.titles[benchmark]), anchor="start", frame="group")
+    layers += row_texts(rows, dots.right.get(benchmark, {}), named=named)
+    title = heading(dots.titles[benchmark])
     height = len(rows) * row_height(rows, 10 * len(set(heights)) + 6)
     return alt.layer(*layers, title=title, width=width, height=height)
 
@@ -272,10 +292,48 @@ def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:
     return [low - lacking - pad * (low != 0), high + lacking + pad * (high != 0)]
 
 
-def look(series: Sequence[str], legend: alt.Legend | None, values: Sequence[Any]) -> dict[str, Any]:
+def notes(scores: pl.DataFrame) -> str:
+    """Say which runs have answers cut, rows that failed, or costs of an earlier attempt."""
+    rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
+    cut = [f"{_of(r)} ({r['cut']:.0f} %)" for r in rows if (r.get("cut") or 0.0) > MANY_CUT]
+    failed = [f"{_of(r)} ({r['failed']})" for r in rows if r.get("failed")]
+    earlier = [f"{_of(r)} ({counted(r['earlier'])})" for r in rows if r.get("earlier")]
+    notes = {"Answers cut by limits": cut, "Rows that failed, counted as wrong": failed}
+    notes |= {_EARLIER: earlier}
+    return "".join(f" {note}: {_some([*dict.fromkeys(n)])}." for note, n in notes.items() if n)
+
+
+def _of(row: Mapping[str, Any]) -> str:
+    return f"{row['run']} on {row['benchmark']}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" * (len(names) > _NAMED)
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def inline(values: pl.DataFrame) -> alt.Chart:
+    """Return a chart of values, which its file holds."""
+    return alt.Chart(alt.InlineData(values.to_dicts()))
+
+
+def heading(lines: Sequence[str]) -> alt.TitleParams:
+    """Return the title of a panel."""
+    return alt.TitleParams(list(lines), anchor="start", frame="group")
+
+
+def look(series: Sequence[str], values: Sequence[Any], legend: alt.Legend | None) -> dict[str, Any]:
     """Return how series are told apart by these values, which take turns."""
-    chosen = [values[number % len(values)] for number in range(len(series))]
+    chosen = list(islice(cycle(values), len(series)))
     return {"scale": alt.Scale(domain=list(series), range=chosen), "legend": legend}
+
+
+def series_encodings(
+    field: str, series: Sequence[str], legend: alt.Legend | None
+) -> tuple[Any, Any]:
+    """Return the colour and the shape by which series are told apart."""
+    colour = alt.Color(f"{field}:N", **look(series, COLOURS, legend))
+    return colour, alt.Shape(f"{field}:N", **look(series, SHAPES, legend))
 
 
 def shades(count: int) -> list[str]:

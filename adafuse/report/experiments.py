@@ -12,6 +12,7 @@ from adafuse.config.config import Config
 from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import check_published
 from adafuse.config.sweep_axis import sweep_positions
+from adafuse.decoding.gate import read_gate
 from adafuse.errors import UserError, unknown
 from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.metrics.compare import compare_all
@@ -22,6 +23,7 @@ from adafuse.metrics.score import read_score, read_scored
 from adafuse.models.spec import DeviceName
 from adafuse.report.main_table import MACRO_AVERAGE
 from adafuse.storage.parquet import read_metadata
+from adafuse.workflow.jobs import gate_rows
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -31,6 +33,10 @@ RUN = ("run", "method", "models", "selection")
 `selection` tells by what a run chose between other runs: "oracle" (by the answers of the very rows
 it is scored on), "development" (by other rows), or nothing.
 """
+
+
+ALL = "all"
+"""Stands for a feature where a value is what all of them gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,3 +341,35 @@ def _kinds(conditions: dict[str, Any]) -> dict[str, Any]:
     kinds = sorted({DeviceName.parse(device).kind for device in conditions["devices"].split()})
     named = {"device": "+".join(kinds), "batch size": conditions["batch_size"]}
     return {name: conditions[name] for name in ("dtype", "engine", "torch")} | named
+
+
+def gates(experiment: Experiment) -> pl.DataFrame:
+    """Return the importance of each feature and the calibration of each run's gate.
+
+    `part` is "importance": `value` has the points that are lost on rows held out if the coefficient
+    of `name` is 0, or of `ALL`; or "calibration": of `rounds` rounds in which the rule `name` gave
+    its choice the probability `chance`, `value` percent have no candidate that was worth more.
+    Nothing but a calibration of mean_nll is there of a gate that is the paper's rule.
+    """
+    rows = []
+    for benchmark, run in experiment.decoded:
+        on = gate_rows(experiment.config, benchmark, run)
+        assert on is not None
+        found = read_gate(str(experiment.require(experiment.layout.gate(on, run)))).fitted
+        about = {"benchmark": benchmark, **experiment.describe(run), "fitted_on": on}
+        whole = {ALL: found.gain[str(found.penalty)]} if found.penalty is not None else {}
+        rows += [
+            about | {"part": "importance", "name": name, "value": value}
+            for name, value in (whole | found.importance).items()
+        ]
+        rows += [
+            {**about, "part": "calibration", "name": rule, "rounds": each.rounds}
+            | {"chance": 100 * each.chance, "value": 100 * each.right}
+            for rule, bins in found.calibration.items()
+            for each in bins
+        ]
+    if not rows:
+        raise UserError(
+            f"experiments.{experiment.name}: no choice mattered on any development row; give more"
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)

@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,15 @@ _DATASETS = (
     " accepted answers joined by a space, as the paper counts, then of the first one. Shots: rows"
     " that are few-shot examples of the prompt. Repeated: rows with the question of an earlier row,"
     " verbatim and up to case; all are kept. Renamed: rows whose id got a suffix."
+)
+
+_DATASET_COLUMNS = (
+    *("benchmark", "rows", "paper_rows", "question_chars", "paper_question_chars"),
+    *("answer_chars", "paper_answer_chars", "first_answer_chars", "shots_among_rows"),
+    *("repeated_questions", "repeated_up_to_case", "renamed_ids"),
+)
+_DATASET_HEADS = (
+    *("benchmark", "rows", "question", "answers", "first answer", "shots", "repeated", "renamed"),
 )
 
 _COMPARED = (
@@ -247,46 +256,24 @@ def words_table(shares: Sequence[WordShare]) -> Table:
 
 def datasets_table(lines: Sequence[Described]) -> Table:
     """Return a row per benchmark; what the paper does not say is empty."""
-    rows = [_dataset_row(line) for line in lines]
-    head = ("benchmark", "rows", "question", "answers", "first answer", "shots", "repeated")
-    text = markdown_table((*head, "renamed"), map(_dataset_cells, lines))
-    return Table(list(rows[0]), [list(row.values()) for row in rows], f"{text}\n{_DATASETS}\n")
+    rows, cells = [], []
+    for line in lines:
+        ours, paper = line.ours, line.paper
+        lengths = [ours.question_chars, ours.answer_chars, ours.first_answer_chars]
+        counts = [ours.shots, ours.repeated, ours.repeated_up_to_case, ours.renamed]
+        values = [ours.rows, *lengths[:2]], [paper.rows, paper.question_chars, paper.answer_chars]
+        pairs = list(zip(*values, strict=True))
+        rows.append([line.benchmark, *chain.from_iterable(pairs), lengths[2], *counts])
+        shots, repeated, up_to_case, renamed = map(str, counts)
+        last = f"{lengths[2]:.1f}", shots, f"{repeated}, {up_to_case}", renamed
+        cells.append([escape(line.benchmark), *(_beside_paper(*pair) for pair in pairs), *last])
+    text = markdown_table(_DATASET_HEADS, cells)
+    return Table(_DATASET_COLUMNS, rows, f"{text}\n{_DATASETS}\n")
 
 
-def _dataset_row(line: Described) -> dict[str, Any]:
-    ours, paper = line.ours, line.paper
-    return {
-        "benchmark": line.benchmark,
-        "rows": ours.rows,
-        "paper_rows": paper.rows,
-        "question_chars": ours.question_chars,
-        "paper_question_chars": paper.question_chars,
-        "answer_chars": ours.answer_chars,
-        "paper_answer_chars": paper.answer_chars,
-        "first_answer_chars": ours.first_answer_chars,
-        "shots_among_rows": ours.shots,
-        "repeated_questions": ours.repeated,
-        "repeated_up_to_case": ours.repeated_up_to_case,
-        "renamed_ids": ours.renamed,
-    }
-
-
-def _dataset_cells(line: Described) -> list[str]:
-    ours, paper = line.ours, line.paper
-
-    def paired(value: str, figure: float | None) -> str:
-        return value if figure is None else f"{value} ({figure})"
-
-    return [
-        escape(line.benchmark),
-        paired(str(ours.rows), paper.rows),
-        paired(f"{ours.question_chars:.1f}", paper.question_chars),
-        paired(f"{ours.answer_chars:.1f}", paper.answer_chars),
-        f"{ours.first_answer_chars:.1f}",
-        str(ours.shots),
-        f"{ours.repeated}, {ours.repeated_up_to_case}",
-        str(ours.renamed),
-    ]
+def _beside_paper(ours: float, paper: float | None) -> str:
+    text = f"{ours:.1f}" if isinstance(ours, float) else str(ours)
+    return text if paper is None else f"{text} ({paper})"
 
 
 def stored_audits(config: Config) -> list[Audit]:

@@ -9,14 +9,26 @@ import numpy as np
 import polars as pl
 import pytest
 
+from adafuse import Ensemble
 from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.options import scorer_names
+from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
+from adafuse.development.advice import advise
+from adafuse.development.fitting import Development, _worth
 from adafuse.errors import UserError
+from adafuse.export.dataset import _metrics, _samples
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate, mean
 from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
-from adafuse.metrics.score import Score, ScoredRun, evaluate, write_outcomes
+from adafuse.metrics.score import (
+    Score,
+    ScoredRun,
+    evaluate,
+    read_scored,
+    write_outcomes,
+    write_score,
+)
 from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer, judge, share_right
 from adafuse.report.contents import marks
 from adafuse.report.experiments import _merits, _undominated
@@ -28,12 +40,18 @@ from adafuse.report.explorer import (
     write_benchmark,
     write_manifest,
 )
-from adafuse.report.main_table import build_table
-from adafuse.report.pages import write_explorer
+from adafuse.report.figures import measured
+from adafuse.report.main_table import build_table, stored_table, to_markdown
+from adafuse.report.pages import write_explorer, write_report
 from adafuse.report.results import Results
 from adafuse.report.tables import best_members_section, comparison_table, read_comparisons, to_csv
-from adafuse.storage.parquet import write_table
+from adafuse.storage.files import write_text
+from adafuse.storage.parquet import read_rows, write_table
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
+from adafuse.workflow.choose import choose_rows
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.layout import ResultsLayout
+from tests.report.test_facts import shard
 from tests.support.browser import DESKTOP, Tab
 from tests.support.configuration import values as configuration
 from tests.support.made_up import FUSED
@@ -94,12 +112,13 @@ def test_without_published_rules_both_protocols_are_the_same(protocol: str) -> N
 
 
 def test_the_table_names_the_metric_and_its_best_is_the_lowest() -> None:
-    def score(run: str, value: float) -> Score:
-        metrics = {"edit_distance": Estimate(value, value, value)}
-        return Score("qa", run, "strict", 4, 0, 0, 0, 0, metrics, "edit_distance", {})
-
     runs = {"near": ("single", ["m"]), "far": ("single", ["l"])}
-    table = build_table(["qa"], runs, [score("near", 2.0), score("far", 9.0)], None)
+    table = build_table(
+        ["qa"],
+        runs,
+        [scored("qa", "near", "edit_distance", 2), scored("qa", "far", "edit_distance", 9)],
+        None,
+    )
     assert [row.cells[0].best for row in table.rows] == [True, False]
     assert (table.columns[0].metric.label, table.columns[0].n) == ("edit distance", 4)
 
@@ -109,6 +128,11 @@ def test_a_metric_of_a_known_name_but_of_another_kind_is_refused() -> None:
     with pytest.raises(UserError, match="a metric 'exact_match' of another kind"):
         register_scorer(replace(CONTAINED, name="odd", metrics=(odd,)))
     assert "odd" not in SCORERS
+
+
+def scored(benchmark: str, run: str, metric: str, value: float) -> Score:
+    found = {metric: Estimate(value)}
+    return Score(benchmark, run, "strict", 4, 0, 0, 0, 0, found, metric, {})
 
 
 def outcomes(run: str, values: Sequence[float], **changes: Any) -> ScoredRun:
@@ -158,35 +182,169 @@ def test_a_frontier_joins_the_lower_scores() -> None:
 def test_averages_have_one_direction() -> None:
     runs = {"near": ("single", ["m"]), "far": ("single", ["l"])}
 
-    def score(benchmark: str, run: str, metric: str, value: float) -> Score:
-        found = {metric: Estimate(value)}
-        return Score(benchmark, run, "strict", 4, 0, 0, 0, 0, found, metric, {})
-
-    both = [score(b, run, "edit_distance", v) for b in "ab" for run, v in (("near", 2), ("far", 9))]
+    both = [
+        scored(b, run, "edit_distance", v) for b in "ab" for run, v in (("near", 2), ("far", 9))
+    ]
     table = build_table(["a", "b"], runs, both, None)
     assert [row.cells[-1].best for row in table.rows] == [True, False] and table.averaged
-    mixed = [*both[:2], *(score("b", run, "accuracy", 50) for run in runs)]
+    mixed = [*both[:2], *(scored("b", run, "accuracy", 50) for run in runs)]
     table = build_table(["a", "b"], runs, mixed, None)
     assert [row.cells[-1].value for row in table.rows] == [None, None] and not table.averaged
 
 
+def test_the_figure_of_a_frontier_joins_the_lower_scores(world) -> None:
+    for run, passes, value in (("m", 1, 30.0), ("l", 2, 20.0), ("both", 3, 40.0)):
+        world.trace(
+            "squad", run, [2.0], words=(), forwards=(passes,) * len(world.runs[run]["models"])
+        )
+        write_score(
+            world.root / f"scores/strict/squad/{run}.json",
+            scored("squad", run, "edit_distance", value),
+        )
+    table, chart = measured(world.experiment("frontier", ["squad"], ["m", "l", "both"]))
+    assert dict(table.select("run", "best").iter_rows()) == {"m": True, "l": True, "both": False}
+    (whole,) = chart.to_dict()["vconcat"][0]["vconcat"]
+    (panel,) = whole["concat"]
+    drawn = {row["series"]: row["best"] for row in whole["data"]["values"]}
+    assert drawn == {"m": True, "l": True, "both": False}
+    assert panel["title"]["text"][0] == "squad, edit distance"
+
+
+@pytest.fixture
+def stored(values: dict[str, Any]) -> Config:
+    """Results of three models and their pairs by edit distance: "right" has the lowest."""
+    runs = {
+        "right": {"method": "single", "models": ["right"]},
+        "near": {"method": "adafuse", "models": ["right", "hub"]},
+        "last": {"method": "adafuse", "models": ["left", "hub"]},
+        "oracle": {"method": "best_of", "models": ["left", "right"]},
+    }
+    pairs = {"models": ["left", "right", "hub"], "options": {"runs": ["both", "near", "last"]}}
+    runs |= {name: {"method": name, **pairs} for name in ("best_pair", "development_pair")}
+    values["runs"] |= runs
+    qa = {**values["benchmarks"]["qa"], "scorer": "edits"}
+    values["benchmarks"] = {"qa": {**qa, "development": "dev"}, "dev": qa}
+    main = {"benchmarks": ["qa"], "runs": ["left", "right", "far", "both", "near", "last"]}
+    config = parse_config({**values, "main": main})
+    layout = ResultsLayout(config.results)
+    lengths = {
+        "left": (9, 1),
+        "right": (2, 4),
+        "far": (5, 6),
+        "both": (8, 9),
+        "near": (1, 1),
+        "last": (8, 8),
+    }
+    prepared = [PreparedRow(f"q{n}", f"whole {n}", f"task {n}", ("x",)) for n in range(2)]
+    for benchmark in ("qa", "dev"):
+        write_prepared(layout.rows(benchmark), prepared)
+        for run, texts in lengths.items():
+            found = outcomes(run, [texts[n % 2] for n in range(80)], benchmark=benchmark)
+            write_score(layout.score("strict", benchmark, run), found.score)
+            write_outcomes(layout.outcomes("strict", benchmark, run), found.outcomes, {})
+            rows = [
+                {
+                    "id": f"q{n}",
+                    "benchmark": benchmark,
+                    "run": run,
+                    "shard": 0,
+                    "prompt_sha256": "0",
+                }
+                | result_columns(replace(FUSED[n], text="x" * texts[n]))
+                for n in range(2)
+            ]
+            about = {"digest": run, "shards": [shard()]}
+            write_table(layout.trace(benchmark, run), TRACE_FIELDS, rows, about)
+    return config
+
+
+def test_choices_between_runs_take_the_lower_scores(stored: Config, tmp_path: Path) -> None:
+    out = tmp_path / "chosen.parquet"
+    choose_rows(stored, "qa", "oracle", out)
+    assert [(row["text"], row["taken_from"]) for row in read_rows(out)] == [
+        ("xx", "right"),
+        ("x", "left"),
+    ]
+    for run in ("best_pair", "development_pair"):  # left has 5.0 and far 5.5 on average
+        assert choose_rows(stored, "qa", run, out) == {"both": 2}
+
+
+def test_the_report_has_the_lower_score_in_bold_and_marked(stored: Config, tmp_path: Path) -> None:
+    runs = {name: (stored.runs[name].method, stored.runs[name].models) for name in stored.main_runs}
+    layout = ResultsLayout(stored.results)
+    found = [read_scored(layout.score("strict", "qa", run)) for run in runs]
+    write_text(
+        layout.table("comparison.csv"), to_csv(comparison_table(compare_runs(runs, found), {}))
+    )
+    report = Results.found(replace_runs(stored))
+    write_report(report, tmp_path / "report")
+    page = (tmp_path / "report/index.html").read_text()
+    rows = page.split('<table class="scores">')[1].split("</table>")[0].split("<tr>")
+    best = [row for row in rows if "number best" in row]
+    assert len(best) == 1 and "run=near" in best[0] and "<sup>*†</sup>" in best[0]
+    assert page.count("†</sup>") == 1
+    table = to_markdown(stored_table(stored))
+    assert "**1.0**" in table and table.count("**") == 2
+    assert "qa (edit\\_distance, n = 80)" in table
+
+
+def replace_runs(config: Config) -> Config:
+    """A configuration without the runs that were not made."""
+    kept = {name: run for name, run in config.runs.items() if name in config.main_runs}
+    return config.model_copy(update={"runs": kept})
+
+
+def test_what_a_gate_learns_from_is_worth_more_where_the_score_is_lower() -> None:
+    rows = Development("qa", ["?"], [("x",)], "edits", {})
+    texts = [replace(FUSED[0], text="x" * length) for length in (4, 1, 2)]
+    assert _worth(rows, [0, 0, 0], texts) == [-1.0, -0.25, -0.5]
+
+
+def test_advice_names_the_model_of_the_lower_score_as_the_best(pair: Ensemble) -> None:
+    prompts = [f"Question: who has {n} cats?\nAnswer:" for n in range(4)]
+    rows = Development("qa", prompts, [("x",)] * 4, "edits", {"max_new_tokens": 8, "stop": ["\n"]})
+    advice = advise(pair, rows, branching=2)
+    one, other = advice.members
+    best = min(advice.members, key=lambda member: member.score.value)
+    assert one.score.value != other.score.value
+    assert advice.against.against == best.name
+    assert advice.ceiling <= best.score.value
+    assert advice.against.gain == pytest.approx(best.score.value - advice.fused.value)
+
+
+def test_an_exported_record_says_that_lower_is_better(stored: Config) -> None:
+    layout = ResultsLayout(stored.results)
+    found = read_scored(layout.score("strict", "qa", "near"))
+    (record,) = _metrics(stored, "qa", "near", found)
+    config = record["metric_config"]
+    assert (config["lower_is_better"], config["max_score"]) == (True, "Infinity")
+    perfect = replace(found, outcomes=(replace(found.outcomes[0], value=0.0), found.outcomes[1]))
+    samples = _samples(Results.found(stored), "qa", "near", perfect, "e")
+    assert [sample["evaluation"]["is_correct"] for sample in samples] == [True, False]
+
+
 def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[float]) -> None:
-    """An explorer over two examples of a benchmark with a scorer."""
+    """An explorer over two examples of a benchmark with a scorer; the run "other" has 9 on each."""
     import pyarrow as pa
 
     values["benchmarks"] = {"qa": {**values["benchmarks"]["qa"], "scorer": scorer}}
     config = parse_config({**values, "results": str(folder / "results")})
     rows = [PreparedRow(f"q{n}", "?", "?", ("x",)) for n in range(2)]
     write_prepared(folder / "results/benchmarks/qa/rows.jsonl", rows)
-    (entry,) = Results(config, {"qa": ("fused",)}).manifest().benchmarks
+    (entry,) = Results(config, {"qa": ("fused", "other")}).manifest().benchmarks
     trace = folder / "trace.parquet"
     written = [{"id": f"q{n}", **result_columns(FUSED[n])} for n in range(2)]
     write_table(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], written, {})
     given = [Outcome(f"q{n}", "x", ("x",), value) for n, value in enumerate(outcomes)]
     write_outcomes(folder / "outcomes.parquet", given, {})
-    files = RunFiles("fused", trace, {"strict": folder / "outcomes.parquet"})
-    write_benchmark(folder / "data", "qa", [Question("q0", "?"), Question("q1", "?")], [files])
-    runs = {"fused": RunEntry("adafuse", ("ant", "bee"), 0.7)}
+    nine = [replace(outcome, value=9.0) for outcome in given]
+    write_outcomes(folder / "other.parquet", nine, {})
+    files = [
+        RunFiles("fused", trace, {"strict": folder / "outcomes.parquet"}),
+        RunFiles("other", trace, {"strict": folder / "other.parquet"}),
+    ]
+    write_benchmark(folder / "data", "qa", [Question("q0", "?"), Question("q1", "?")], files)
+    runs = {name: RunEntry("adafuse", ("ant", "bee"), 0.7) for name in ("fused", "other")}
     write_manifest(folder / "data", Manifest([entry], runs, ["ant", "bee"], ["strict"]))
     write_explorer(folder, report=False)
 
@@ -211,3 +369,15 @@ def test_the_explorer_shows_its_values_under_its_own_name(
     assert ("wrong" in kinds) == (scorer == "contained")
     tab.assert_clean()
     page.context.close()
+
+
+def test_the_explorer_lists_as_better_what_has_the_lower_value(
+    tmp_path: Path, browser: Any, values: dict[str, Any]
+) -> None:
+    _site(tmp_path, values, "edits", (0.0, 17.5))
+    tab = Tab.opened(browser, tmp_path, DESKTOP, dark=False)
+    for show, found in (("better", ["q0"]), ("worse", ["q1"])):
+        page = tab.open("explorer.html", f"#run=fused&beside=other&show={show}")
+        assert page.locator("#list .id").all_inner_texts() == found
+    tab.assert_clean()
+    tab.page.context.close()
