@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write pages for a browser: tables, charts, and a trace explorer."""
     from adafuse.report.pages import check_folder, write_loose_report, write_report
-    from adafuse.report.results import Results
+    from adafuse.report.stored import StoredResults
     from adafuse.workflow.layout import ResultsLayout
 
     paths = paths or [Path("results")]
@@ -43,7 +43,7 @@ def report(
         raise UserError(
             f"{folder!r} is neither a results folder nor a .parquet trace; give one of these"
         )
-    results = Results.found(results_config(paths[0]))
+    results = StoredResults.in_folder(results_config(paths[0]))
     if not results.runs:
         raise UserError(f"{folder!r} holds no merged trace yet; run snakemake")
     write_report(results, out or layout.report)

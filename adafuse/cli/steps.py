@@ -188,9 +188,9 @@ def prefetch(*, config: "Config") -> None:
 def examples(*, config: "Config", benchmark: str, out: Output) -> None:
     """Write the trace explorer's data of a benchmark, `data/BENCHMARK` of a report."""
     from adafuse.report.pages import write_examples
-    from adafuse.report.results import Results
+    from adafuse.report.stored import StoredResults
 
-    results = Results.main(config)
+    results = StoredResults.main(config)
     write_examples(results, benchmark, out.parents[1])
     logger.info("%d runs", len(results.runs[benchmark]))
 
@@ -199,10 +199,10 @@ def examples(*, config: "Config", benchmark: str, out: Output) -> None:
 def pages(*, config: "Config", index: Output, explorer: Output) -> None:
     """Write the report's two pages into a folder; the examples beside them are there already."""
     from adafuse.report.pages import write_pages
-    from adafuse.report.results import Results
+    from adafuse.report.stored import StoredResults
 
     assert index.parent == explorer.parent
-    write_pages(Results.main(config), index.parent)
+    write_pages(StoredResults.main(config), index.parent)
 
 
 @step

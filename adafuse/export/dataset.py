@@ -23,7 +23,7 @@ from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
 from adafuse.models.spec import GGUF, public_name
-from adafuse.report.results import Results
+from adafuse.report.stored import StoredResults
 from adafuse.report.tables import escape, markdown_table
 from adafuse.storage.files import without_folders, write_text
 from adafuse.storage.parquet import read_metadata, read_rows
@@ -35,13 +35,13 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(_samples\.jsonl|\
 _OUTER_COLUMNS = ["id", "text", "stop_reason", "error", "seconds", "tokens", "prompt_tokens"]
 
 
-def fresh_results(plan: Plan) -> Results:
+def fresh_results(plan: Plan) -> StoredResults:
     """Return the merged and scored runs, all as the configuration makes them.
 
     Raises:
         UserError: something is stale, so that texts, scores and references may not belong together.
     """
-    found = Results.found(plan.config)
+    found = StoredResults.in_folder(plan.config)
     for benchmark, runs in found.runs.items():
         steps = [("prepare", plan.layout.rows(benchmark), {"benchmark": benchmark})]
         for run in runs:
@@ -59,7 +59,7 @@ def fresh_results(plan: Plan) -> Results:
     return found
 
 
-def export_records(results: Results, out: Path, organization: str) -> list[Path]:
+def export_records(results: StoredResults, out: Path, organization: str) -> list[Path]:
     """Write a record and its samples for each scored run on each benchmark; return the records.
 
     They lie as the data store has them: data/BENCHMARK/DEVELOPER/MODEL/UUID.json, with the samples
@@ -74,7 +74,7 @@ def export_records(results: Results, out: Path, organization: str) -> list[Path]
 
 
 def _export_record(
-    results: Results, out: Path, organization: str, benchmark: str, run: str
+    results: StoredResults, out: Path, organization: str, benchmark: str, run: str
 ) -> Path:
     config = results.config
     protocols = [p for p in config.protocols if results.layout.score(p, benchmark, run).is_file()]
@@ -124,7 +124,7 @@ def _export_record(
     return out / folder / f"{name}.json"
 
 
-def _finished(results: Results, benchmark: str, run: str) -> datetime:
+def _finished(results: StoredResults, benchmark: str, run: str) -> datetime:
     """Return when the last shard of a run was put together."""
     metadata = read_metadata(results.trace(benchmark, run))
     if chosen_from := metadata.get("of"):
@@ -226,7 +226,7 @@ def _source(benchmark: str, task: BenchmarkConfig, rows: int) -> dict[str, Any]:
 
 
 def _samples(
-    results: Results, benchmark: str, run: str, scored: ScoredRun, evaluation: str
+    results: StoredResults, benchmark: str, run: str, scored: ScoredRun, evaluation: str
 ) -> Iterator[dict[str, Any]]:
     """Yield the scored rows. One of a metric that is not binary is correct where it is full."""
     rows = {row.id: row for row in read_prepared(results.layout.rows(benchmark))}
@@ -293,7 +293,7 @@ def _uuid(text: str) -> str:
     return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:]))
 
 
-def dataset_card(results: Results) -> str:
+def dataset_card(results: StoredResults) -> str:
     """Return the card that makes the folder `traces` a data set of the Hugging Face hub.
 
     A benchmark is a configuration of it, a run a split. A run that chooses between others has a

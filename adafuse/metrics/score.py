@@ -218,22 +218,12 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
 
     from adafuse.storage.parquet import write_table
 
-    columns = [
-        pa.field("id", pa.string()),
-        pa.field("value", pa.float64()),
-        pa.field("hypothesis", pa.string()),
-        pa.field("references", pa.list_(pa.string())),
-    ]
+    text = pa.string()
+    kinds = {"id": text, "value": pa.float64(), "hypothesis": text, "references": pa.list_(text)}
     rows = [
-        {
-            "id": outcome.id,
-            "value": float(outcome.value),
-            "hypothesis": outcome.text,
-            "references": outcome.answers,
-        }
-        for outcome in outcomes
+        dict(zip(kinds, (o.id, float(o.value), o.text, o.answers), strict=True)) for o in outcomes
     ]
-    write_table(path, columns, rows, metadata)
+    write_table(path, [pa.field(*kind) for kind in kinds.items()], rows, metadata)
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:

@@ -13,7 +13,7 @@ from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.score import cut_legend
 from adafuse.metrics.scorer import PUBLISHED
 from adafuse.report.main_table import stored_table
-from adafuse.report.results import Results
+from adafuse.report.stored import StoredResults
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.storage.files import without_folders
 from adafuse.storage.parquet import read_metadata
@@ -32,7 +32,7 @@ Place = tuple[str, str, str]
 """Protocol, benchmark and run."""
 
 
-def read_contents(results: Results) -> dict[str, Any]:
+def read_contents(results: StoredResults) -> dict[str, Any]:
     """Return what there is for templates/index.html.j2; tables that were not made are left out.
 
     So is what the configuration does not ask for (any more), though it may still be there.

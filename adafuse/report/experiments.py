@@ -21,7 +21,7 @@ from adafuse.metrics.published import read_published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_score, read_scored
 from adafuse.models.spec import DeviceName
-from adafuse.report.main_table import MACRO_AVERAGE
+from adafuse.report.main_table import MACRO_AVERAGE, direction, same_rows
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.jobs import gate_rows
 from adafuse.workflow.layout import ResultsLayout
@@ -104,8 +104,8 @@ def scores(experiment: Experiment) -> pl.DataFrame:
         rows.append(_score(experiment, *cell) | {"paper": value, "paper_row": name})
     table = pl.DataFrame(rows, schema_overrides={"paper": pl.Float64}, infer_schema_length=None)
     _refuse_different_rows(table)
-    directions = {metric_named(name).higher_is_better for name in table["metric"]}
-    if len(experiment.section.benchmarks) == 1 or len(directions) > 1:
+    metrics = [metric_named(name) for name in table["metric"]]
+    if len(experiment.section.benchmarks) == 1 or direction(metrics) is None:
         return table
     whole = pl.col("paper").is_not_null().all()
     averages = table.group_by("protocol", *RUN, maintain_order=True).agg(
@@ -147,14 +147,9 @@ def _printed(experiment: Experiment) -> dict[tuple[str, str, str], tuple[float, 
 
 
 def _refuse_different_rows(table: pl.DataFrame) -> None:
-    for (benchmark, protocol), group in table.group_by(
-        "benchmark", "protocol", maintain_order=True
-    ):
-        if len(counts := sorted(group["n"].unique())) > 1:
-            raise UserError(
-                f"the {protocol} scores of {benchmark!r} cover {counts} rows and cannot stand in"
-                " one panel; run the workflow again"
-            )
+    for group in table.partition_by("benchmark", "protocol", maintain_order=True):
+        benchmark, protocol = group.select("benchmark", "protocol").row(0)
+        same_rows(f"the {protocol} scores of {benchmark!r}", group["n"], "panel")
 
 
 def sweep(experiment: Experiment) -> pl.DataFrame:

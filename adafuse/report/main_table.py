@@ -1,6 +1,6 @@
 """The main table, a row per run and a cell per benchmark, as CSV and as Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import product
 from statistics import fmean
@@ -84,8 +84,29 @@ class Column:
     n: int | None
 
 
-MANY_EMPTY = 0.05
-"""A larger share of empty answers is a warning."""
+MANY_EMPTY = 5.0
+"""In percent; a larger share of empty answers is a warning."""
+
+_WARNINGS: Sequence[tuple[Callable[[Score], float], float, str]] = (
+    (
+        lambda score: 100 * score.empty / score.n,
+        MANY_EMPTY,
+        "{:.0f} % of the answers are empty; look at some in the trace explorer, and check `stop`"
+        " and the prompt",
+    ),
+    (
+        lambda score: score.cut_share or 0.0,
+        MANY_CUT,
+        "{:.1f} % of the answers are cut; raise `max_new_tokens` or `max_rounds`",
+    ),
+    (
+        lambda score: 100 * score.beyond / score.n,
+        MANY_CUT,
+        "{:.1f} % of the answers do not fit into `max_new_tokens`; raise it, or set"
+        " `within_budget`",
+    ),
+)
+"""Shares of a score's answers, above which percentage they are a warning, and its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +123,8 @@ class ScoreTable:
 
         There is none of metrics of which some are better higher and others lower.
         """
-        return len(self.columns) > 1 and self.direction is not None
-
-    @property
-    def direction(self) -> Metric | None:
-        """A metric that is better higher or lower as those of all columns; None if they differ."""
-        return _direction([column.metric for column in self.columns])
+        same = direction([column.metric for column in self.columns])
+        return len(self.columns) > 1 and same is not None
 
     @property
     def scores(self) -> list[Score]:
@@ -122,37 +139,11 @@ class ScoreTable:
     def warnings(self) -> list[str]:
         """A sentence on each score that many empty answers, or answers cut short, make doubtful."""
         return [
-            f"{score.run} on {score.benchmark}: {said}"
-            for says in (_too_empty, _too_cut, _beyond)
+            f"{score.run} on {score.benchmark}: {text.format(share(score))}"
+            for share, most, text in _WARNINGS
             for score in self.scores
-            if (said := says(score)) is not None
+            if share(score) > most
         ]
-
-
-def _too_empty(score: Score) -> str | None:
-    if score.empty <= MANY_EMPTY * score.n:
-        return None
-    return (
-        f"{100 * score.empty / score.n:.0f} % of the answers are empty; look at some in the trace"
-        " explorer, and check `stop` and the prompt"
-    )
-
-
-def _too_cut(score: Score) -> str | None:
-    if score.cut_share is None or score.cut_share <= MANY_CUT:
-        return None
-    share = f"{score.cut_share:.1f} % of the answers are cut"
-    return f"{share}; raise `max_new_tokens` or `max_rounds`"
-
-
-def _beyond(score: Score) -> str | None:
-    share = 100 * score.beyond / score.n
-    if share <= MANY_CUT:
-        return None
-    return (
-        f"{share:.1f} % of the answers do not fit into `max_new_tokens`; raise it, or set"
-        " `within_budget`"
-    )
 
 
 def build_table(
@@ -175,9 +166,9 @@ def build_table(
         ]
         columns.append(column)
         cells.append(_with_best(plain, competing, column.metric))
-    direction = _direction([column.metric for column in columns])
-    averages = [_average(*row) if direction else Cell(None) for row in zip(*cells, strict=True)]
-    cells.append(_with_best(averages, competing, direction))
+    whole = direction([column.metric for column in columns])
+    averages = [_average(*row) if whole else Cell(None) for row in zip(*cells, strict=True)]
+    cells.append(_with_best(averages, competing, whole))
     rows = [
         ScoreRow(run, method, tuple(models), tuple(row))
         for (run, (method, models)), *row in zip(runs.items(), *cells, strict=True)
@@ -197,14 +188,18 @@ def _refuse_mixtures(scores: Sequence[Score]) -> None:
 
 
 def _column(name: str, scores: Sequence[Score]) -> Column:
-    counts = sorted({score.n for score in scores})
-    if len(counts) > 1:
+    n = same_rows(f"the scores of {name!r}", (score.n for score in scores), "column")
+    return Column(name, metric_named(scores[0].primary if scores else ""), n)
+
+
+def same_rows(scores: str, counts: Iterable[int], place: str) -> int | None:
+    """Return how many rows each of some scores covers; refuse different numbers."""
+    found = sorted(set(counts))
+    if len(found) > 1:
         raise UserError(
-            f"the scores of {name!r} cover {counts} rows and cannot stand in one column; run the"
-            " workflow again"
+            f"{scores} cover {found} rows and cannot stand in one {place}; run the workflow again"
         )
-    metric = metric_named(scores[0].primary if scores else "")
-    return Column(name, metric, counts[0] if counts else None)
+    return found[0] if found else None
 
 
 def _average(*cells: Cell) -> Cell:
@@ -214,7 +209,8 @@ def _average(*cells: Cell) -> Cell:
     return Cell(fmean(values), failed=sum(cell.failed for cell in cells))
 
 
-def _direction(metrics: Sequence[Metric]) -> Metric | None:
+def direction(metrics: Sequence[Metric]) -> Metric | None:
+    """Return one that is better higher or lower as all of them are; None if they differ."""
     same = len({metric.higher_is_better for metric in metrics}) == 1
     return metrics[0] if same else None
 

@@ -28,7 +28,7 @@ from adafuse.report.explorer import (
     write_benchmark,
     write_manifest,
 )
-from adafuse.report.results import Results, tau_of
+from adafuse.report.stored import StoredResults, tau_of
 from adafuse.storage.files import without_folders, write_bytes, write_text
 from adafuse.storage.parquet import iterate_rows, read_metadata
 from adafuse.storage.provenance import source_commit
@@ -60,20 +60,20 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def write_report(results: Results, folder: Path) -> None:
+def write_report(results: StoredResults, folder: Path) -> None:
     """Write the pages, and the explorer's data of all benchmarks."""
     for benchmark in results.runs:
         write_examples(results, benchmark, folder)
     write_pages(results, folder)
 
 
-def write_examples(results: Results, benchmark: str, folder: Path) -> None:
+def write_examples(results: StoredResults, benchmark: str, folder: Path) -> None:
     """Write the explorer's data of a benchmark into the report in a folder."""
     questions, files = results.questions(benchmark), results.files(benchmark)
     write_benchmark(folder / DATA, benchmark, questions, files)
 
 
-def write_pages(results: Results, folder: Path) -> None:
+def write_pages(results: StoredResults, folder: Path) -> None:
     """Write index.html and explorer.html, and drop data that they do not show."""
     contents = read_contents(results)
     for benchmark in {*read_benchmarks(folder / DATA)} - {*results.runs}:

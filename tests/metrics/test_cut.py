@@ -18,8 +18,8 @@ from adafuse.development.fitting import Development
 from adafuse.errors import UserError
 from adafuse.metrics.compare import compare_runs
 from adafuse.metrics.score import MANY_CUT, Score, cut_legend, evaluate
+from adafuse.report.charts import notes
 from adafuse.report.contents import marks
-from adafuse.report.figures import _notes
 from adafuse.report.main_table import build_table, score_table, tables_markdown
 from adafuse.report.tables import comparison_table, read_comparisons, to_csv
 from adafuse.storage.files import PACKAGE
@@ -120,8 +120,8 @@ def test_runs_under_study_are_named_in_the_main_table(values: dict[str, Any]) ->
 
 def test_a_figure_names_the_runs_whose_answers_are_cut() -> None:
     cut = {"run": ["m", "l", "l"], "benchmark": ["qa"] * 3, "cut": [None, 56.2, 56.2]}
-    assert _notes(pl.DataFrame(cut)) == " Answers cut by limits: l on qa (56 %)."
-    assert _notes(pl.DataFrame(cut | {"cut": [0.0, 5.0, 1.0]})) == ""
+    assert notes(pl.DataFrame(cut)) == " Answers cut by limits: l on qa (56 %)."
+    assert notes(pl.DataFrame(cut | {"cut": [0.0, 5.0, 1.0]})) == ""
 
 
 MODELS = [str(PACKAGE / "toy" / "models" / name) for name in ("mistral", "llama")]

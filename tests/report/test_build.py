@@ -22,7 +22,7 @@ from adafuse.metrics.published import read_published
 from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
-from adafuse.report.results import Results
+from adafuse.report.stored import StoredResults
 from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.storage.files import write_text
 from adafuse.storage.parquet import write_table
@@ -89,7 +89,7 @@ def test_the_page_shows_every_run_and_takes_nothing_for_markup(
     tables = Path(config.results, "tables")
     tables.mkdir()
     (tables / "datasets.md").write_text(f"accepted: {EVIL}\n\n| a |\n| --- |\n| <b>x</b> |\n")
-    write_report(Results.found(config), tmp_path / "report")
+    write_report(StoredResults.in_folder(config), tmp_path / "report")
     page = Words(tmp_path / "report/index.html")
     assert NOTE in page.text
     assert page.tags.count("script") == 4, "only those of the page itself"
@@ -106,7 +106,7 @@ def test_the_page_shows_no_folder_of_the_machine_and_no_host(
     (name, model), *others = config.models.items()
     mine = model.model_copy(update={"path": str(tmp_path / "my models/llama")})
     made = config.model_copy(update={"models": {name: mine, **dict(others)}})
-    write_report(Results.found(made), tmp_path / "report")
+    write_report(StoredResults.in_folder(made), tmp_path / "report")
     page = (tmp_path / "report/index.html").read_text()
     assert "&#34;path&#34;: &#34;llama&#34;" in page
     assert str(tmp_path) not in page and "my models" not in page and "node1" not in page
@@ -129,7 +129,7 @@ def test_failed_rows_stand_beside_the_score_of_the_page(config: Config, tmp_path
     benchmark, run = config.main_benchmarks[0], config.main_runs[0]
     path = ResultsLayout(config.results).score("strict", benchmark, run)
     write_score(path, replace(read_score(path), failed=2))
-    write_report(Results.found(config), tmp_path / "report")
+    write_report(StoredResults.in_folder(config), tmp_path / "report")
     page = (tmp_path / "report/index.html").read_text()
     assert page.count(" % cut, 2 failed</small>") == 1
     assert '"failed": 2' in (tmp_path / "report/assets/charts.js").read_text()
@@ -146,13 +146,13 @@ def test_what_the_configuration_does_not_ask_for_is_left_out(
     write_text(layout.table("audit.md"), "An audit of before.\n")
     write_text(layout.experiment("before", "svg"), "<svg/>")
     write_text(layout.experiment("before", "csv"), "x\n")
-    write_report(Results.found(asked), tmp_path / "report")
+    write_report(StoredResults.in_folder(asked), tmp_path / "report")
     page = (tmp_path / "report/index.html").read_text()
     assert "An audit of before" not in page and "figures/before.svg" not in page
     asked = asked.model_copy(
         update={"targets": ("tables", "experiments"), "protocols": ("strict", "published")}
     )
-    write_report(Results.found(asked), tmp_path / "report")
+    write_report(StoredResults.in_folder(asked), tmp_path / "report")
     page = (tmp_path / "report/index.html").read_text()
     assert "An audit of before" in page and "figures/before.svg" in page
 
@@ -162,7 +162,7 @@ def test_what_is_not_there_is_left_out(config: Config, tmp_path: Path) -> None:
     for benchmark in config.benchmarks:
         for run in others:
             Path(config.results, "traces", benchmark, f"{run}.parquet").unlink()
-    stored = Results.found(config)
+    stored = StoredResults.in_folder(config)
     assert set(map(tuple, stored.runs.values())) == {(first,)}
     write_report(stored, tmp_path / "report")
     page = Words(tmp_path / "report/index.html")
@@ -178,7 +178,7 @@ def test_what_an_earlier_report_showed_is_removed_and_nothing_else(
     write_manifest(folder / "data", Manifest([BenchmarkEntry("old", 1, ())], {}, [], []))
     for name in ("old", "mine"):
         (folder / "data" / name).mkdir()
-    write_report(Results.found(config), folder)
+    write_report(StoredResults.in_folder(config), folder)
     assert {path.name for path in folder.glob("data/*/")} == {*config.benchmarks, "mine"}
 
 
@@ -197,12 +197,12 @@ def test_a_folder_that_is_no_report_s_is_refused(config: Config, tmp_path: Path,
 
 def test_a_benchmark_that_is_not_scored_yet_has_no_n(config: Config, tmp_path: Path) -> None:
     shutil.rmtree(Path(config.results, "scores"))
-    write_report(Results.found(config), tmp_path / "report")
+    write_report(StoredResults.in_folder(config), tmp_path / "report")
     assert "None" not in Words(tmp_path / "report/index.html").text.split("Configuration and")[0]
 
 
 def test_examples_that_cannot_be_written_leave_the_old_ones(config: Config, tmp_path: Path) -> None:
-    stored, name = Results.found(config), next(iter(config.benchmarks))
+    stored, name = StoredResults.in_folder(config), next(iter(config.benchmarks))
     write_examples(stored, name, tmp_path)
     before = sorted((tmp_path / "data").rglob("*.js"))
     stored.trace(name, next(iter(config.runs))).write_bytes(b"torn")
@@ -217,7 +217,7 @@ def test_the_papers_numbers_stand_apart(config: Config, tmp_path: Path) -> None:
     tables = Path(config.results, "tables")
     tables.mkdir()
     (tables / "main.md").write_text("| ours |\n| --- |\n| 99.99 |\n\n" + section)
-    write_report(Results.found(config), tmp_path / "report")
+    write_report(StoredResults.in_folder(config), tmp_path / "report")
     text = Words(tmp_path / "report/index.html").text
     assert text.index("Strict scoring") < text.index("not measured here") < text.index("32.05")
     assert "99.99" not in text
@@ -233,7 +233,7 @@ def test_significant_differences_are_marked(config: Config, tmp_path: Path) -> N
     (tables / "comparison.csv").write_text(
         to_csv(comparison_table([better, replace(better, against="third")], {}))
     )
-    write_report(Results.found(config), tmp_path / "report")
+    write_report(StoredResults.in_folder(config), tmp_path / "report")
     assert (tmp_path / "report/index.html").read_text().count("<sup>*</sup>") == 1
 
 

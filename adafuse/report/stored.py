@@ -14,7 +14,7 @@ from adafuse.workflow.stamps import intact
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class StoredResults:
     """Runs by benchmark that a report shows, and where their files are."""
 
     config: Config
@@ -26,12 +26,12 @@ class Results:
         return ResultsLayout(self.config.results)
 
     @classmethod
-    def main(cls, config: Config) -> "Results":
+    def main(cls, config: Config) -> "StoredResults":
         """Return the runs and benchmarks of the main table, whether they are there or not."""
         return cls(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
 
     @classmethod
-    def found(cls, config: Config) -> "Results":
+    def in_folder(cls, config: Config) -> "StoredResults":
         """Return everything of a configuration that is in its results folder."""
         layout = ResultsLayout(config.results)
         runs = {
