@@ -6,7 +6,7 @@ from typing import Any, Literal, Unpack
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from adafuse.decoding.fusion import FUSION_RULES, check_weights
+from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
 from adafuse.decoding.run import Run, result_of
 from adafuse.decoding.words import DRAFTS, Draft, Settings
@@ -18,7 +18,6 @@ from adafuse.models.memory import use_threads
 from adafuse.models.placement import Place
 from adafuse.models.spec import Loading, ModelSpec, model_specs
 from adafuse.options import parse
-from adafuse.plugins import code_of
 from adafuse.records.result import (
     Answer,
     Chat,
@@ -215,14 +214,15 @@ class Ensemble:
             "engine": engine,
         }
         run = self._run(method, {**settings, "drafts": drafts, **options})
-        described = self._described({"method": method, **options, **settings})
+        described = settings_of(self, {"method": method, **options, **settings})
         stream: Iterable[tuple[int, Result]] = _results(run, given, questions, answers)
         if progress:
             from tqdm.auto import tqdm
 
             stream = tqdm(stream, total=len(given), unit="prompt")
         found = dict(stream)
-        return Results((found[index] for index in range(len(given))), given, *described)
+        results = (found[index] for index in range(len(given)))
+        return Results(results, given, described, run.method.plugins)
 
     def stream(
         self,
@@ -311,22 +311,6 @@ class Ensemble:
         given = as_prompt(prompt, "the prompt")
         return TextStream(run.text(given, question or question_of(given)))
 
-    def _described(self, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return what a file of results says of how they were made, and the plug-ins' code."""
-        rule = settings.get("fusion")
-        fuse = rule if callable(rule) else FUSION_RULES.get(rule or "")
-        used = code_of(METHODS[settings["method"]], fuse)
-        named = {
-            name: getattr(value, "__name__", repr(value)) if callable(value) else value
-            for name, value in settings.items()
-        }
-        named |= {
-            "models": [model.name for model in self.models],
-            "weights": self.weights,
-            "chat_date": [model.chat_date for model in self.models],
-        }
-        return named, used
-
     def _check_open(self) -> None:
         if self._closed:
             raise UserError("this ensemble is closed; load its models again")
@@ -342,6 +326,20 @@ class Ensemble:
         rest = {name: value for name, value in settings.items() if name not in own}
         checked = parse(Settings, own, "generate")
         return Run(self.models, self.weights, self.at, resolve(method, rest), checked)
+
+
+def settings_of(ensemble: Ensemble, settings: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings of a trace: the models, and the `settings` that they decode with."""
+    named = {
+        name: getattr(value, "__name__", repr(value)) if callable(value) else value
+        for name, value in settings.items()
+    }
+    return {
+        **named,
+        "models": [model.name for model in ensemble.models],
+        "weights": list(ensemble.weights),
+        "chat_date": [model.chat_date for model in ensemble.models],
+    }
 
 
 def _model(given: object) -> LanguageModel:

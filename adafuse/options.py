@@ -97,11 +97,20 @@ class Section(BaseModel):
         return values
 
 
-class MethodOptions(Section):
-    """Base of all options of methods; no value is converted."""
+class StrictSection(Section):
+    """Base of settings of which no value is converted."""
 
     model_config = ConfigDict(strict=True)
     kind_of_key = "option"
+
+
+class MethodOptions(StrictSection):
+    """Base of the options of a method."""
+
+    @property
+    def functions(self) -> tuple[object, ...]:
+        """What the options name that another package may bring."""
+        return ()
 
 
 def _located(path: str) -> str:

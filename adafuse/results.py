@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import pyarrow as pa
 
 from adafuse.errors import UserError
-from adafuse.records.result import Prompt, Result, as_text
-from adafuse.storage.parquet import as_table, write_arrow
-from adafuse.storage.traces import RESULT_FIELDS, result_columns
-from adafuse.version import versions
+from adafuse.records.result import Prompt, Result
+from adafuse.storage.parquet import as_table
+from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-
-FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
-"""The columns of the results of prompts that belong to no benchmark."""
 
 
 class Results(list[Result]):
@@ -39,14 +35,17 @@ class Results(list[Result]):
         super().__init__(results)
         self.settings, self._plugins = dict(settings), plugins
         # A list may be sorted and cut; its results keep their prompts.
-        self._asked = {
-            id(result): (str(number), as_text(prompt), result)
+        self._rows = {
+            id(result): (str(number), prompt, result)
             for number, (result, prompt) in enumerate(zip(self, prompts, strict=True), 1)
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        asked = [self._asked.get(id(result)) for result in self]
-        return _restored, (list(self), asked, self.settings, self._plugins)
+        return _restored, (list(self), *self._origin(self))
+
+    def _origin(self, part: Iterable[Result]) -> tuple[Any, ...]:
+        rows = [self._rows.get(id(result)) for result in part]
+        return rows, self.settings, self._plugins
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Result: ...
@@ -56,8 +55,7 @@ class Results(list[Result]):
         if not isinstance(index, slice):
             return super().__getitem__(index)
         part = super().__getitem__(index)
-        asked = [self._asked.get(id(result)) for result in part]
-        return _restored(part, asked, self.settings, self._plugins)
+        return _restored(part, *self._origin(part))
 
     def to_arrow(self) -> pa.Table:
         """Return the table as a `pyarrow.Table`.
@@ -67,11 +65,10 @@ class Results(list[Result]):
         """
         rows = []
         for result in self:
-            if id(result) not in self._asked:
+            if id(result) not in self._rows:
                 raise UserError(f"{result!r} is a result of another call; make a table of each")
-            number, prompt, _ = self._asked[id(result)]
-            rows.append({"id": number, "prompt": prompt, **result_columns(result)})
-        return as_table(FIELDS, rows)
+            rows.append(prompt_row(*self._rows[id(result)]))
+        return as_table(PROMPT_FIELDS, rows)
 
     def to_polars(self) -> "pl.DataFrame":
         """Return the table as a polars data frame; see `to_arrow`.
@@ -101,20 +98,19 @@ class Results(list[Result]):
         """
         if Path(path).suffix != ".parquet":
             raise UserError(f"{str(path)!r} does not end in .parquet; give it that ending")
-        metadata = {"settings": self.settings, "versions": {**versions(), **self._plugins}}
-        write_arrow(Path(path), self.to_arrow(), metadata)
+        write_trace(Path(path), self.to_arrow(), self.settings, self._plugins)
 
 
 def _restored(
     results: Iterable[Result],
-    asked: Iterable[tuple[str, str, Result] | None],
+    rows: Iterable[tuple[str, Prompt, Result] | None],
     settings: Mapping[str, Any],
     plugins: Mapping[str, str],
 ) -> Results:
     """Return results that a copy holds, or a part of them, with the ids and prompts they had."""
     restored = Results((), (), settings, plugins)
     restored.extend(results)
-    restored._asked = {id(known[2]): known for known in asked if known is not None}
+    restored._rows = {id(row[2]): row for row in rows if row is not None}
     return restored
 
 

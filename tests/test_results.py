@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from adafuse import Result, Results, UserError
 from adafuse.cli.main import app
 from adafuse.storage.parquet import read_metadata, read_rows
-from adafuse.storage.traces import result_from
+from adafuse.storage.traces import ORIGIN, result_from
 
 CHAT = [{"role": "user", "content": "Who?"}]
 PROMPTS = ["Question: Who?\nAnswer:", CHAT]
@@ -39,6 +39,7 @@ def test_every_table_has_the_rows_of_a_trace(results, tmp_path):
     assert results.to_arrow().to_pylist() == rows
     assert results.to_polars().to_dicts() == rows
     assert results.to_pandas()["text"].tolist() == [result.text for result in results]
+    assert read_metadata(tmp_path / "out.parquet").keys() == {"settings", *ORIGIN}
     settings = read_metadata(tmp_path / "out.parquet")["settings"]
     assert (settings["branching"], settings["method"], settings["stop"]) == (2, "adafuse", ["\n"])
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "out.parquet"), "--id", "2"])

@@ -273,7 +273,7 @@ def decode_rows(
     """
     from tqdm import tqdm
 
-    from adafuse.storage.traces import result_columns
+    from adafuse.storage.traces import prompt_row
 
     known = {} if journal is None else journal.rows
     done = {k: {**row, "id": k} for k, row in known.items() if row["stop_reason"] != "error"}
@@ -293,7 +293,7 @@ def decode_rows(
         with tqdm(total=len(rows), initial=len(done), unit="prompt", disable=hidden) as bar:
             for index, result in ensemble.stream([row.prompt for row in left], **decoding):
                 row = left[index]
-                done[row.id] = {"id": row.id, "prompt": row.text, **result_columns(result)}
+                done[row.id] = prompt_row(row.id, row.prompt, result)
                 if journal is not None:
                     journal.append(row.id, done[row.id])
                 tokens += max(result.tokens, default=0)

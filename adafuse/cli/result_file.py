@@ -12,7 +12,6 @@ from adafuse.cli.output import counted
 from adafuse.errors import UserError
 from adafuse.models.files import check_unchanged, keys_now, local_path
 from adafuse.models.spec import LOADING, ModelSpec
-from adafuse.plugins import code_of
 from adafuse.records.result import Chat, Prompt, as_text
 from adafuse.storage.files import remove_torn
 from adafuse.version import ENGINE_VERSION
@@ -61,7 +60,6 @@ class ResultFile:
     ) -> "ResultFile":
         """Open the journal for prompts by id; refuse one that the command does not go on with."""
         check_out(out)
-        from adafuse.decoding.fusion import FUSION_RULES
         from adafuse.methods import METHODS, resolve
         from adafuse.storage.journal import Journal, journal_path, journal_rows
         from adafuse.workflow.digest import step_key
@@ -69,10 +67,10 @@ class ResultFile:
         loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
         settings = {"models": [spec.path for spec in models], **loading, **given(weights=weights)}
         settings |= decoding
-        method, rule = METHODS[decoding["method"]], FUSION_RULES.get(decoding.get("fusion", ""))
-        plugins = code_of(method, rule)
-        options = {k: value for k, value in decoding.items() if k in method.Options.model_fields}
-        chosen = resolve(method.name, options)
+        known = METHODS[decoding["method"]].Options.model_fields
+        options = {name: value for name, value in decoding.items() if name in known}
+        chosen = resolve(decoding["method"], options)
+        plugins = chosen.plugins
         entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
         paths = [local_path(entry.path, entry.revision) or entry.path for entry in entries]
         gate = [options["gate"]] if isinstance(options.get("gate"), str) else []
@@ -116,24 +114,11 @@ class ResultFile:
     def write(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write the file; the journal stays if it has what the file has not, or some failed."""
         from adafuse.storage.journal import journal_rows
+        from adafuse.storage.parquet import as_table
+        from adafuse.storage.traces import PROMPT_FIELDS, write_trace
 
         remove_torn(self.out)
-        write_trace(self.out, rows, self.settings, self.plugins)
+        write_trace(self.out, as_table(PROMPT_FIELDS, rows), self.settings, self.plugins)
         failed = any(row["stop_reason"] == "error" for row in rows)
         if not failed and journal_rows(self.journal.path).keys() <= self.digests:
             self.journal.path.unlink(missing_ok=True)
-
-
-def write_trace(
-    out: Path,
-    rows: Sequence[dict[str, Any]],
-    described: Mapping[str, Any],
-    plugins: Mapping[str, str],
-) -> None:
-    """Write rows to a Parquet file, which says how they were made in the words of `described`."""
-    from adafuse.results import FIELDS
-    from adafuse.storage.parquet import write_table
-    from adafuse.version import versions
-
-    used = {**versions(), **plugins}
-    write_table(out, FIELDS, rows, {"settings": dict(described), "versions": used})

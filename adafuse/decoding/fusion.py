@@ -154,6 +154,12 @@ class FusionOptions(WeightingOptions):
             )
         return self
 
+    @property
+    def functions(self) -> tuple[object, ...]:
+        """The fusion rule."""
+        rule = self.fusion
+        return (FUSION_RULES.get(rule) if isinstance(rule, str) else rule,)
+
     def rule(self, models: Sequence[str]) -> PoolFusion:
         """Return the rule for models by their paths; refuse a gate for others."""
         if self.gate is not None:

@@ -9,6 +9,7 @@ from adafuse.engine.node import Program
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelEntry
 from adafuse.options import IS_MODEL_NUMBER, MethodOptions
+from adafuse.plugins import code_of
 
 if TYPE_CHECKING:
     from adafuse.models.language_model import LanguageModel
@@ -40,6 +41,11 @@ class Method(ABC, Generic[OptionsT]):
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
+
+    @property
+    def plugins(self) -> dict[str, str]:
+        """The packages from outside that decode, with the digest of their code."""
+        return code_of(type(self), *self.options.functions)
 
     @property
     def top(self) -> int:

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from adafuse.decoding.candidates import Candidate
 from adafuse.engine.node import Program, TokenSequence, evaluated
-from adafuse.options import BatchSize, MethodOptions, Positive, Section, Text
+from adafuse.options import BatchSize, Positive, Section, StrictSection, Text
 from adafuse.records.result import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
 
@@ -70,7 +70,7 @@ class StopStrings:
         return text
 
 
-class Limits(MethodOptions):
+class Limits(StrictSection):
     """What ends a continuation: that many ids in some model, that many rounds, or a stop string."""
 
     max_new_tokens: Positive = 256

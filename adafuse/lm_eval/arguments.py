@@ -11,7 +11,7 @@ from adafuse.decoding.method import Method
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
-from adafuse.options import BatchSize, MethodOptions, Positive, Threads, parse
+from adafuse.options import BatchSize, Positive, StrictSection, Threads, parse
 from adafuse.records.result import CHAT_DATE
 
 OWNER = "--model adafuse"
@@ -46,7 +46,7 @@ Weight = Annotated[float, Field(strict=False)]
 Texts = Annotated[Any, BeforeValidator(_texts)]
 
 
-class Arguments(MethodOptions):
+class Arguments(StrictSection):
     """Which models, and how they decode, but for the method's own options.
 
     `max_gen_toks` holds where a task says nothing; `trace` is the Parquet file for the rounds;

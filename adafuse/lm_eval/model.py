@@ -15,7 +15,6 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from tqdm import tqdm
 
-from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.lm_eval.arguments import read_arguments
@@ -28,16 +27,12 @@ from adafuse.lm_eval.requests import (
     read_prompt,
     write_chat,
 )
-from adafuse.methods import METHODS
-from adafuse.plugins import code_of
-from adafuse.records.result import Result
+from adafuse.records.result import Prompt, Result
 from adafuse.storage.files import check_writable
-from adafuse.storage.parquet import as_table, write_arrow
-from adafuse.storage.traces import RESULT_FIELDS, result_columns
+from adafuse.storage.parquet import as_table
+from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 from adafuse.tokenization.prompts import check_chat
 from adafuse.version import versions
-
-_SCHEMA = pa.schema([pa.field("id", pa.string()), *RESULT_FIELDS])
 
 
 class Trace:
@@ -46,23 +41,21 @@ class Trace:
     Rows are kept as columns, which take far less memory than the objects of their rounds.
     """
 
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, path: Path, settings: dict[str, Any], plugins: dict[str, str]) -> None:
         check_writable(path)
-        self._path, self._settings = path, settings
+        self._path, self._settings, self._plugins = path, settings, plugins
         self._rows: dict[str, pa.Table] = {}
         self._written: dict[str, None] = {}
 
-    def add(self, name: str, result: Result) -> None:
-        self._rows[name] = as_table(_SCHEMA, [{"id": name, **result_columns(result)}])
+    def add(self, name: str, prompt: Prompt, result: Result) -> None:
+        self._rows[name] = as_table(PROMPT_FIELDS, [prompt_row(name, prompt, result)])
 
     def write(self, names: Iterable[str]) -> None:
         """Write the rows of these names in this order, after those that were written before."""
         self._written |= dict.fromkeys(names)
-        rule = FUSION_RULES.get(self._settings.get("fusion", ""))
-        used = {**versions(), **code_of(METHODS[self._settings["method"]], rule)}
-        rows = [_SCHEMA.empty_table(), *(self._rows[name] for name in self._written)]
+        rows = [as_table(PROMPT_FIELDS, []), *(self._rows[name] for name in self._written)]
         table = pa.concat_tables(rows).combine_chunks()
-        write_arrow(self._path, table, {"settings": self._settings, "versions": used})
+        write_trace(self._path, table, self._settings, self._plugins)
 
 
 DEFAULT_DEVICE = "cuda:0"
@@ -80,7 +73,9 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             **arguments.model_dump(mode="json"),
             **method.options.model_dump(mode="json"),
         }
-        self._trace = Trace(arguments.trace, self._settings) if arguments.trace else None
+        self._trace = (
+            Trace(arguments.trace, self._settings, method.plugins) if arguments.trace else None
+        )
         self._failed = 0
         self._ensemble = Ensemble.from_pretrained(
             arguments.models,
@@ -122,7 +117,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
                     request = group[number]
                     texts[id(request)] = result.text if result.error is None else ""
                     if self._trace:
-                        self._trace.add(_name(request), result)
+                        self._trace.add(_name(request), read_prompt(request.args[0]), result)
                     if result.error is None:
                         self.cache_hook.add_partial("generate_until", request.args, result.text)
                     else:

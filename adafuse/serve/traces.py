@@ -5,21 +5,16 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.decoding.run import Run
-from adafuse.ensemble import Ensemble
-from adafuse.plugins import code_of
-from adafuse.records.result import Prompt, Result, as_text
-from adafuse.results import FIELDS
+from adafuse.ensemble import Ensemble, settings_of
+from adafuse.records.result import Prompt, Result
 from adafuse.storage.files import check_writable, without_folders
 from adafuse.storage.journal import Journal, journal_rows
-from adafuse.storage.parquet import write_table
-from adafuse.storage.traces import result_columns
-from adafuse.version import versions
+from adafuse.storage.parquet import as_table
+from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 
 ROWS, BYTES = 1024, 16 << 20
 """A file is whole, and the next one begun, at so many rows or bytes of its journal."""
@@ -40,11 +35,7 @@ class Traces:
     def __init__(self, folder: Path, ensemble: Ensemble, mib: int) -> None:
         check_writable(folder / "requests.journal")
         self._folder, self._most = folder, mib << 20
-        self._settings = {
-            "models": [model.name for model in ensemble.models],
-            "weights": list(ensemble.weights),
-            "chat_date": [model.chat_date for model in ensemble.models],
-        }
+        self._ensemble = ensemble
         path = folder / "requests.journal"
         self._known = {name: name for name in journal_rows(path)}
         self._held, self._lock = ExitStack(), threading.Lock()
@@ -61,7 +52,7 @@ class Traces:
             UserError: the journal cannot be written.
             OSError: the file cannot.
         """
-        row = {"id": name, "prompt": as_text(prompt), **result_columns(result), **_described(run)}
+        row = {**prompt_row(name, prompt, result), **_described(run)}
         for column in ("error", "traceback"):
             row[column] = row[column] and without_folders(row[column])
         with self._lock:
@@ -86,13 +77,12 @@ class Traces:
 
     def _write(self) -> None:
         began, rows = time.monotonic(), list(self._journal.rows.values())
-        used: dict[str, Any] = {}
+        used: dict[str, str] = {}
         for row in rows:
             used |= json.loads(row["plugins"])
         methods = {row["method"] for row in rows}
-        settings = {**self._settings, "method": ", ".join(sorted(methods))}
-        metadata = {"settings": settings, "versions": {**versions(), **used}}
-        write_table(self._file, [*FIELDS, *_OWN], rows, metadata)
+        settings = settings_of(self._ensemble, {"method": ", ".join(sorted(methods))})
+        write_trace(self._file, as_table([*PROMPT_FIELDS, *_OWN], rows), settings, used)
         ended = time.monotonic()
         self._next = ended + REST * (ended - began)
 
@@ -114,9 +104,8 @@ def _described(run: Run) -> dict[str, str]:
     method = run.method
     options = method.options.model_dump(mode="json")
     limits = run.settings.model_dump(mode="json", exclude={"drafts", "batch_size", "engine"})
-    used = code_of(type(method), FUSION_RULES.get(options.get("fusion") or ""))
     return {
         "method": method.name,
         "options": without_folders(json.dumps({**options, **limits}, ensure_ascii=False)),
-        "plugins": json.dumps(used),
+        "plugins": json.dumps(method.plugins),
     }

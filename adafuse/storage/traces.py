@@ -1,12 +1,17 @@
-"""The columns of a trace: one row per example, its rounds as a nested list."""
+"""Traces, whoever writes them: a row per example, and what all say of how they came about."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from adafuse.records.result import Result
+from adafuse.records.result import Prompt, Result, as_text
+from adafuse.storage.parquet import write_arrow
+from adafuse.storage.provenance import source_commit, this_machine
+from adafuse.version import versions
 
 _INTS, _FLOATS = pa.list_(pa.int32()), pa.list_(pa.float64())
 _CANDIDATE = pa.struct(
@@ -40,6 +45,34 @@ RESULT_FIELDS = [
     pa.field("rounds", pa.list_(_ROUND)),
 ]
 """Columns that every trace has for its result, whatever identifies the row."""
+PROMPT_FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
+"""Columns of a trace of prompts that belong to no benchmark of a configuration."""
+
+SETTINGS = {"models", "chat_date", "method"}
+"""What the settings of every trace name, besides options and limits."""
+ORIGIN = ("versions", "git", "place")
+"""What every trace says of the code and the machine that wrote it."""
+
+
+def write_trace(
+    path: Path,
+    table: pa.Table,
+    settings: Mapping[str, Any],
+    plugins: Mapping[str, str],
+    *,
+    settings_key: str = "settings",
+    **others: Any,
+) -> None:
+    """Write a trace with what every trace says of how its texts came about.
+
+    That is the `settings` they were decoded with, the versions of packages, with the code of
+    `plugins`, the commit of AdaFuse and the machine; `others` is what only this kind of trace says.
+    """
+    assert settings.keys() >= SETTINGS, settings.keys()
+    used = {**versions(), **plugins}
+    origin = dict(zip(ORIGIN, (used, source_commit(), this_machine()), strict=True))
+    write_arrow(path, table, {**others, settings_key: dict(settings), **origin})
+
 
 _RESULT = TypeAdapter(Result)
 
@@ -48,6 +81,11 @@ def result_columns(result: Result) -> dict[str, Any]:
     """Turn a result into plain values under the names of `RESULT_FIELDS`."""
     values = asdict(result)
     return {field.name: values[field.name] for field in RESULT_FIELDS}
+
+
+def prompt_row(name: str, prompt: Prompt, result: Result) -> dict[str, Any]:
+    """Return a row with the columns `PROMPT_FIELDS`."""
+    return {"id": name, "prompt": as_text(prompt), **result_columns(result)}
 
 
 def result_from(row: dict[str, Any]) -> Result:

@@ -18,10 +18,9 @@ from adafuse.records.result import Answer, Result
 from adafuse.startup import fast_imports
 from adafuse.storage.files import remove_torn
 from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many
-from adafuse.storage.parquet import read_arrow, read_metadata, read_rows, write_arrow, write_table
-from adafuse.storage.provenance import source_commit, this_machine
-from adafuse.storage.traces import RESULT_FIELDS, result_columns
-from adafuse.version import versions
+from adafuse.storage.parquet import as_table, read_arrow, read_metadata, read_rows, write_arrow
+from adafuse.storage.provenance import this_machine
+from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_trace
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.stamps import is_unchanged
@@ -97,25 +96,24 @@ def decode_shard(
             logger.info("%s: %s (%s)", done, row["id"], row["stop_reason"])
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
-        came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
-        counts = {"failed": len(_failed(journal)), "rows": len(rows)}
-        metadata = {"digest": digest, "job": job.record(), "shard": shard, **counts, **came_about}
         names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
         ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
-        write_table(out, TRACE_FIELDS, ordered, {**metadata, **_circumstances(started, job)})
-
-
-CIRCUMSTANCES = ("versions", "git", "place", "started", "finished")
-
-
-def _circumstances(started: datetime, job: DecodeJob) -> dict[str, Any]:
-    return {
-        "versions": {**versions(), **job.plugins},
-        "git": source_commit(),
-        "place": this_machine(),
-        "started": started.isoformat(timespec="seconds"),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+        write_trace(
+            out,
+            as_table(TRACE_FIELDS, ordered),
+            job.record(),
+            job.plugins,
+            settings_key="job",
+            digest=digest,
+            shard=shard,
+            failed=len(_failed(journal)),
+            rows=len(rows),
+            resumed=journaled,
+            reused=reused,
+            reused_from=sources,
+            started=started.isoformat(timespec="seconds"),
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
 
 def mark_failed(digests: dict[str, str], answers: Sequence[Path]) -> dict[str, str]:
@@ -164,7 +162,8 @@ def _source(path: Path, rows: int) -> dict[str, Any]:
     if path.suffix == ".parquet":
         metadata = read_metadata(path)
         shards = metadata.get("shards", [metadata])
-        known = [{name: shard.get(name) for name in CIRCUMSTANCES} for shard in shards]
+        names = (*ORIGIN, "started", "finished")
+        known = [{name: shard.get(name) for name in names} for shard in shards]
     return {"file": str(path), "rows": rows, "decoded": known}
 
 

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
-from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
 from adafuse.models.spec import AUTO, DeviceName, ModelSpec
-from adafuse.plugins import code_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class DecodeJob:
     @property
     def plugins(self) -> dict[str, str]:
         """The packages from outside that decode, with the digest of their code."""
-        return code_of(METHODS[self.method], FUSION_RULES.get(self.options.get("fusion", "")))
+        return resolve(self.method, self.options).plugins
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""

@@ -10,6 +10,7 @@ from adafuse.cli.main import app
 from adafuse.records.result import Round
 from adafuse.report.pages import DATA, write_loose_report
 from adafuse.storage.parquet import read_metadata, read_rows
+from adafuse.storage.traces import ORIGIN
 from tests.lm_eval.tasks import MODELS, QA, task, texts
 
 pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
@@ -29,6 +30,8 @@ def test_a_trace_has_a_row_per_request_that_show_understands(evaluate, tmp_path)
         for sample, text in zip(samples, texts(samples), strict=True)
     }
     assert read_metadata(out)["settings"]["models"] == MODELS.split("+")
+    assert read_metadata(out).keys() == {"settings", *ORIGIN}
+    assert all(row["prompt"].endswith("Answer:") for row in rows)
     shown = CliRunner().invoke(app, ["show", str(out), "--id", "toy_qa/1/0"])
     assert "example toy_qa/1/0" in shown.output
     assert "round 1" in shown.output

@@ -289,6 +289,7 @@ def test_metrics_count_what_was_decoded(client):
 
 def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
     from adafuse.storage.parquet import read_metadata, read_rows
+    from adafuse.storage.traces import ORIGIN
 
     with serving(traces=tmp_path / "traces") as client:
         completed(client, stop=["\n"])
@@ -297,6 +298,7 @@ def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
     files = sorted((tmp_path / "traces").iterdir())
     methods = [read_metadata(file)["settings"]["method"] for file in files]
     assert methods == ["adafuse, unite"]
+    assert read_metadata(files[0]).keys() == {"settings", *ORIGIN}
     assert read_metadata(files[0])["settings"]["chat_date"] == ["2024-07-26"] * 2
     rows = read_rows(files[0])
     assert [row["method"] for row in rows] == ["adafuse", "unite", "adafuse"]
@@ -507,7 +509,7 @@ def test_traces_are_bounded_and_their_files_do_not_grow_with_stop_strings(
 
 
 def test_traces_name_the_code_of_plug_ins(serving, tmp_path, monkeypatch):
-    import adafuse.serve.traces as module
+    import adafuse.decoding.method as module
     from adafuse.storage.parquet import read_metadata
 
     monkeypatch.setattr(module, "code_of", lambda *used: {"brought 1.0": "code 123"})

@@ -113,8 +113,11 @@ CHOSEN = {
     "of": "digests of these runs",
 }
 GENERATED = {
-    "settings": "models, method and options as given, without defaults",
+    "settings": "`models`, `chat_date`, `method`, and its options and limits as given; a server's"
+    " options are in its column `options`",
     "versions": "as above",
+    "git": "as above",
+    "place": "as above",
 }
 METADATA = {
     "shard": SHARD,
