@@ -1,12 +1,13 @@
 """Decoding many prompts with one method: what is checked first, and how many at a time."""
 
 import logging
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
-from typing import Any, Generic, TypeVar
+from itertools import chain, takewhile
+from typing import Any, Generic, Literal, TypeVar
 
 from adafuse.decoding.drafts import Drafter, Lookup
 from adafuse.decoding.method import Method
@@ -38,6 +39,43 @@ TextT = TypeVar("TextT")
 
 
 @dataclass(frozen=True)
+class Batch:
+    """So many `rows` are decoded at a time, each of at most `longest[k]` ids in model k."""
+
+    models: Sequence[LanguageModel]
+    longest: Sequence[int]
+    rows: int
+
+    @classmethod
+    def of(
+        cls,
+        models: Sequence[LanguageModel],
+        longest: Sequence[int],
+        rows: int | Literal["auto"],
+        most: int = sys.maxsize,
+    ) -> "Batch":
+        """Return a batch of at most `most` rows; "auto" is as many as fit into the free memory."""
+        if rows == "auto":
+            needs = chain.from_iterable(map(demands, models, longest))
+            rows = rows_that_fit([*needs], most)
+            logger.info("%d examples at a time", rows)
+        return cls(models, longest, min(rows, most))
+
+    def engines(self, name: str, top: int) -> list[Engine]:
+        """Return an engine per model, which reads the `top` likeliest ids."""
+        return [
+            engine_for(model, name, top=top, rows=self.rows, slots=slots(model, longest))
+            for model, longest in zip(self.models, self.longest, strict=True)
+        ]
+
+    def halved(self, error: TooManyRowsError) -> "Batch":
+        """Return a batch of half as many rows, after memory ran out, and say so."""
+        rows = max(1, self.rows // 2)
+        logger.warning("%s; going on with %d at a time", str(error), rows)  # which holds engines
+        return replace(self, rows=rows)
+
+
+@dataclass(frozen=True)
 class Runner(Generic[PromptedT]):
     """Runs `program` on an example of each prompt, as many at a time as settings and memory allow.
 
@@ -61,13 +99,18 @@ class Runner(Generic[PromptedT]):
         if any(isinstance(prompt, Chat) for prompt in self.prompts):
             for model in self.models:
                 check_chat(model.tokenizer, model.name)
-        return self._halving(self._rows())
+        longest = [
+            most_ids(model.prompt_ids, self.prompts, letters) + self.settings.max_new_tokens
+            for model in self.models
+        ]
+        most = max(1, len(self.prompts))
+        return self._halving(Batch.of(self.models, longest, self.settings.batch_size, most))
 
-    def _halving(self, rows: int) -> Iterator[Event[PromptedT]]:
+    def _halving(self, batch: Batch) -> Iterator[Event[PromptedT]]:
         unfinished = dict.fromkeys(range(len(self.prompts)))
         event: Event[PromptedT] | None = None
         try:
-            for event in Scheduler[PromptedT](rows).run(self._programs(unfinished, rows)):
+            for event in Scheduler[PromptedT](batch.rows).run(self._programs(unfinished, batch)):
                 if isinstance(event, Finished):
                     del unfinished[event.example.index]
                     if event.error is not None:
@@ -76,43 +119,25 @@ class Runner(Generic[PromptedT]):
                 yield event
             return
         except TooManyRowsError as error:
-            if rows == 1:
+            if batch.rows == 1:
                 raise
-            rows //= 2
-            logger.warning("%s; going on with %d at a time", str(error), rows)
+            batch = batch.halved(error)
         if event is not None:
             event.example.sequences.clear()  # who listens holds the last event, and so its engines
         release()
-        yield from Scheduler[PromptedT](rows).run(self._programs(unfinished, rows))
+        yield from Scheduler[PromptedT](batch.rows).run(self._programs(unfinished, batch))
 
     def _programs(
-        self, indices: Iterable[int], rows: int
+        self, indices: Iterable[int], batch: Batch
     ) -> Iterator[tuple[PromptedT, Program[None]]]:
-        engines = [self._engine(model, rows) for model in self.models]
+        engines = batch.engines(self.settings.engine, self.top)
+        for engine in engines:
+            prefix = shared_prefix(engine.model.prompt_ids, self.prompts)
+            if len(prefix) < engine.context:
+                engine.share(prefix)
         for index in list(indices):
             example = self.start(index)
             yield example, opened(example, engines, self.program, self.ids)
-
-    def _engine(self, model: LanguageModel, rows: int) -> Engine:
-        size = slots(model, self._longest(model))
-        engine = engine_for(model, self.settings.engine, top=self.top, rows=rows, slots=size)
-        prefix = shared_prefix(model.prompt_ids, self.prompts)
-        if len(prefix) < engine.context:
-            engine.share(prefix)
-        return engine
-
-    def _rows(self) -> int:
-        """Return how many examples are decoded at a time."""
-        if self.settings.batch_size != "auto":
-            return min(self.settings.batch_size, max(1, len(self.prompts)))
-        needs = [need for model in self.models for need in demands(model, self._longest(model))]
-        rows = rows_that_fit(needs, len(self.prompts))
-        logger.info("%d examples at a time", rows)
-        return rows
-
-    def _longest(self, model: LanguageModel) -> int:
-        longest_prompt = most_ids(model.prompt_ids, self.prompts, letters)
-        return longest_prompt + self.settings.max_new_tokens
 
 
 def most_ids(

@@ -16,13 +16,12 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from adafuse.decoding.run import Run
+from adafuse.decoding.run import Batch, Run
 from adafuse.decoding.words import Settings
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import resolve
-from adafuse.models.language_model import LanguageModel, demands
-from adafuse.models.memory import MOST_ROWS, rows_that_fit
+from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
 from adafuse.serve.decoder import BusyError, Decoder, Job
@@ -80,11 +79,9 @@ class Service:
         models = served_models(ensemble.models, serving.templates)
         self.stops_plainly = any(m.tokenizer.chat_template == PLAIN for m in models)
         self.ensemble = Ensemble(models, ensemble.weights, ensemble.place)
-        rows = serving.batch_size
-        if rows == "auto":
-            needs = [need for model in models for need in demands(model, serving.longest)]
-            rows = rows_that_fit(needs, MOST_ROWS)
-        self.decoder = Decoder(self.ensemble.models, rows, serving.max_waiting, serving.longest)
+        longest = [serving.longest] * len(models)
+        batch = Batch.of(self.ensemble.models, longest, serving.batch_size)
+        self.decoder = Decoder(batch, serving.max_waiting)
         self.traces = (
             None
             if serving.traces is None
@@ -235,7 +232,7 @@ class Exchange:
         if asked.stream and asked.wants_logprobs:
             raise RequestError("logprobs come with the whole text; leave out stream or logprobs")
         prompts = asked.prompts
-        most = serving.max_waiting + self.service.decoder.rows
+        most = serving.max_waiting + self.service.decoder.batch.rows
         if len(prompts) > most:
             raise RequestError(f"{len(prompts)} prompts are too many at a time; send {most}")
         runs = await asyncio.to_thread(self.service.runs, asked, prompts)

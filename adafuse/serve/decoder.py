@@ -10,13 +10,12 @@ from typing import Literal
 
 from adafuse.decoding.drafts import Lookup
 from adafuse.decoding.round import Example
-from adafuse.decoding.run import Run, result_of
+from adafuse.decoding.run import Batch, Run, result_of
 from adafuse.engine.forward import FORWARD_COST
 from adafuse.engine.node import Engine, Program, TokenSequence
-from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel, slots
+from adafuse.models.language_model import LanguageModel
 from adafuse.records.result import Prompt, Result, StopReason, question_of
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import UNFINISHED, Anchor
@@ -109,17 +108,12 @@ def _ids_of(sequence: TokenSequence, anchor: Anchor, text: str) -> list[int]:
 
 
 class Decoder:
-    """Decodes jobs, up to `rows` at a time; up to `most_waiting` others wait their turn.
+    """Decodes jobs in a batch that they join and leave; up to `most_waiting` others wait."""
 
-    No text comes to more than `longest` ids in any model, prompt included.
-    """
-
-    def __init__(
-        self, models: tuple[LanguageModel, ...], rows: int, most_waiting: int, longest: int
-    ) -> None:
-        self.models, self.rows = models, rows
-        self.counts = Counts([0] * len(models), [0] * len(models))
-        self._most_waiting, self._longest = most_waiting, longest
+    def __init__(self, batch: Batch, most_waiting: int) -> None:
+        self.batch, self.models = batch, batch.models
+        self.counts = Counts([0] * len(self.models), [0] * len(self.models))
+        self._most_waiting = most_waiting
         self._waiting: deque[Job] = deque()
         self._live: dict[Example, Job] = {}
         self._engines: list[Engine] = []
@@ -157,7 +151,7 @@ class Decoder:
         with self._changed:
             if self._closing:
                 raise BusyError("the server is stopping; ask another one", stopping=True)
-            if self.waiting + len(jobs) > self._most_waiting + self.rows - self.running:
+            if self.waiting + len(jobs) > self._most_waiting + self.batch.rows - self.running:
                 told = f"{self.waiting} prompts wait already; try again later"
                 raise BusyError(told, stopping=False)
             self._waiting.extend(jobs)
@@ -191,11 +185,10 @@ class Decoder:
     def _batch(self) -> str | None:
         """Decode until nothing is left; return why that cannot go on."""
         try:
-            for event in Scheduler[Example](self.rows).run(self):
+            for event in Scheduler[Example](self.batch.rows).run(self):
                 self._tell(event)
         except TooManyRowsError as error:
-            self.rows = max(1, self.rows // 2)
-            logger.warning("%s; going on with %d at a time", error, self.rows)
+            self.batch = self.batch.halved(error)
             return str(error)
         except Exception as error:  # the border of the server: the next requests go on
             logger.exception("decoding failed")
@@ -246,11 +239,7 @@ class Decoder:
 
     def _engines_for(self, top: int) -> list[Engine]:
         """Return the engines of all jobs, which read as many of the likeliest ids as any needs."""
-        if not self._engines:
-            self._engines = [
-                engine_for(m, "tree", top=top, rows=self.rows, slots=slots(m, self._longest))
-                for m in self.models
-            ]
+        self._engines = self._engines or self.batch.engines("tree", top)
         for engine in self._engines:
             engine.top = max(engine.top, top)
             if engine.spare:
