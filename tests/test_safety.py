@@ -27,8 +27,7 @@ from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit
 from adafuse.metrics.published import read_published
 from adafuse.report.tables import audit_table, escape
-from adafuse.serve.forms import ChatForm
-from adafuse.serve.requests import read_request
+from adafuse.serve.protocol import Conversation, read_request
 from adafuse.storage.parquet import read_metadata
 from adafuse.storage.yaml_files import DEEPEST, parse_json, parse_yaml
 from adafuse.workflow.benchmarks import _name
@@ -204,7 +203,7 @@ READERS: dict[str, Callable[[Path, str], object]] = {
     "records in JSON": lambda path, text: [*read_records(written(path / "r.json", text), "file")],
     "records in lines": lambda path, text: [*read_records(written(path / "r.jsonl", text), "file")],
     "an option": lambda path, text: with_options({}, [f"x={text}"]),
-    "a request": lambda path, text: read_request(ChatForm, text.encode()),
+    "a request": lambda path, text: read_request(Conversation, text.encode()),
     "prompts": lambda path, text: generate._object(text, "prompts, line 1"),
     "a gate": lambda path, text: read_gate(str(written(path / "gate.json", text))),
     "published numbers": lambda path, text: read_published(written(path / "p.yaml", text)),

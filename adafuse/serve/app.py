@@ -4,8 +4,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,12 +24,20 @@ from adafuse.methods import resolve
 from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
-from adafuse.serve.decoder import BusyError, Decoder, Job
-from adafuse.serve.forms import REASONS, ChatForm, Form, Json, TextForm
+from adafuse.serve.decoder import Decoder, Job
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
 from adafuse.serve.metrics import metrics
 from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
-from adafuse.serve.requests import Asked, RequestError, read_request
+from adafuse.serve.protocol import (
+    REASONS,
+    Body,
+    Completion,
+    Conversation,
+    Json,
+    Reply,
+    RequestError,
+    read_request,
+)
 from adafuse.serve.traces import Traces
 from adafuse.storage.files import without_folders
 from adafuse.version import __version__
@@ -102,24 +110,24 @@ class Service:
         run.prepare()
         return run
 
-    def runs(self, asked: Asked, prompts: Sequence[Prompt]) -> list[Run]:
+    def runs(self, body: Body, prompts: Sequence[Prompt]) -> list[Run]:
         """Return how each prompt of a request is decoded.
 
         Raises:
             UserError: a method, option or limit that there is not.
             RequestError: a prompt that cannot be read, or that leaves no room for its text.
         """
-        method = asked.method or self.serving.method
+        method = body.method or self.serving.method
         own = self.serving.options if method == self.serving.method else {}
-        options = {**own, **asked.options}
-        self._check_options(method, options, asked.options)
+        options = {**own, **body.options}
+        self._check_options(method, options, body.options)
         prepared = self._methods(method, json.dumps(options, sort_keys=True))
-        if asked.wants_logprobs and not prepared.method.one_token:
+        if body.wants_logprobs and not prepared.method.one_token:
             raise UserError(
                 f"method {method!r} commits words, for which each model has a probability of its"
                 " own; leave out logprobs, or use unite or gac"
             )
-        return [self._limited(prepared, asked, prompt) for prompt in prompts]
+        return [self._limited(prepared, body, prompt) for prompt in prompts]
 
     def _check_options(self, method: str, options: dict[str, Any], asked: dict[str, Any]) -> None:
         """Refuse what names files or further models: clients do not choose what is read here."""
@@ -136,7 +144,7 @@ class Service:
                 f" {MOST_TOP}"
             )
 
-    def _limited(self, prepared: Run, asked: Asked, prompt: Prompt) -> Run:
+    def _limited(self, prepared: Run, body: Body, prompt: Prompt) -> Run:
         """Return the run with the limits of a request; by default, with what is left of a model.
 
         Raises:
@@ -145,7 +153,7 @@ class Service:
         self._check_length(prompt)
         rooms = [self._room(model, prompt) for model in self.ensemble.models]
         left, model, tokens = min(rooms)
-        named = asked.max_completion_tokens or asked.max_tokens
+        named = body.max_completion_tokens or body.max_tokens
         most = named or max(1, min(left, self.serving.max_new_tokens))
         if most > left:
             raise RequestError(
@@ -154,8 +162,8 @@ class Service:
                 code="context_length_exceeded",
             )
         plain = self.stops_plainly and isinstance(prompt, Chat)
-        stop = [*asked.strings, *([PLAIN_STOP] if plain else [])]
-        limits = {"max_new_tokens": most, "max_rounds": asked.max_rounds, "stop": stop}
+        stop = [*body.strings, *([PLAIN_STOP] if plain else [])]
+        limits = {"max_new_tokens": most, "max_rounds": body.max_rounds, "stop": stop}
         return replace(prepared, settings=parse(Settings, limits, "request"))
 
     def _check_length(self, prompt: Prompt) -> None:
@@ -196,12 +204,12 @@ class Service:
             served = self.serving.name
             raise RequestError(f"there is no model {name!r}; {served!r} is served", 404)
 
-    async def keep(self, name: str, index: int, job: Job, result: Result) -> None:
+    async def keep(self, name: str, job: Job, result: Result) -> None:
         """Write what became of a prompt to the traces, if there are any."""
         if self.traces is not None:
             try:
                 add = self.traces.add
-                await asyncio.to_thread(add, f"{name}-{index}", job.prompt, result, job.run)
+                await asyncio.to_thread(add, name, job.prompt, result, job.run)
             except (UserError, OSError) as error:  # a full disk: the answer is none the worse
                 logger.warning("a trace is lost: %s", error)
 
@@ -213,44 +221,42 @@ class Service:
 
 
 class Exchange:
-    """One request and its answer: pieces or a whole, unless the client goes away before."""
+    """One request and its reply: pieces or a whole, unless the client goes away before."""
 
-    def __init__(self, service: Service, request: Request, form: type[Form]) -> None:
-        self.service, self.request = service, request
-        self.form = form(service.serving.name)
+    def __init__(self, service: Service, request: Request, kind: type[Body]) -> None:
+        self.service, self.request, self.kind = service, request, kind
         self.jobs: list[Job] = []
-        self.told: asyncio.Queue[tuple[int, str | Result]] = asyncio.Queue()
+        self.queue: asyncio.Queue[tuple[int, str | Result]] = asyncio.Queue()
 
-    async def answer(self) -> Response:
+    async def response(self) -> Response:
         """Return the response; what is refused is refused before anything is decoded."""
         serving = self.service.serving
-        body = await read_body(self.request, serving.body)
-        asked = await asyncio.to_thread(
-            read_request, self.form.body, body, ignore_sampling=serving.ignore_sampling
+        content = await read_body(self.request, serving.body)
+        body = await asyncio.to_thread(
+            read_request, self.kind, content, ignore_sampling=serving.ignore_sampling
         )
-        self.service.check_name(asked.model)
-        if asked.stream and asked.wants_logprobs:
+        self.service.check_name(body.model)
+        if body.stream and body.wants_logprobs:
             raise RequestError("logprobs come with the whole text; leave out stream or logprobs")
-        prompts = asked.prompts
+        prompts = body.prompts
         most = serving.max_waiting + self.service.decoder.batch.rows
         if len(prompts) > most:
             raise RequestError(f"{len(prompts)} prompts are too many at a time; send {most}")
-        runs = await asyncio.to_thread(self.service.runs, asked, prompts)
-        self._submit(prompts, runs, streamed=asked.stream)
-        if asked.stream:
+        runs = await asyncio.to_thread(self.service.runs, body, prompts)
+        reply = Reply(body, serving.name)
+        self._submit(prompts, runs, streamed=body.stream)
+        if body.stream:
             return StreamingResponse(
-                self._pieces(asked), media_type="text/event-stream", headers=_UNBUFFERED
+                self._pieces(reply), media_type="text/event-stream", headers=_UNBUFFERED
             )
-        results = await self._results()
-        if results is None:
-            return Response(status_code=GONE)
-        return JSONResponse(self.form.whole(results, logprobs=asked.wants_logprobs))
+        results = {n: what async for n, what in self._events(reply) if isinstance(what, Result)}
+        return JSONResponse(reply.whole([results[n] for n in range(len(self.jobs))]))
 
     def _submit(self, prompts: Sequence[Prompt], runs: Sequence[Run], *, streamed: bool) -> None:
         loop = asyncio.get_running_loop()
 
         def tell(index: int, what: str | Result) -> None:
-            loop.call_soon_threadsafe(self.told.put_nowait, (index, what))
+            loop.call_soon_threadsafe(self.queue.put_nowait, (index, what))
 
         deadline = time.monotonic() + self.service.serving.seconds
         self.jobs = [
@@ -259,62 +265,61 @@ class Exchange:
         ]
         self.service.decoder.submit(self.jobs)
 
-    def _leave(self) -> None:
-        for job in self.jobs:
-            job.gone = True
+    async def _events(self, reply: Reply) -> AsyncGenerator[tuple[int, str | Result]]:
+        """Yield what is decoded, with the number of its prompt, until all have their result.
 
-    async def _results(self) -> list[Result] | None:
-        """Return all results; None if the client went away, which ends their decoding."""
-        found: dict[int, Result] = {}
+        Raises:
+            RequestError: a prompt failed, or took too long.
+            ClientDisconnect: the client went away; that ends the decoding of all, as any error.
+        """
+        left = len(self.jobs)
         try:
-            while len(found) < len(self.jobs):
+            while left:
                 try:
-                    index, what = await asyncio.wait_for(self.told.get(), LOOK)
+                    index, what = await asyncio.wait_for(self.queue.get(), LOOK)
                 except TimeoutError:
-                    if await self.request.is_disconnected():
-                        return None
+                    # A stream is watched by its response.
+                    if not reply.body.stream and await self.request.is_disconnected():
+                        raise ClientDisconnect from None
                     continue
                 if isinstance(what, Result):
-                    await self.service.keep(self.form.id, index, self.jobs[index], what)
-                    self._check(index, what)
-                    found[index] = what
+                    left -= 1
+                    await self.service.keep(f"{reply.id}-{index}", self.jobs[index], what)
+                    self._check(self.jobs[index], what)
+                yield index, what
         finally:
-            self._leave()
-        return [found[index] for index in range(len(self.jobs))]
+            for job in self.jobs:
+                job.gone = True
 
-    def _check(self, index: int, result: Result) -> None:
+    def _check(self, job: Job, result: Result) -> None:
         if result.error is not None:
             raise RequestError(result.error, 500)
-        if self.jobs[index].overdue:
+        if job.overdue:
             seconds = self.service.serving.seconds
             raise RequestError(f"the request took longer than {seconds:g} s; ask for less", 504)
 
-    async def _pieces(self, asked: Asked) -> AsyncIterator[str]:
-        found: dict[int, Result] = {}
+    async def _pieces(self, reply: Reply) -> AsyncIterator[str]:
+        results: dict[int, Result] = {}
         written = [""] * len(self.jobs)
-        try:
-            for index in range(len(self.jobs)):
-                if (begun := self.form.first(index)) is not None:
-                    yield _event(begun)
-            while len(found) < len(self.jobs):
-                index, what = await self.told.get()
-                if isinstance(what, str):
-                    written[index] += what
-                    yield _event(self.form.piece(index, what))
-                    continue
-                await self.service.keep(self.form.id, index, self.jobs[index], what)
-                self._check(index, what)
-                found[index] = what
-                if rest := what.text[len(written[index]) :]:
-                    yield _event(self.form.piece(index, rest))
-                yield _event(self.form.piece(index, None, REASONS[what.stop_reason]))
-            if asked.counted:
-                yield _event(self.form.end([found[index] for index in range(len(found))]))
-            yield "data: [DONE]\n\n"
-        except RequestError as error:  # the status is sent already
-            yield _event(_error(without_folders(str(error)), error.code))
-        finally:
-            self._leave()
+        async with aclosing(self._events(reply)) as events:
+            try:
+                for index in range(len(self.jobs)):
+                    if (first := reply.first(index)) is not None:
+                        yield _event(first)
+                async for index, what in events:
+                    if isinstance(what, str):
+                        written[index] += what
+                        yield _event(reply.piece(index, what))
+                        continue
+                    results[index] = what
+                    if rest := what.text[len(written[index]) :]:
+                        yield _event(reply.piece(index, rest))
+                    yield _event(reply.piece(index, None, REASONS[what.stop_reason]))
+                if reply.body.counted:
+                    yield _event(reply.end([results[index] for index in range(len(results))]))
+                yield "data: [DONE]\n\n"
+            except RequestError as error:  # the status is sent already
+                yield _event(_error(without_folders(str(error)), error.code))
 
 
 GONE = 499
@@ -392,11 +397,11 @@ def make_app(service: Service) -> FastAPI:
 
     @app.post("/v1/completions")
     async def _completions(request: Request) -> Response:
-        return await Exchange(service, request, TextForm).answer()
+        return await Exchange(service, request, Completion).response()
 
     @app.post("/v1/chat/completions")
     async def _chat(request: Request) -> Response:
-        return await Exchange(service, request, ChatForm).answer()
+        return await Exchange(service, request, Conversation).response()
 
     return app
 
@@ -410,21 +415,14 @@ def _refuse_with(app: FastAPI) -> None:
         told = f"{request.method} {request.url.path}: {error.detail}; docs/serve.md lists the paths"
         return _refusal(told, error.status_code, None)
 
-    @app.exception_handler(RequestError)
-    async def _refused(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestError)
-        return _refusal(without_folders(str(error)), error.status, error.code)
-
-    @app.exception_handler(BusyError)
-    async def _busy(_: Request, error: Exception) -> Response:
-        assert isinstance(error, BusyError)
-        status, code = (503, "stopping") if error.stopping else (429, "queue_full")
-        return _refusal(str(error), status, code, {"Retry-After": "1"})
-
     @app.exception_handler(ClientDisconnect)
     async def _left(_: Request, __: Exception) -> Response:
         return Response(status_code=GONE)
 
     @app.exception_handler(UserError)
     async def _wrong(_: Request, error: Exception) -> Response:
-        return _refusal(without_folders(str(error)), 400, None)
+        status, code = (
+            (error.status, error.code) if isinstance(error, RequestError) else (400, None)
+        )
+        later = {"Retry-After": "1"} if status in (429, 503) else None
+        return _refusal(without_folders(str(error)), status, code, later)

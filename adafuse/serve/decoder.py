@@ -14,21 +14,13 @@ from adafuse.decoding.run import Batch, Run, result_of
 from adafuse.engine.forward import FORWARD_COST
 from adafuse.engine.node import Engine, Program, TokenSequence
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
-from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
 from adafuse.records.result import Prompt, Result, StopReason, question_of
+from adafuse.serve.protocol import RequestError
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import UNFINISHED, Anchor
 
 logger = logging.getLogger(__name__)
-
-
-class BusyError(UserError):
-    """No more prompts are taken; `stopping` says that there will be none."""
-
-    def __init__(self, sentence: str, *, stopping: bool) -> None:
-        super().__init__(sentence)
-        self.stopping = stopping
 
 
 @dataclass(eq=False)
@@ -146,14 +138,15 @@ class Decoder:
         """Take jobs, all or none.
 
         Raises:
-            BusyError: too many wait, or the decoder is closing.
+            RequestError: too many wait, or the decoder is closing.
         """
         with self._changed:
             if self._closing:
-                raise BusyError("the server is stopping; ask another one", stopping=True)
+                raise RequestError("the server is stopping; ask another one", 503, "stopping")
             if self.waiting + len(jobs) > self._most_waiting + self.batch.rows - self.running:
-                told = f"{self.waiting} prompts wait already; try again later"
-                raise BusyError(told, stopping=False)
+                raise RequestError(
+                    f"{self.waiting} prompts wait already; try again later", 429, "queue_full"
+                )
             self._waiting.extend(jobs)
             self._changed.notify()
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from adafuse.serve.requests import RequestError
+from adafuse.serve.protocol import RequestError
 
 OPEN_SECONDS = 10.0
 """A request must come whole in so many seconds, and a connection without one is closed."""

@@ -1,18 +1,23 @@
-"""What clients may ask for, in the words of OpenAI's interface."""
+"""OpenAI's interface: what the body of a request may hold, and what is replied."""
 
 import json
+import time
+import uuid
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from adafuse.errors import UserError
 from adafuse.options import Flag, Positive, Section, parse
-from adafuse.records.result import Chat, Prompt, Turn
+from adafuse.records.result import Candidate, Chat, Prompt, Result, Turn
 from adafuse.storage.yaml_files import parse_json
 
+Json = dict[str, Any]
 
-class RequestError(Exception):
+
+class RequestError(UserError):
     """A request that is refused, with the HTTP status and the code that say why."""
 
     def __init__(self, sentence: str, status: int = 400, code: str | None = None) -> None:
@@ -72,13 +77,16 @@ SAMPLING = {
 """The fields that only say how to sample, which `--ignore-sampling` leaves unread."""
 
 
-class Asked(Section):
+class Body(Section):
     """What both kinds of completions have in common; what does not change a text is ignored.
 
     `method`, `options` and `max_rounds` are AdaFuse's own; clients pass them as `extra_body`.
     """
 
     kind_of_key = "field"
+    id_prefix: ClassVar[str]
+    kind: ClassVar[str]
+    chunk: ClassVar[str]
 
     model: str | None = None
     stream: Flag = False
@@ -89,6 +97,7 @@ class Asked(Section):
     method: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     max_rounds: Positive | None = None
+    logprobs: Any = None
 
     temperature: Annotated[float | None, _greedy(0)] = None
     top_p: Annotated[float | None, _greedy(1)] = None
@@ -126,13 +135,29 @@ class Asked(Section):
         return bool(self.stream_options and self.stream_options.get("include_usage"))
 
     @property
+    def wants_logprobs(self) -> bool:
+        """Whether each token comes with its log-probability; a number, 0 too, says so."""
+        return self.logprobs is not None and self.logprobs is not False
+
+    @property
     def prompts(self) -> list[Prompt]:
         """What is to be continued."""
         raise NotImplementedError
 
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether each token comes with its log-probability."""
+    def first(self) -> Json | None:
+        """Return what begins a text in a stream, if anything does."""
+        return None
+
+    def piece(self, text: str | None) -> Json:
+        """Return how a piece of a stream has its text; None: there is no more."""
+        raise NotImplementedError
+
+    def whole(self, text: str) -> Json:
+        """Return how a choice has its text."""
+        raise NotImplementedError
+
+    def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
+        """Return how a choice has the log-probabilities of its tokens."""
         raise NotImplementedError
 
 
@@ -148,8 +173,10 @@ def _text_prompts(value: object) -> object:
     )
 
 
-class Completion(Asked):
+class Completion(Body):
     """The body of /v1/completions."""
+
+    id_prefix, kind, chunk = "cmpl", "text_completion", "text_completion"
 
     prompt: Annotated[Any, AfterValidator(_text_prompts)]
     logprobs: int | None = None
@@ -161,14 +188,29 @@ class Completion(Asked):
         """The texts."""
         return list(self.prompt)
 
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether each token comes with its log-probability."""
-        return self.logprobs is not None
+    def piece(self, text: str | None) -> Json:
+        """Return how a piece of a stream has its text."""
+        return {"text": text or ""}
+
+    def whole(self, text: str) -> Json:
+        """Return how a choice has its text."""
+        return {"text": text}
+
+    def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
+        """Return parallel lists of tokens, log-probabilities and places in the text."""
+        texts = [token.text for token in tokens]
+        return {
+            "tokens": texts,
+            "token_logprobs": [-token.fused for token in tokens],
+            "top_logprobs": None,
+            "text_offset": [len("".join(texts[:at])) for at in range(len(texts))],
+        }
 
 
-class Conversation(Asked):
+class Conversation(Body):
     """The body of /v1/chat/completions; the models write on in the last turn of an assistant."""
+
+    id_prefix, kind, chunk = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
     messages: Annotated[list[dict[str, Any]], AfterValidator(_some)]
     logprobs: Flag | None = None
@@ -193,10 +235,31 @@ class Conversation(Asked):
         turns = [_turn(message) for message in self.messages]
         return [Chat(turns, continues=turns[-1].role == "assistant")]
 
-    @property
-    def wants_logprobs(self) -> bool:
-        """Whether each token comes with its log-probability."""
-        return bool(self.logprobs)
+    def first(self) -> Json:
+        """Return the piece that says who speaks."""
+        return {"delta": {"role": "assistant", "content": ""}}
+
+    def piece(self, text: str | None) -> Json:
+        """Return how a piece of a stream has its text."""
+        return {"delta": {} if text is None else {"content": text}}
+
+    def whole(self, text: str) -> Json:
+        """Return how a choice has its text."""
+        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+
+    def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
+        """Return a record per token."""
+        return {
+            "content": [
+                {
+                    "token": token.text,
+                    "logprob": -token.fused,
+                    "bytes": list(token.text.encode()),
+                    "top_logprobs": [],
+                }
+                for token in tokens
+            ]
+        }
 
 
 _ROLES = {"developer": "system"}
@@ -214,7 +277,7 @@ def _turn(message: Mapping[str, Any]) -> Turn:
     return turn
 
 
-def read_request(kind: type[Asked], body: bytes, *, ignore_sampling: bool = False) -> Asked:
+def read_request(kind: type[Body], body: bytes, *, ignore_sampling: bool = False) -> Body:
     """Read the body of a request; null is as if a field was left out.
 
     Raises:
@@ -234,3 +297,93 @@ def read_request(kind: type[Asked], body: bytes, *, ignore_sampling: bool = Fals
     unread = SAMPLING if ignore_sampling else set()
     given = {k: v for k, v in values.items() if v is not None and k not in unread}
     return parse(kind, given, "request")
+
+
+REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What is replied to a request, whole or in pieces; a choice is the text of a prompt."""
+
+    body: Body
+    model: str
+    created: int = field(default_factory=lambda: int(time.time()))
+    number: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def id(self) -> str:
+        """The id of the reply, which begins with its kind."""
+        return f"{self.body.id_prefix}-{self.number}"
+
+    def whole(self, results: Sequence[Result]) -> Json:
+        """Return the reply to a request that is not streamed."""
+        choices = [
+            self._choice(
+                index,
+                self.body.whole(result.text),
+                REASONS[result.stop_reason],
+                self.body.token_logprobs(_tokens(result)) if self.body.wants_logprobs else None,
+            )
+            for index, result in enumerate(results)
+        ]
+        return {**self._around(self.body.kind, *choices), **costs(results)}
+
+    def first(self, index: int) -> Json | None:
+        """Return the piece that begins a text in a stream, if there is one."""
+        first = self.body.first()
+        return first and self._around(self.body.chunk, self._choice(index, first))
+
+    def piece(self, index: int, text: str | None, reason: str | None = None) -> Json:
+        """Return a piece of a stream: some text, or why there is no more."""
+        return self._around(self.body.chunk, self._choice(index, self.body.piece(text), reason))
+
+    def end(self, results: Sequence[Result]) -> Json:
+        """Return the last piece of a stream that is counted."""
+        return {**self._around(self.body.chunk), **costs(results)}
+
+    def _choice(
+        self, index: int, text: Json, reason: str | None = None, logprobs: Json | None = None
+    ) -> Json:
+        return {"index": index, **text, "logprobs": logprobs, "finish_reason": reason}
+
+    def _around(self, kind: str, *choices: Json) -> Json:
+        named = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        return {**named, "choices": list(choices)}
+
+
+def costs(results: Sequence[Result]) -> Json:
+    """Return the tokens, of each text the model's that has most, and what OpenAI has no field for.
+
+    In `adafuse`, tokens and forwards are per model.
+    """
+    prompt = sum(max(result.prompt_tokens, default=0) for result in results)
+    text = sum(max(result.tokens, default=0) for result in results)
+    return {
+        "usage": {
+            "prompt_tokens": prompt,
+            "completion_tokens": text,
+            "total_tokens": prompt + text,
+        },
+        "adafuse": [
+            {
+                "tokens": result.tokens,
+                "prompt_tokens": result.prompt_tokens,
+                "forwards": result.forwards,
+                "rounds": len(result.rounds),
+                "seconds": result.seconds,
+            }
+            for result in results
+        ],
+    }
+
+
+def _tokens(result: Result) -> list[Candidate]:
+    """Return the committed tokens of a method that commits one a round."""
+    tokens: list[Candidate] = []
+    for one in result.rounds:
+        if len("".join(token.text for token in tokens)) >= len(result.text):
+            break  # the others are behind a stop string
+        if one.selected is not None:
+            tokens.append(one.candidates[one.selected])
+    return tokens
