@@ -220,8 +220,7 @@ class Ensemble:
             from tqdm.auto import tqdm
 
             stream = tqdm(stream, total=len(given), unit="prompt")
-        found = dict(stream)
-        results = (found[index] for index in range(len(given)))
+        results = [result for _, result in sorted(stream)]
         return Results(results, given, described, run.method.plugins)
 
     def stream(

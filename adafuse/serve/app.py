@@ -90,11 +90,8 @@ class Service:
         longest = [serving.longest] * len(models)
         batch = Batch.of(self.ensemble.models, longest, serving.batch_size)
         self.decoder = Decoder(batch, serving.max_waiting)
-        self.traces = (
-            None
-            if serving.traces is None
-            else Traces(serving.traces, self.ensemble, serving.trace_mib)
-        )
+        folder = serving.traces
+        self.traces = Traces(folder, self.ensemble, serving.trace_mib) if folder else None
         self._methods = lru_cache(METHODS_KEPT)(self._prepared)
         self._started = int(time.time())
         self._methods(serving.method, json.dumps(serving.options, sort_keys=True))
@@ -334,19 +331,8 @@ def _event(value: Json) -> str:
 
 
 def _error(sentence: str, code: str | None) -> Json:
-    told = {
-        "message": shortened(sentence),
-        "type": "invalid_request_error",
-        "param": None,
-        "code": code,
-    }
-    return {"error": told}
-
-
-def _refusal(
-    sentence: str, status: int, code: str | None, headers: dict[str, str] | None = None
-) -> Response:
-    return JSONResponse(_error(sentence, code), status, headers)
+    shown = {"message": shortened(sentence), "type": "invalid_request_error"}
+    return {"error": {**shown, "param": None, "code": code}}
 
 
 def make_app(service: Service) -> FastAPI:
@@ -412,8 +398,9 @@ def _refuse_with(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        told = f"{request.method} {request.url.path}: {error.detail}; docs/serve.md lists the paths"
-        return _refusal(told, error.status_code, None)
+        where = f"{request.method} {request.url.path}"
+        sentence = f"{where}: {error.detail}; docs/serve.md lists the paths"
+        return JSONResponse(_error(sentence, None), error.status_code)
 
     @app.exception_handler(ClientDisconnect)
     async def _left(_: Request, __: Exception) -> Response:
@@ -421,8 +408,7 @@ def _refuse_with(app: FastAPI) -> None:
 
     @app.exception_handler(UserError)
     async def _wrong(_: Request, error: Exception) -> Response:
-        status, code = (
-            (error.status, error.code) if isinstance(error, RequestError) else (400, None)
-        )
-        later = {"Retry-After": "1"} if status in (429, 503) else None
-        return _refusal(without_folders(str(error)), status, code, later)
+        refused = error if isinstance(error, RequestError) else RequestError(str(error))
+        later = {"Retry-After": "1"} if refused.status in (429, 503) else None
+        content = _error(without_folders(str(refused)), refused.code)
+        return JSONResponse(content, refused.status, later)
