@@ -65,7 +65,7 @@ def decode_shard(
     the plan expects; the `decoder` yields each result with its number as it ends; `answers` are
     shard traces of the single models, for a method that starts from them.
     """
-    started = datetime.now(UTC)
+    started = _now()
     place = this_machine()
     details = [f", {key} {value}" for key, value in place.items() if value and key != "host"]
     logger.info("running on %s%s", place["host"], "".join(details))
@@ -96,24 +96,28 @@ def decode_shard(
             logger.info("%s: %s (%s)", done, row["id"], row["stop_reason"])
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
-        names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
-        ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
-        write_trace(
-            out,
-            as_table(TRACE_FIELDS, ordered),
-            job.record(),
-            job.plugins,
-            settings_key="job",
-            digest=digest,
-            shard=shard,
-            failed=len(_failed(journal)),
-            rows=len(rows),
-            resumed=journaled,
-            reused=reused,
-            reused_from=sources,
-            started=started.isoformat(timespec="seconds"),
-            finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+        came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
+        _write(out, job, shard, rows, journal, digest=digest, started=started, **came_about)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _write(
+    out: Path,
+    job: DecodeJob,
+    shard: int,
+    rows: Sequence[PreparedRow],
+    journal: Journal,
+    **others: Any,
+) -> None:
+    names = {"benchmark": job.benchmark, "run": job.run, "shard": shard}
+    ordered = [{**journal.rows[row.id], **names, "id": row.id} for row in rows]
+    counts = {"failed": len(_failed(journal)), "rows": len(rows)}
+    others |= {"shard": shard, **counts, "finished": _now()}
+    table, record = as_table(TRACE_FIELDS, ordered), job.record()
+    write_trace(out, table, record, job.plugins, settings_key="job", **others)
 
 
 def mark_failed(digests: dict[str, str], answers: Sequence[Path]) -> dict[str, str]:
