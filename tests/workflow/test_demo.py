@@ -7,7 +7,7 @@ import pytest
 
 from adafuse.config.reading import read_config
 from adafuse.storage.parquet import read_rows
-from tests.guard.check import changes
+from tests.guard.record import differences, load, of_results
 from tools.docs.results import page
 
 from .conftest import Workplace
@@ -85,7 +85,7 @@ def test_the_published_protocol_has_tables_of_its_own_and_an_audit(demo: Workpla
 
 
 def test_every_row_score_and_cell_is_as_recorded(demo: Workplace) -> None:
-    assert not changes("demo", demo.folder / "results")
+    assert not [*differences(of_results(demo.folder / "results"), load("demo"))]
 
 
 def test_running_it_again_does_nothing(demo: Workplace) -> None:

@@ -1,15 +1,19 @@
-"""A few prompts by every method and its options, through the Python interface."""
+"""What the record decodes through Python: every method and its options, and every toy run."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import adafuse.toy
 from adafuse import Ensemble
-from tests.guard.adapter import of_result, options_of
-from tests.guard.fingerprint import Decoded
+from adafuse.config.reading import read_config
+from adafuse.methods.selections import SELECTIONS
+from adafuse.workflow.benchmarks import prepare_benchmark
+from tests.workflow.conftest import ROOT
 
 TOY = Path(adafuse.toy.__file__).parent
 PAIR = ("mistral", "llama")
@@ -78,21 +82,23 @@ OTHERS: list[tuple[tuple[str, ...], tuple[float, ...] | None, str, dict[str, Any
 
 def prompts() -> list[str]:
     """Two rows of each toy benchmark, and text of another kind."""
-    asked = []
+    texts = []
     for file in sorted(TOY.glob("benchmarks/*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines()[3:14:10]:
-            asked.append(f"Question: {json.loads(line)['question']}\nAnswer:")
-    return [*asked, "naïve 漢字 🙂 and"]
+            texts.append(f"Question: {json.loads(line)['question']}\nAnswer:")
+    return [*texts, "naïve 漢字 🙂 and"]
 
 
-def decoded() -> Iterator[tuple[str, list[tuple[str, Decoded]]]]:
-    """Each case's name with what it makes of the prompts."""
-    pair = loaded(PAIR)
-    seen: set[str] = set()
+Runs = Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]
+"""Names with the rows that were decoded, each with its id."""
+
+
+def of_methods() -> Runs:
+    """Yield each case with what it makes of the prompts."""
+    pair, seen = loaded(PAIR), set[str]()
     for method, options in CASES:
         if method not in seen:
-            alone = {**options, "batch_size": 1}
-            yield _case(pair, "pair, batch 1", prompts()[::4], method, alone)
+            yield _case(pair, "pair, batch 1", prompts()[::4], method, {**options, "batch_size": 1})
         seen.add(method)
         yield _case(pair, "pair, batch 8", prompts(), method, {**options, "batch_size": 8})
     for models, weights, method, options in OTHERS:
@@ -102,19 +108,44 @@ def decoded() -> Iterator[tuple[str, list[tuple[str, Decoded]]]]:
     yield _case(pair, "an empty and an overlong prompt", unusual, "adafuse", {})
 
 
+def of_runs() -> Runs:
+    """Yield the runs of config/toy.yaml that the demo lacks, on two rows of each benchmark."""
+    config = read_config(ROOT / "config/toy.yaml")
+    rows_of = {}
+    for name in config.benchmarks:
+        rows = prepare_benchmark(config, name).rows
+        rows_of[name] = rows[:: len(rows) // 2][:2]
+    others = config.runs.keys() - set(config.main_runs)
+    runs = {
+        k: run for k, run in config.runs.items() if k in others and run.method not in SELECTIONS
+    }
+    for (name, run), (benchmark, rows) in product(runs.items(), rows_of.items()):
+        ensemble, settings = loaded(tuple(run.models), run.weights), config.benchmarks[benchmark]
+        results = ensemble.generate(
+            [row.prompt for row in rows],
+            method=run.method,
+            questions=[row.question for row in rows],
+            stop=settings.stop,
+            max_new_tokens=settings.max_new_tokens,
+            **run.options,
+        )
+        ids = [row.id for row in rows]
+        yield f"{benchmark}/{name}", [*zip(ids, map(asdict, results), strict=True)]
+
+
 @cache
 def loaded(models: tuple[str, ...], weights: tuple[float, ...] | None = None) -> Ensemble:
-    """An ensemble of toy models."""
+    """Return an ensemble of toy models."""
     paths = [str(TOY / "models" / name) for name in models]
     return Ensemble.from_pretrained(paths, device="cpu", weights=weights)
 
 
 def _case(
-    ensemble: Ensemble, title: str, asked: list[str], method: str, options: dict[str, Any]
-) -> tuple[str, list[tuple[str, Decoded]]]:
-    settings = options_of({"max_new_tokens": 16, "stop": ["\n"], **options})
-    results = dict(ensemble.stream(asked, method=method, **settings))
+    ensemble: Ensemble, title: str, texts: list[str], method: str, options: dict[str, Any]
+) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+    settings = {"max_new_tokens": 16, "stop": ["\n"], **options}
+    results = ensemble.generate(texts, method=method, **settings)
     hidden = ("batch_size", *BLENDER)
     shown = [f"{key}={value}" for key, value in options.items() if key not in hidden]
-    name = " ".join([f"{title}: {method}", *shown])
-    return name, [(str(n), of_result(results[n])) for n in range(len(asked))]
+    rows = [(str(number), asdict(result)) for number, result in enumerate(results)]
+    return " ".join([f"{title}: {method}", *shown]), rows
