@@ -321,9 +321,9 @@ class Ensemble:
         for name in settings:
             if name in _ELSEWHERE and name not in options:
                 raise UserError(f"{name} is not a setting; {_ELSEWHERE[name]}")
-        own = {name: settings[name] for name in Settings.model_fields if name in settings}
-        rest = {name: value for name, value in settings.items() if name not in own}
-        checked = parse(Settings, own, "generate")
+        limits = {name: settings[name] for name in Settings.model_fields if name in settings}
+        rest = {name: value for name, value in settings.items() if name not in limits}
+        checked = parse(Settings, limits, "generate")
         return Run(self.models, self.weights, self.at, resolve(method, rest), checked)
 
 

@@ -36,9 +36,9 @@ def add_installed(kind: str, add: Callable[[Any], object]) -> None:
             brought = entry.load()
             add(brought)
         except Exception as error:  # noqa: BLE001 - none of it is of AdaFuse
-            told = f"{kind} {entry.name!r} of {release} cannot be used ({_said(error)})"
-            _BROKEN[kind, entry.name] = told
-            logger.warning("%s", told)
+            sentence = f"{kind} {entry.name!r} of {release} cannot be used ({_said(error)})"
+            _BROKEN[kind, entry.name] = sentence
+            logger.warning("%s", sentence)
         else:
             package = _package(entry.module)
             _PACKAGES[id(brought)], _RELEASES[package] = package, release
@@ -51,8 +51,8 @@ def _said(error: Exception) -> str:
 
 def not_there(kind: str, name: object, choices: list[str]) -> str:
     """Say that a name is unknown, or what is wrong with the package that should bring it."""
-    if told := _BROKEN.get((kind, str(name))):
-        return f"{told}; repair or uninstall that package"
+    if broken := _BROKEN.get((kind, str(name))):
+        return f"{broken}; repair or uninstall that package"
     return unknown(kind, name, choices)
 
 
@@ -112,15 +112,15 @@ def _beside(place: Path, package: str, *, follow: bool) -> dict[str, Path]:
     is_folder = place.name == "__init__.py"
     root = place.parents[package.count(".") + is_folder]
     follow &= str(root) not in sysconfig.get_paths().values()
-    found, waiting = dict[str, Path](), [place.parent if is_folder else place]
+    files, waiting = dict[str, Path](), [place.parent if is_folder else place]
     while waiting:
         path = waiting.pop()
         for file in files_below(path) if path.is_dir() else [path]:
             name = os.path.relpath(file, root).replace(os.sep, "/")
-            if name not in found and not _NO_CODE.search(name):
-                found[name] = file
+            if name not in files and not _NO_CODE.search(name):
+                files[name] = file
                 waiting += _named_in(file, root) if follow and file.suffix == ".py" else ()
-    return found
+    return files
 
 
 def _named_in(file: Path, root: Path) -> Iterator[Path]:

@@ -79,13 +79,13 @@ class Arguments(StrictSection):
 
 def read_arguments(given: Mapping[str, Any]) -> tuple[Arguments, Method[Any]]:
     """Check what `--model_args` and the harness's own flags say; return it and the method."""
-    own = {name: given[name] for name in given if name in Arguments.model_fields}
-    options = {name: given[name] for name in given if name not in own}
-    if not own.get("models"):
+    named = {name: given[name] for name in given if name in Arguments.model_fields}
+    options = {name: given[name] for name in given if name not in named}
+    if not named.get("models"):
         raise UserError(f"{OWNER} needs models; give --model_args models=A+B")
     if most := options.pop("max_batch_size", None):
         raise UserError(f"--max_batch_size {most} is not for {OWNER}; give --batch_size {most}")
-    arguments = parse(Arguments, own, OWNER)
+    arguments = parse(Arguments, named, OWNER)
     model_specs(arguments.models, **arguments.loading)
     if arguments.method in METHODS:
         names = [*Arguments.model_fields, *METHODS[arguments.method].Options.model_fields]

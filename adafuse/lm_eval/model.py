@@ -134,20 +134,20 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         stream = self._ensemble.loglikelihoods(
             pairs, batch_size=self._arguments.batch_size, engine=self._arguments.engine
         )
-        found: dict[int, tuple[float, bool]] = {}
+        scores: dict[int, tuple[float, bool]] = {}
         errors: dict[str, str] = {}
         for number, likelihood in tqdm(stream, total=len(pairs), unit="text", disable=None):
-            found[number] = fuse(likelihood, self._ensemble.weights)
+            scores[number] = fuse(likelihood, self._ensemble.weights)
             if likelihood.error is None:
-                self.cache_hook.add_partial("loglikelihood", requests[number].args, found[number])
+                self.cache_hook.add_partial("loglikelihood", requests[number].args, scores[number])
             else:
                 errors[_name(requests[number])] = likelihood.error
         for choices in _by_document(requests):
-            if len(choices) > 1 and all(found[number][0] == -math.inf for number in choices):
+            if len(choices) > 1 and all(scores[number][0] == -math.inf for number in choices):
                 for number in choices:
                     errors.setdefault(_name(requests[number]), NO_CHOICE)
         self._check(errors, "loglikelihood", len(pairs))
-        return [found[number] for number in range(len(pairs))]
+        return [scores[number] for number in range(len(pairs))]
 
     def loglikelihood_rolling(self, requests: Sequence[Instance]) -> list[float]:
         """Refuse: models cut a long text into windows at different places."""

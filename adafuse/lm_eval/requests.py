@@ -119,12 +119,12 @@ def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
     return bare, prompt[len(bare) :] + continuation
 
 
-def fuse(found: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
+def fuse(likelihood: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:
     """Return the weighted mean of log p_k, and whether all models would write the text greedily.
 
     Models of weight 0 do not count.
     """
-    rows = zip(weights, found.logprobs, found.greedy, strict=True)
+    rows = zip(weights, likelihood.logprobs, likelihood.greedy, strict=True)
     counted = [row for row in rows if row[0] > 0]
     total = math.fsum(weight * logprob for weight, logprob, _ in counted)
     mean = total / math.fsum(weight for weight, _, _ in counted)

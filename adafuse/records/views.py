@@ -132,9 +132,9 @@ class ResultView:
             console.print(Text(f"model {place}: {one_line(model)}"))
         if prompt is not None:
             console.print(Text.assemble(("prompt: ", "bold"), one_line(prompt)))
-        for number, taken in enumerate(self.rounds, 1):
+        for number, one in enumerate(self.rounds, 1):
             if only in (None, number):
-                taken.print(console, number)
+                one.print(console, number)
         if only is not None:
             return
         console.print(Text.assemble(("text: ", "bold"), one_line(self.text)))

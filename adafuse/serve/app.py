@@ -24,7 +24,7 @@ from adafuse.methods import resolve
 from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
-from adafuse.serve.decoder import Decoder, Job
+from adafuse.serve.decoder import DecodingThread, Job
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
 from adafuse.serve.metrics import metrics
 from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
@@ -89,7 +89,7 @@ class Service:
         self.ensemble = Ensemble(models, ensemble.weights, ensemble.place)
         longest = [serving.longest] * len(models)
         batch = Batch.of(self.ensemble.models, longest, serving.batch_size)
-        self.decoder = Decoder(batch, serving.max_waiting)
+        self.decoder = DecodingThread(batch, serving.max_waiting)
         folder = serving.traces
         self.traces = Traces(folder, self.ensemble, serving.trace_mib) if folder else None
         self._methods = lru_cache(METHODS_KEPT)(self._prepared)
@@ -115,8 +115,8 @@ class Service:
             RequestError: a prompt that cannot be read, or that leaves no room for its text.
         """
         method = body.method or self.serving.method
-        own = self.serving.options if method == self.serving.method else {}
-        options = {**own, **body.options}
+        defaults = self.serving.options if method == self.serving.method else {}
+        options = {**defaults, **body.options}
         self._check_options(method, options, body.options)
         prepared = self._methods(method, json.dumps(options, sort_keys=True))
         if body.wants_logprobs and not prepared.method.one_token:
@@ -126,14 +126,14 @@ class Service:
             )
         return [self._limited(prepared, body, prompt) for prompt in prompts]
 
-    def _check_options(self, method: str, options: dict[str, Any], asked: dict[str, Any]) -> None:
+    def _check_options(self, method: str, options: dict[str, Any], given: dict[str, Any]) -> None:
         """Refuse what names files or further models: clients do not choose what is read here."""
         chosen = resolve(method, options)
-        if chosen.checkpoints and (asked or method != self.serving.method):
+        if chosen.checkpoints and (given or method != self.serving.method):
             raise UserError(
                 f"method {method!r} loads further models; start the server with it and its options"
             )
-        if "gate" in asked and "fusion" in type(chosen).Options.model_fields:
+        if "gate" in given and "fusion" in type(chosen).Options.model_fields:
             raise UserError("option 'gate' names a file; start the server with it")
         if chosen.top > MOST_TOP:
             raise UserError(

@@ -39,7 +39,7 @@ class Job:
     streamed: bool
     gone: bool = False
     overdue: bool = False
-    told: str = ""
+    sent: str = ""
 
     def unwanted(self) -> bool:
         """Whether decoding it any further is of no use."""
@@ -63,7 +63,7 @@ class Counts:
             self.tokens[model] += tokens
             self.forwards[model] += result.forwards[model]
         self.rounds += len(result.rounds)
-        self.agreed += sum(taken.agreed for taken in result.rounds)
+        self.agreed += sum(one.agreed for one in result.rounds)
         self.ended[ended] += 1
 
 
@@ -99,7 +99,7 @@ def _ids_of(sequence: TokenSequence, anchor: Anchor, text: str) -> list[int]:
     return list(sequence.model.tokenizer.encode(text, add_special_tokens=False))
 
 
-class Decoder:
+class DecodingThread:
     """Decodes jobs in a batch that they join and leave; up to `most_waiting` others wait."""
 
     def __init__(self, batch: Batch, most_waiting: int) -> None:
@@ -206,15 +206,15 @@ class Decoder:
         self._live[example] = job
 
         def program(example: Example) -> Program[None]:
-            own = run.program(example, self._lookups)
+            steps = run.program(example, self._lookups)
             try:
-                for requests in own:
+                for requests in steps:
                     if job.unwanted():
                         example.reason = "length"
                         return
                     yield requests
             finally:
-                own.close()
+                steps.close()
 
         engines = self._engines_for(run.method.top)
         self._share(engines, job.prompt)
@@ -247,9 +247,9 @@ class Decoder:
         elif event.example.reason is not None:
             return  # what is beyond the limit is cut when it has finished
         elif job.streamed and not job.run.method.replaces_text and not job.gone:
-            before, job.told = job.told, event.example.settled
-            if job.told != before:
-                job.tell(job.told[len(before) :])
+            before, job.sent = job.sent, event.example.settled
+            if job.sent != before:
+                job.tell(job.sent[len(before) :])
 
     def _ended(self, job: Job, result: Result) -> None:
         how: Literal["gone", "late", "error", "done"] = "done"
@@ -275,4 +275,4 @@ class Decoder:
     def _nothing(self, job: Job, error: str | None = None) -> Result:
         none = (0,) * len(self.models)
         reason: Literal["error", "length"] = "length" if error is None else "error"
-        return Result(job.told, reason, (), none, none, none, 0.0, error=error)
+        return Result(job.sent, reason, (), none, none, none, 0.0, error=error)

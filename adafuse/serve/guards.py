@@ -80,8 +80,8 @@ _ONE_BYTE = re.compile(r"(iso-?|latin-?|windows-?|cp)[\d-]+")
 
 def _check_charset(content_type: str, body: bytearray) -> None:
     """Refuse JSON whose characters are others than a reader of UTF-8 takes them for."""
-    found = re.search(r"charset\s*=\s*[\"']?([^\s\"';]*)", content_type.lower())
-    name = found[1] if found else "utf-8"
+    match = re.search(r"charset\s*=\s*[\"']?([^\s\"';]*)", content_type.lower())
+    name = match[1] if match else "utf-8"
     if not (_UNICODE.fullmatch(name) or (body.isascii() and _ONE_BYTE.fullmatch(name))):
         raise RequestError(f"the request is in the charset {name!r}; send UTF-8", 415)
 

@@ -7,11 +7,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from adafuse.serve.decoder import Decoder
+from adafuse.serve.decoder import DecodingThread
 
 
 class _Collected(Collector):
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: DecodingThread) -> None:
         self._decoder = decoder
 
     def collect(self) -> Iterable[Metric]:
@@ -36,7 +36,7 @@ class _Collected(Collector):
         )
 
 
-def metrics(decoder: Decoder) -> str:
+def metrics(decoder: DecodingThread) -> str:
     """Return the metrics in Prometheus's text format."""
     registry = CollectorRegistry()
     registry.register(_Collected(decoder))

@@ -42,8 +42,8 @@ def served_models(
 
 
 def _with_template(model: LanguageModel, given: str | None) -> LanguageModel:
-    own = getattr(model.tokenizer, "chat_template", None)
-    if own and given is None:
+    template = getattr(model.tokenizer, "chat_template", None)
+    if template and given is None:
         return model
     if given is None:
         logger.warning(

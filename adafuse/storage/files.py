@@ -77,8 +77,8 @@ def text_of(data: bytes, name: str) -> str:
         ) from None
     # A mark begins a line where files were joined.
     text = re.sub("(?m)^\ufeff", "", text).replace("\r\n", "\n")
-    if found := re.search("[\r\0]", text):
-        line, what = text.count("\n", 0, found.start()) + 1, repr(found[0])
+    if match := re.search("[\r\0]", text):
+        line, what = text.count("\n", 0, match.start()) + 1, repr(match[0])
         raise UserError(
             f"{name}, line {line}, has the character {what}; save it as UTF-8, with line ends of"
             " Unix or Windows"

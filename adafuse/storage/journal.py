@@ -119,8 +119,8 @@ class Journal:
         """Take over the rows of the file; return all of its bytes, and those of its good lines."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         good = list(_good_lines(content))
-        found = {entry["digest"]: entry["row"] for entry in map(_entry, good)}
-        self.rows = {name: found[own] for name, own in self._digests.items() if own in found}
+        stored = {entry["digest"]: entry["row"] for entry in map(_entry, good)}
+        self.rows = {n: stored[digest] for n, digest in self._digests.items() if digest in stored}
         return content, b"".join(line + b"\n" for line in good)
 
     @contextmanager

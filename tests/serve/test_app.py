@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import adafuse.serve
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.records.result import Chat
@@ -551,3 +552,22 @@ def test_start_tokens_in_a_prompt_change_nothing_of_the_answer(serving, pair, be
         alone, doubled = (completed(client, prompt=text) for text in (PROMPT, start + PROMPT))
     assert doubled["choices"] == alone["choices"]
     assert doubled["usage"] == alone["usage"]
+
+
+def test_a_request_is_followed_in_five_files(serving, tmp_path):
+    reached = set()
+
+    def follow(frame, event, _):
+        if event == "call":
+            reached.add(Path(frame.f_code.co_filename))
+
+    threading.setprofile(follow)  # of the threads that the server starts
+    try:
+        with serving(traces=tmp_path / "traces") as client:
+            reached.clear()
+            completed(client, stop=["\n"])
+    finally:
+        threading.setprofile(None)
+    room = Path(adafuse.serve.__file__).parent
+    files = {file.stem for file in reached if file.parent == room}
+    assert files == {"guards", "app", "protocol", "decoder", "traces"}
