@@ -21,11 +21,11 @@ BENCHMARKS = {
 
 
 def register_scorer(scorer: Scorer) -> Scorer:
-    """Add a scorer under its name.
+    """Register a scorer under its name.
 
     Raises:
-        UserError: another scorer has that name, or a metric of one of its metrics' names that is of
-            another kind: files know metrics by their names.
+        UserError: it is not a `Scorer`, another scorer has that name, or another kind of metric has
+            the name of one of its metrics: files identify metrics by their names.
     """
     if not isinstance(scorer, Scorer):
         raise UserError(f"{scorer!r} is no scorer; make it a Scorer")

@@ -20,7 +20,7 @@ Details = dict[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What a scorer sees of a row: the accepted answers and the text, "" where there is none."""
+    """A row to be scored: its id, decoded text ("" if there is none) and accepted answers."""
 
     id: str
     text: str
@@ -29,12 +29,11 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Example):
-    """A scored example; `text` is what was compared: of a short answer its prediction.
+    """A scored row: `text` and `answers` as they were compared, and its `value`.
 
-    Both `text` and `answers` of a translation are one line in NFC.
-
-    `value` is 1.0 or 0.0 for a binary metric, else in the unit of the metric (for translations the
-    sentence's BLEU, 0 to 100, effective order).
+    For a short answer `text` is the extracted prediction; for a translation both are one line in
+    NFC. `value` is 1.0 or 0.0 for a binary metric, otherwise in the unit of the metric (for
+    translations the BLEU of the sentence, 0 to 100, with effective order).
     """
 
     value: float
@@ -42,7 +41,13 @@ class Outcome(Example):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Outcomes in the order of the examples, corpus metrics by name, signatures and counts."""
+    """What a scorer returns.
+
+    Attributes:
+        outcomes: one per example, in their order.
+        metrics: the score of all examples for each metric, by its name, with its 95 % interval.
+        details: counts and signatures for the files of scores, such as that of sacrebleu.
+    """
 
     outcomes: tuple[Outcome, ...]
     metrics: dict[str, Estimate]
@@ -54,27 +59,32 @@ Rules = Callable[[Sequence[Example]], Judgement]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """How the score of a corpus follows from all its examples, not from the mean of their values.
+    """How to compute a metric that is not a mean over examples, such as BLEU.
 
-    `counts` returns the statistics of scored examples under a protocol, a row for each; `pooled`
-    the score, 0 to 100, of any of these rows, as a bootstrap draws them.
+    Attributes:
+        counts: computes the statistics of scored examples under a protocol, shape [examples, n].
+        pooled: computes the score, 0 to 100, from any rows of these, as the bootstrap draws them.
     """
 
     counts: "Callable[[Sequence[Example], str], PerRow]"
     pooled: "Callable[[PerRow], float]"
 
     def estimate(self, counts: "PerRow") -> Estimate:
-        """Return the score of rows of `counts` with its bootstrap interval."""
+        """Return the score of `counts` with its 95 % interval by bootstrap."""
         low, high = bootstrap(len(counts), lambda chosen: self.pooled(counts[chosen]))
         return Estimate(self.pooled(counts), low, high)
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a scorer reports: its name in files, and its label on pages and figures.
+    """A number that a scorer reports.
 
-    A `binary` metric is the share of examples that are right (1), not wrong (0). Any other metric
-    is the mean of the examples' values, or follows from all examples as `corpus` says.
+    Attributes:
+        name: its name in files.
+        label: its name in tables and figures.
+        binary: every value is 1 (right) or 0 (wrong); the metric is the percentage of 1.
+        higher_is_better: of two scores, the higher is the better one.
+        corpus: how to compute it from all examples at once; None: it is the mean of their values.
     """
 
     name: str
@@ -112,13 +122,19 @@ def trimmed(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """What `scorer` of a benchmark names; `doc` is one line for users.
+    """A scoring of texts, which a benchmark names as its `scorer`.
 
-    The first of `metrics` stands in the main table, and runs are compared by it. Without
-    `published` both protocols are the same. `unreadable` says what is wrong with an accepted answer
-    that cannot be scored against, such as "has no number"; None if nothing is. `normalise` returns
-    what is compared of an accepted answer: a row of which that is empty can never be right.
-    `needs_spm`: it needs the SentencePiece model of spBLEU.
+    Attributes:
+        name: the name that users write.
+        doc: one line for users.
+        metrics: what it reports. The first is in the main table, and runs are compared by it.
+        strict: scores examples by this project's rules (protocol "strict").
+        published: scores them by the rules of the paper's scorer; None: they are the same.
+        unreadable: says what is wrong with an accepted answer that no text can be compared with,
+            such as "has no number"; None if nothing is wrong.
+        normalise: returns what is compared of an accepted answer. If it is empty for all answers of
+            a row, the row can never be right.
+        needs_spm: the scorer needs the SentencePiece model of spBLEU.
     """
 
     name: str
@@ -136,7 +152,7 @@ class Scorer:
         return self.metrics[0]
 
     def check_answers(self, row: str, answers: Sequence[str]) -> None:
-        """Refuse accepted answers that cannot be read; `row` says whose they are."""
+        """Raise a `UserError` if an accepted answer is `unreadable`; `row` names the row in it."""
         for answer in answers:
             if self.unreadable is not None and (wrong := self.unreadable(answer)) is not None:
                 raise UserError(
@@ -144,11 +160,17 @@ class Scorer:
                 )
 
     def never_right(self, answers: Sequence[str]) -> bool:
-        """Whether nothing that is compared is left of any accepted answer."""
+        """Whether all accepted answers of a row are empty after `normalise`."""
         return not any(map(self.normalise, answers))
 
     def hopeless(self, rows: Mapping[str, Sequence[str]], owner: str) -> str | None:
-        """Say which rows, of accepted answers by id, can never be right; refuse it if none can."""
+        """Return a warning that names rows that can never be right; None if there are none.
+
+        `rows` holds the accepted answers by id.
+
+        Raises:
+            UserError: no row can be right.
+        """
         found = {name: answers for name, answers in rows.items() if self.never_right(answers)}
         if not found:
             return None
