@@ -245,7 +245,7 @@ def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) 
     chosen = scorer_named(rows.scorer, f"benchmark {rows.name!r}")
     texts = zip(owners, results, strict=True)
     examples = [
-        scoring.Example(
+        scoring.Prediction(
             str(number),
             "" if result.stop_reason == "error" else result.text,
             tuple(rows.answers[row]),

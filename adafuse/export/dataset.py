@@ -41,8 +41,8 @@ def fresh_results(plan: Plan) -> StoredResults:
     Raises:
         UserError: something is stale, so that texts, scores and references may not belong together.
     """
-    found = StoredResults.in_folder(plan.config)
-    for benchmark, runs in found.runs.items():
+    results = StoredResults.in_folder(plan.config)
+    for benchmark, runs in results.runs.items():
         steps = [("prepare", plan.layout.rows(benchmark), {"benchmark": benchmark})]
         for run in runs:
             cell = {"benchmark": benchmark, "run": run}
@@ -56,7 +56,7 @@ def fresh_results(plan: Plan) -> StoredResults:
         for step, file, cell in steps:
             if not plan.is_fresh(step, [file], **cell):
                 raise UserError(f"{str(file)!r} is not up to date; run snakemake, then export")
-    return found
+    return results
 
 
 def export_records(results: StoredResults, out: Path, organization: str) -> list[Path]:
@@ -215,13 +215,13 @@ def _source(benchmark: str, task: BenchmarkConfig, rows: int) -> dict[str, Any]:
     source = task.source
     if source.dataset is None or public_name(source.dataset) != source.dataset:
         return {"dataset_name": benchmark, "source_type": "other"}
-    found = {"dataset_name": benchmark, "source_type": "hf_dataset", "hf_repo": source.dataset}
-    details = {"revision": source.revision or "unknown"}
     return {
-        **found,
+        "dataset_name": benchmark,
+        "source_type": "hf_dataset",
+        "hf_repo": source.dataset,
         "hf_split": source.split,
         "samples_number": rows,
-        "additional_details": details,
+        "additional_details": {"revision": source.revision or "unknown"},
     }
 
 
@@ -230,12 +230,14 @@ def _samples(
 ) -> Iterator[dict[str, Any]]:
     """Yield the scored rows. One of a metric that is not binary is correct where it is full."""
     rows = {row.id: row for row in read_prepared(results.layout.rows(benchmark))}
-    found = {row["id"]: row for row in read_rows(results.trace(benchmark, run), _OUTER_COLUMNS)}
+    decoded_rows = {
+        row["id"]: row for row in read_rows(results.trace(benchmark, run), _OUTER_COLUMNS)
+    }
     model, primary = _model(results.config, run)["id"], scored.score.primary
     metric = scored.metric
     full = (1 if metric.binary else 100) if metric.higher_is_better else 0
     for outcome in scored.outcomes:
-        row, decoded = rows[outcome.id], found.get(outcome.id, {})
+        row, decoded = rows[outcome.id], decoded_rows.get(outcome.id, {})
         raw = row.question or row.prompt
         sample = json.dumps([raw, *row.answers], ensure_ascii=False)
         yield {

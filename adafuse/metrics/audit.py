@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from adafuse.metrics.published_scorer import MATCHERS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import Example, Outcome, trimmed
+from adafuse.metrics.scorer import Outcome, Prediction, trimmed
 
 RULES = ("equal", "number", "containment", "substring", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted(Example):
+class Accepted(Prediction):
     """A prediction that only `published` accepts; `rule` is empty where it has no named rules."""
 
     rule: str

@@ -53,8 +53,8 @@ def pairings(runs: Runs, merits: Mapping[str, float], study: Collection[str] = (
     for name, (method, models) in present.items():
         if len(models) > 1 and not is_oracle(method):
             pairs += [Pairing(name, single, "member") for single in _single_runs(present, models)]
-            own = {name, *study} if name in study else {name}
-            others = [other for other in baselines if other not in own]
+            excluded = {name, *study} if name in study else {name}
+            others = [other for other in baselines if other not in excluded]
             if others:  # of equals the first in the configuration
                 pairs.append(Pairing(name, max(others, key=merits.__getitem__), "best baseline"))
     return pairs
@@ -219,9 +219,9 @@ def _comparison(
     scored: ScoredRun, rows: PerRow, other: ScoredRun, other_rows: PerRow, role: Role
 ) -> Comparison:
     if scored.metric.binary:
-        test, found = "McNemar exact", paired_accuracies(rows, other_rows)
+        test, estimate = "McNemar exact", paired_accuracies(rows, other_rows)
     else:
-        test, found = "paired bootstrap", _resampled(scored.metric, rows, other_rows)
+        test, estimate = "paired bootstrap", _resampled(scored.metric, rows, other_rows)
     return Comparison(
         benchmark=scored.score.benchmark,
         protocol=scored.score.protocol,
@@ -232,14 +232,14 @@ def _comparison(
         n=len(rows),
         value=scored.value,
         other=other.value,
-        difference=found.value,
-        low=found.low,
-        high=found.high,
+        difference=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
         test=test,
-        p=found.p,
-        p_holm=found.p,
-        wins=found.wins,
-        losses=found.losses,
+        p=estimate.p,
+        p_holm=estimate.p,
+        wins=estimate.wins,
+        losses=estimate.losses,
         higher_is_better=scored.metric.higher_is_better,
         cut=scored.score.cut_share,
         other_cut=other.score.cut_share,
@@ -251,7 +251,7 @@ def _comparison(
 
 def _resampled(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
     """Return the bootstrap's difference with the larger p-value of it and of randomization."""
-    found = paired_bootstrap(rows, others, metric.pooled)
+    estimate = paired_bootstrap(rows, others, metric.pooled)
     if len(rows) < FEWEST_ROWS:
-        found = replace(found, low=None, high=None)
-    return replace(found, p=max(found.p, paired_randomization(rows, others, metric.pooled)))
+        estimate = replace(estimate, low=None, high=None)
+    return replace(estimate, p=max(estimate.p, paired_randomization(rows, others, metric.pooled)))

@@ -4,7 +4,7 @@ import re
 from decimal import Context, Decimal
 
 from adafuse.metrics.numbers import Number, numbers, plain
-from adafuse.metrics.scorer import Example, Metric, Scorer, accuracy, published
+from adafuse.metrics.scorer import Metric, Prediction, Scorer, accuracy, published
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _IN_BOX = re.compile(r"^\s*(-?)\s*(\d+)(?:st|nd|rd|th)?\s*$")
@@ -43,9 +43,9 @@ def final_number(text: str) -> Decimal | None:
     *before, end = _ANSWER.split(plain(text))
     if before:
         return _decimal(_first(end))
-    found = _said(end)
-    found = [number for number in found if number.digits] or found
-    return _decimal(found[-1] if found else None)
+    mentions = _mentions(end)
+    mentions = [number for number in mentions if number.digits] or mentions
+    return _decimal(mentions[-1] if mentions else None)
 
 
 def _until_brace(rest: str) -> str:
@@ -58,10 +58,10 @@ def _until_brace(rest: str) -> str:
     return rest
 
 
-def _said(text: str) -> list[Number]:
+def _mentions(text: str) -> list[Number]:
     """Return the numbers of a text: denied ones if it has no others, never "one" as a pronoun."""
-    found = [number for number in numbers(text) if not _is_pronoun(text, number)]
-    return [number for number in found if not _NOT.search(_before(text, number))] or found
+    mentions = [number for number in numbers(text) if not _is_pronoun(text, number)]
+    return [number for number in mentions if not _NOT.search(_before(text, number))] or mentions
 
 
 def _before(text: str, number: Number) -> str:
@@ -77,16 +77,16 @@ def _is_pronoun(text: str, number: Number) -> bool:
 
 def _first(text: str) -> Number | None:
     """Return the number that a text begins with, else its first; of an equation the right side."""
-    found = _said(text)
-    if not found:
+    mentions = _mentions(text)
+    if not mentions:
         return None
-    first = next((number for number in found if number.digits), found[0])
-    if _LEADING.fullmatch(text, 0, found[0].start):
-        first = found[0]
+    first = next((number for number in mentions if number.digits), mentions[0])
+    if _LEADING.fullmatch(text, 0, mentions[0].start):
+        first = mentions[0]
     boundary = _CLAUSE.search(text, first.end)
     end = boundary.start() if boundary else len(text)
     if (sign := text.rfind("=", first.end, end)) > 0:
-        return next((number for number in found if sign < number.start < end), first)
+        return next((number for number in mentions if sign < number.start < end), first)
     return None if _OPERATOR.match(text, first.end) else first
 
 
@@ -101,7 +101,7 @@ def _decimal(number: Number | None) -> Decimal | None:
     return Context(prec=60 + exact).divide(above, below)
 
 
-def _right(example: Example) -> bool:
+def _right(example: Prediction) -> bool:
     return final_number(example.text) in map(final_number, example.answers)
 
 

@@ -51,8 +51,8 @@ def mcnemar_exact(wins: int, losses: int) -> float:
     """
     total, fewer = wins + losses, min(wins, losses)
     ways = tail = 1
-    for taken in range(fewer):
-        ways = ways * (total - taken) // (taken + 1)
+    for drawn in range(fewer):
+        ways = ways * (total - drawn) // (drawn + 1)
         tail += ways
     # Whole numbers up to the last division, so that no number of rows can underflow.
     return min(1.0, 2 * tail / (1 << total))

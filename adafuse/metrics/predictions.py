@@ -43,11 +43,11 @@ def read_predictions(
 
 
 def _check_record(record: Mapping[str, Any], benchmark: str | None, where: str) -> None:
-    own = record.get("benchmark")
-    if benchmark is not None and own is not None and own != benchmark:
+    given = record.get("benchmark")
+    if benchmark is not None and given is not None and given != benchmark:
         raise UserError(
-            f"{where}: benchmark is {own!r}, not {benchmark!r}; give the file of {benchmark!r}, or"
-            f" --benchmark {own} --scorer NAME to score it as it is"
+            f"{where}: benchmark is {given!r}, not {benchmark!r}; give the file of {benchmark!r},"
+            f" or --benchmark {given} --scorer NAME to score it as it is"
         )
 
 

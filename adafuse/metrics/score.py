@@ -13,7 +13,7 @@ from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
-from adafuse.metrics.scorer import STRICT, Details, Example, Metric, Outcome, Scorer, trimmed
+from adafuse.metrics.scorer import STRICT, Details, Metric, Outcome, Prediction, Scorer, trimmed
 from adafuse.storage.files import write_text
 
 NEVER_RIGHT = "rows that can never be right"
@@ -129,7 +129,7 @@ def evaluate(
         raise UserError(f"benchmark {benchmark!r}: all rows are excluded; exclude fewer")
     failed = {name for name, row in by_id.items() if row.get("stop_reason") == "error"}
     texts = {name: row["text"] for name, row in by_id.items() if name not in failed}
-    examples = [Example(row.id, texts.get(row.id, ""), row.answers) for row in scored]
+    examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
     never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
     score = Score(
@@ -162,10 +162,10 @@ def _cut(predictions: Sequence[Mapping[str, Any]]) -> int | None:
     return reasons.count("length") if any(reasons) else None
 
 
-def _enough(scorer: Scorer, found: Mapping[str, Estimate], n: int) -> dict[str, Estimate]:
+def _enough(scorer: Scorer, metrics: Mapping[str, Estimate], n: int) -> dict[str, Estimate]:
     """Return metrics without the intervals that so few rows cannot have, whoever made them."""
     exact = {metric.name for metric in scorer.metrics if metric.binary}
-    return {name: e if name in exact else e.of_rows(n) for name, e in found.items()}
+    return {name: e if name in exact else e.of_rows(n) for name, e in metrics.items()}
 
 
 def score_trace(

@@ -19,7 +19,7 @@ Details = dict[str, str | int]
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class Prediction:
     """A row to be scored: its id, decoded text ("" if there is none) and accepted answers."""
 
     id: str
@@ -28,7 +28,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Example):
+class Outcome(Prediction):
     """A scored row: `text` and `answers` as they were compared, and its `value`.
 
     For a short answer `text` is the extracted prediction; for a translation both are one line in
@@ -54,7 +54,7 @@ class Judgement:
     details: Details = field(default_factory=dict)
 
 
-Rules = Callable[[Sequence[Example]], Judgement]
+Rules = Callable[[Sequence[Prediction]], Judgement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Corpus:
         pooled: computes the score, 0 to 100, from any rows of these, as the bootstrap draws them.
     """
 
-    counts: "Callable[[Sequence[Example], str], PerRow]"
+    counts: "Callable[[Sequence[Prediction], str], PerRow]"
     pooled: "Callable[[PerRow], float]"
 
     def estimate(self, counts: "PerRow") -> Estimate:
@@ -171,20 +171,20 @@ class Scorer:
         Raises:
             UserError: no row can be right.
         """
-        found = {name: answers for name, answers in rows.items() if self.never_right(answers)}
-        if not found:
+        hopeless = {name: answers for name, answers in rows.items() if self.never_right(answers)}
+        if not hopeless:
             return None
-        name, answers = next(iter(found.items()))
-        told = (
-            f"{owner}: {len(found)} of {len(rows)} rows can never be right, for scorer"
+        name, answers = next(iter(hopeless.items()))
+        message = (
+            f"{owner}: {len(hopeless)} of {len(rows)} rows can never be right, for scorer"
             f" {self.name!r} compares nothing of their accepted answers: {name!r} ({answers[0]!r});"
             " correct them or use another scorer"
         )
-        if len(found) == len(rows):
-            raise UserError(told)
-        return told
+        if len(hopeless) == len(rows):
+            raise UserError(message)
+        return message
 
-    def score(self, protocol: str, examples: Sequence[Example]) -> Judgement:
+    def score(self, protocol: str, examples: Sequence[Prediction]) -> Judgement:
         """Score examples under a protocol, "strict" or "published"."""
         assert protocol in PROTOCOLS
         if protocol == STRICT:
@@ -199,7 +199,9 @@ def shown_lines(text: str) -> list[str]:
     return [line for line in map(trimmed, re.split(r"[\r\n]", text)) if line]
 
 
-def judge(examples: Sequence[Example], right: Callable[[Example], bool]) -> tuple[Outcome, ...]:
+def judge(
+    examples: Sequence[Prediction], right: Callable[[Prediction], bool]
+) -> tuple[Outcome, ...]:
     """Return an outcome of 1 or 0 for each example."""
     return tuple(Outcome(e.id, e.text, e.answers, float(right(e))) for e in examples)
 
@@ -211,10 +213,10 @@ def share_right(outcomes: Sequence[Outcome]) -> Estimate:
     return Estimate(100 * right / n, 100 * low, 100 * high)
 
 
-def accuracy(metric: str, right: Callable[[Example], bool]) -> Rules:
+def accuracy(metric: str, right: Callable[[Prediction], bool]) -> Rules:
     """Return the rules that report one metric, the share of right examples."""
 
-    def rules(examples: Sequence[Example]) -> Judgement:
+    def rules(examples: Sequence[Prediction]) -> Judgement:
         outcomes = judge(examples, right)
         return Judgement(outcomes, {metric: share_right(outcomes)})
 
@@ -226,7 +228,7 @@ def corpus_rules(metric: Metric) -> Rules:
     corpus = metric.corpus
     assert corpus is not None, metric.name
 
-    def rules(examples: Sequence[Example]) -> Judgement:
+    def rules(examples: Sequence[Prediction]) -> Judgement:
         counts = corpus.counts(examples, STRICT)
         scored = zip(examples, counts, strict=True)
         outcomes = [Outcome(e.id, e.text, e.answers, corpus.pooled(row[None])) for e, row in scored]
@@ -238,7 +240,7 @@ def corpus_rules(metric: Metric) -> Rules:
 def published(scorer: str, metric: str) -> Rules:
     """Return the rules of the scorer that the paper used."""
 
-    def right(example: Example) -> bool:
+    def right(example: Prediction) -> bool:
         from adafuse.metrics.published_scorer import MATCHERS
 
         return MATCHERS[scorer].rule(example.text, example.answers) is not None

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from adafuse.metrics.intervals import mean
 from adafuse.metrics.scorer import (
-    Example,
     Judgement,
     Metric,
+    Prediction,
     Scorer,
     judge,
     published,
@@ -74,7 +74,7 @@ def _overlap(prediction: Counter[str], gold: Counter[str]) -> float:
 
 
 def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
-    def strict(examples: Sequence[Example]) -> Judgement:
+    def strict(examples: Sequence[Prediction]) -> Judgement:
         answers = [replace(example, text=first_line(example.text)) for example in examples]
         outcomes = judge(answers, lambda e: exact_match(e.text, e.answers, normalise))
         f1 = mean([token_f1(e.text, e.answers, normalise) for e in examples])

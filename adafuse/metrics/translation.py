@@ -15,10 +15,10 @@ from adafuse.metrics.scorer import (
     PUBLISHED,
     Corpus,
     Details,
-    Example,
     Judgement,
     Metric,
     Outcome,
+    Prediction,
     Scorer,
     shown_lines,
     trimmed,
@@ -37,7 +37,7 @@ TOKENIZER = "flores101"
 _SPM = "sacrebleu.tokenizers.tokenizer_spm"  # looks for the model, and knows where it is
 
 
-def translations_strict(examples: Sequence[Example], *, tokenize: str, name: str) -> Judgement:
+def translations_strict(examples: Sequence[Prediction], *, tokenize: str, name: str) -> Judgement:
     """BLEU and chrF2++ of a corpus; an empty hypothesis stays in it and costs."""
     (bleu, details), chrf = _bleu(tokenize), _chrf()
     pairs = [_cleaned(example) for example in examples]
@@ -52,7 +52,9 @@ def translations_strict(examples: Sequence[Example], *, tokenize: str, name: str
     return Judgement(_outcomes(pairs, counts), metrics, details)
 
 
-def translations_published(examples: Sequence[Example], *, tokenize: str, name: str) -> Judgement:
+def translations_published(
+    examples: Sequence[Prediction], *, tokenize: str, name: str
+) -> Judgement:
     """BLEU of the pairs whose two sides hold text; the others are dropped from the corpus."""
     bleu, details = _bleu(tokenize)
     pairs = [_cleaned(example) for example in examples]
@@ -82,7 +84,7 @@ def bleu_corpus(tokenize: str) -> Corpus:
     drops them, so that rows stay paired.
     """
 
-    def counts(examples: Sequence[Example], protocol: str) -> "Counts":
+    def counts(examples: Sequence[Prediction], protocol: str) -> "Counts":
         statistics = _counts(_bleu(tokenize)[0], examples)
         if protocol == PUBLISHED:
             statistics[_dropped(examples)] = 0
@@ -127,8 +129,8 @@ def _chrf() -> "CHRF":
     return CHRF(word_order=2)
 
 
-def _cleaned(example: Example) -> Example:
-    return Example(example.id, _segment(example.text), tuple(map(_segment, example.answers)))
+def _cleaned(example: Prediction) -> Prediction:
+    return Prediction(example.id, _segment(example.text), tuple(map(_segment, example.answers)))
 
 
 def _segment(text: str) -> str:
@@ -136,13 +138,13 @@ def _segment(text: str) -> str:
     return unicodedata.normalize("NFC", " ".join(shown_lines(text)))
 
 
-def _dropped(pairs: Sequence[Example]) -> "NDArray[Any]":
+def _dropped(pairs: Sequence[Prediction]) -> "NDArray[Any]":
     import numpy as np
 
     return np.array([not (trimmed(p.text) and trimmed("".join(p.answers))) for p in pairs])
 
 
-def _counts(metric: Any, pairs: Sequence[Example]) -> "Counts":
+def _counts(metric: Any, pairs: Sequence[Prediction]) -> "Counts":
     """Return sacrebleu's sufficient statistics, a row per sentence."""
     import numpy as np
 
@@ -150,7 +152,7 @@ def _counts(metric: Any, pairs: Sequence[Example]) -> "Counts":
     return np.array(metric._extract_corpus_statistics([pair.text for pair in pairs], streams))
 
 
-def _outcomes(pairs: Sequence[Example], counts: "Counts") -> tuple[Outcome, ...]:
+def _outcomes(pairs: Sequence[Prediction], counts: "Counts") -> tuple[Outcome, ...]:
     """Give each sentence its BLEU, of effective order as sacrebleu advises."""
     return tuple(
         Outcome(pair.id, pair.text, pair.answers, pooled_bleu(row[None], effective_order=True))

@@ -79,10 +79,10 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
     names = ("comparison", *(["audit"] if PUBLISHED in protocols else []), "datasets")
-    found = {name: _text(layout, f"{name}.md") for name in names}
+    texts = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
-    found["published"] = title + numbers
-    return {name: without_folders(text) for name, text in found.items() if text}
+    texts["published"] = title + numbers
+    return {name: without_folders(text) for name, text in texts.items() if text}
 
 
 def _text(layout: ResultsLayout, file: str) -> str:
@@ -99,11 +99,11 @@ def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
     facts: dict[str, dict[str, None]] = defaultdict(dict)
     for trace in traces:
         metadata = read_metadata(trace)
-        found = [_shard_facts(shard) for shard in metadata.get("shards", [])]
+        parts = [_shard_facts(shard) for shard in metadata.get("shards", [])]
         if rows := metadata.get("rows_from"):
             counts = ", ".join(f"{run} ({count})" for run, count in rows.items())
-            found.append({"rows from": counts})
-        for name, value in chain.from_iterable(part.items() for part in found):
+            parts.append({"rows from": counts})
+        for name, value in chain.from_iterable(part.items() for part in parts):
             facts[name][without_folders(value)] = None
     return {name: list(values) for name, values in facts.items()}
 
@@ -146,11 +146,10 @@ def marks(comparisons: Iterable[Comparison]) -> dict[Place, str]:
     better: dict[Place, dict[str, bool]] = defaultdict(dict)
     for test in comparisons:
         roles = better[test.protocol, test.benchmark, test.run]
-        wins = test.significant and test.gain > 0
-        roles[test.role] = roles.get(test.role, True) and wins
+        roles[test.role] = roles.get(test.role, True) and test.significant and test.gain > 0
     signs = {"member": BETTER_THAN_MEMBERS, "best baseline": BETTER_THAN_BASELINE}
-    found = {
+    marked = {
         place: "".join(sign for role, sign in signs.items() if roles.get(role))
         for place, roles in better.items()
     }
-    return {place: text for place, text in found.items() if text}
+    return {place: text for place, text in marked.items() if text}

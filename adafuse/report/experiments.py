@@ -155,8 +155,8 @@ def _refuse_different_rows(table: pl.DataFrame) -> None:
 def sweep(experiment: Experiment) -> pl.DataFrame:
     """Return every score with its series and its position `x`, the run's value of `option`."""
     runs = {name: experiment.config.runs[name] for name in experiment.section.runs}
-    found = sweep_positions(f"experiments.{experiment.name}", experiment.section.options, runs)
-    rows = [_score(experiment, *cell) | asdict(found[cell[2]]) for cell in experiment.cells]
+    positions = sweep_positions(f"experiments.{experiment.name}", experiment.section.options, runs)
+    rows = [_score(experiment, *cell) | asdict(positions[cell[2]]) for cell in experiment.cells]
     table = pl.DataFrame(rows, infer_schema_length=None)
     _refuse_different_rows(table)
     first = ("benchmark", "protocol", *RUN, "series", "option", "x")
@@ -207,10 +207,10 @@ _COSTS = {"forwards_per_token": pl.Float64, "seconds_mean": pl.Float64, "earlier
 def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
     spec = experiment.config.runs[run]
     if spec.method not in SELECTIONS:
-        found = cost(experiment.trace(benchmark, run), benchmark, run)
-        if found.seconds is not None and found.forwards is not None and found.tokens:
-            passes = found.forwards / (found.tokens / len(spec.models))
-            known = passes, found.seconds.value, found.earlier
+        spent = cost(experiment.trace(benchmark, run), benchmark, run)
+        if spent.seconds is not None and spent.forwards is not None and spent.tokens:
+            passes = spent.forwards / (spent.tokens / len(spec.models))
+            known = passes, spent.seconds.value, spent.earlier
             return dict(zip(_COSTS, known, strict=True))
     return dict.fromkeys(_COSTS)
 
@@ -268,21 +268,21 @@ def runtime(experiment: Experiment) -> pl.DataFrame:
 
 
 def _seconds(trace: Path, benchmark: str, run: str) -> dict[str, Any]:
-    found = cost(trace, benchmark, run)
-    if found.seconds is None:
+    spent = cost(trace, benchmark, run)
+    if spent.seconds is None:
         raise UserError(
             f"trace {str(trace)!r} has no example that was decoded to its end; see its column error"
         )
-    lower, median, upper = found.quartiles
+    lower, median, upper = spent.quartiles
     return {
-        "n": found.n - found.errors,
-        "failed": found.errors,
+        "n": spent.n - spent.errors,
+        "failed": spent.errors,
         "seconds_median": median,
         "seconds_quartile_1": lower,
         "seconds_quartile_3": upper,
-        "seconds_mean": found.seconds.value,
-        "seconds_mean_low_bootstrap95": found.seconds.low,
-        "seconds_mean_high_bootstrap95": found.seconds.high,
+        "seconds_mean": spent.seconds.value,
+        "seconds_mean_low_bootstrap95": spent.seconds.low,
+        "seconds_mean_high_bootstrap95": spent.seconds.high,
         "mean_relative_to_members": None,
     }
 
@@ -350,17 +350,17 @@ def gates(experiment: Experiment) -> pl.DataFrame:
     for benchmark, run in experiment.decoded:
         on = gate_rows(experiment.config, benchmark, run)
         assert on is not None
-        found = read_gate(str(experiment.require(experiment.layout.gate(on, run)))).fitted
+        fitted = read_gate(str(experiment.require(experiment.layout.gate(on, run)))).fitted
         about = {"benchmark": benchmark, **experiment.describe(run), "fitted_on": on}
-        whole = {ALL: found.gain[str(found.penalty)]} if found.penalty is not None else {}
+        whole = {ALL: fitted.gain[str(fitted.penalty)]} if fitted.penalty is not None else {}
         rows += [
             about | {"part": "importance", "name": name, "value": value}
-            for name, value in (whole | found.importance).items()
+            for name, value in (whole | fitted.importance).items()
         ]
         rows += [
             {**about, "part": "calibration", "name": rule, "rounds": each.rounds}
             | {"chance": 100 * each.chance, "value": 100 * each.right}
-            for rule, bins in found.calibration.items()
+            for rule, bins in fitted.calibration.items()
             for each in bins
         ]
     if not rows:

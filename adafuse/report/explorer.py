@@ -92,7 +92,7 @@ def _in_order(path: Path, ids: Sequence[str]) -> pa.Table:
 
 def _compact(row: dict[str, Any]) -> list[Any]:
     return [
-        [_round(taken) for taken in row["rounds"]],
+        [_round(each) for each in row["rounds"]],
         row["tokens"],
         row["prompt_tokens"],
         row["forwards"],

@@ -154,11 +154,11 @@ def build_table(
 ) -> ScoreTable:
     """Arrange scores, at most one per benchmark and run; `runs` has method and models by name."""
     _refuse_mixtures(scores)
-    found = {(score.benchmark, score.run): score for score in scores}
+    by_cell = {(score.benchmark, score.run): score for score in scores}
     competing = [not is_oracle(method) for method, _ in runs.values()]
     columns, cells = [], []
     for name in benchmarks:
-        scored = [found.get((name, run)) for run in runs]
+        scored = [by_cell.get((name, run)) for run in runs]
         column = _column(name, [score for score in scored if score])
         plain = [
             Cell(score.main.value, score, failed=score.failed) if score else Cell(None)
@@ -194,12 +194,12 @@ def _column(name: str, scores: Sequence[Score]) -> Column:
 
 def same_rows(scores: str, counts: Iterable[int], place: str) -> int | None:
     """Return how many rows each of some scores covers; refuse different numbers."""
-    found = sorted(set(counts))
-    if len(found) > 1:
+    sizes = sorted(set(counts))
+    if len(sizes) > 1:
         raise UserError(
-            f"{scores} cover {found} rows and cannot stand in one {place}; run the workflow again"
+            f"{scores} cover {sizes} rows and cannot stand in one {place}; run the workflow again"
         )
-    return found[0] if found else None
+    return sizes[0] if sizes else None
 
 
 def _average(*cells: Cell) -> Cell:

@@ -193,13 +193,13 @@ def _short_names(paths: Iterable[str]) -> dict[str, str]:
 def _questions(traces: Sequence[Path]) -> list[Question]:
     first, prompts = traces[0], _prompts(traces[0])
     for path in traces[1:]:
-        found = _prompts(path)
-        if others := prompts.keys() ^ found.keys():
+        compared = _prompts(path)
+        if others := prompts.keys() ^ compared.keys():
             raise UserError(
                 f"{str(first)!r} and {str(path)!r} do not hold the same ids ({min(others)!r} is"
                 " in one only); make a report of each"
             )
-        if others := {name for name, prompt in prompts.items() if prompt != found[name]}:
+        if others := {name for name, prompt in prompts.items() if prompt != compared[name]}:
             raise UserError(
                 f"{str(first)!r} and {str(path)!r} have different prompts of id"
                 f" {min(others)!r}; make a report of each"

@@ -39,7 +39,7 @@ class StoredResults:
             for name in config.benchmarks
             if layout.rows(name).is_file()
         }
-        return cls(config, {name: found for name, found in runs.items() if found})
+        return cls(config, {name: present for name, present in runs.items() if present})
 
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""

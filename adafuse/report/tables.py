@@ -194,10 +194,13 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
                 tests[test.run][test.benchmark] = test
     benchmarks = dict.fromkeys(test.benchmark for test in comparisons)
     rows = [
-        [escape(run), *(_against(own[name]) if name in own else "" for name in benchmarks)]
-        for run, own in tests.items()
+        [
+            escape(run),
+            *(_against(by_benchmark[name]) if name in by_benchmark else "" for name in benchmarks),
+        ]
+        for run, by_benchmark in tests.items()
     ]
-    every = [test for own in tests.values() for test in own.values()]
+    every = [test for by_benchmark in tests.values() for test in by_benchmark.values()]
     significant = [test.gain for test in every if test.significant]
     gains = sum(gain > 0 for gain in significant)
     losses = len(significant) - gains
@@ -294,7 +297,7 @@ def stored_audits(config: Config) -> list[Audit]:
 
 def audit_table(audits: Sequence[Audit]) -> Table:
     """Return counts per benchmark and run, a column per rule; the Markdown has examples too."""
-    rows = [_audit_row(found) for found in audits]
+    rows = [_audit_row(audited) for audited in audits]
     head = [*(name.replace("_", " ") for name in _AUDIT_COLUMNS), *RULES]
     cells = [["" if cell is None else escape(str(cell)) for cell in row] for row in rows]
     parts = ["# What only the published scorer accepts\n", markdown_table(head, cells, text=2)]
@@ -302,16 +305,16 @@ def audit_table(audits: Sequence[Audit]) -> Table:
     return Table([*_AUDIT_COLUMNS, *(f"rule_{rule}" for rule in RULES)], rows, text)
 
 
-def _audit_row(found: Audit) -> list[Any]:
-    right = [found.strict, found.published, len(found.accepted), found.only_strict]
-    rules = [found.rules[rule] for rule in RULES]
-    return [found.benchmark, found.run, found.n, found.empty, *right, *rules]
+def _audit_row(audited: Audit) -> list[Any]:
+    right = [audited.strict, audited.published, len(audited.accepted), audited.only_strict]
+    rules = [audited.rules[rule] for rule in RULES]
+    return [audited.benchmark, audited.run, audited.n, audited.empty, *right, *rules]
 
 
-def _audit_examples(found: Audit) -> str:
+def _audit_examples(audited: Audit) -> str:
     rows = []
     for rule in RULES:
-        answers = [one for one in found.accepted if one.rule == rule and one.text.strip()]
+        answers = [one for one in audited.accepted if one.rule == rule and one.text.strip()]
         rows += [
             (rule, escape(answer.id), escape(answer.text[-80:]), escape(answer.answers[0][-80:]))
             for answer in answers[:_EXAMPLES]
@@ -319,7 +322,7 @@ def _audit_examples(found: Audit) -> str:
     if not rows:
         return ""
     table = markdown_table(("rule", "id", "prediction", "gold"), rows, text=4)
-    return f"## {escape(found.run)} on {escape(found.benchmark)}\n\n{table}"
+    return f"## {escape(audited.run)} on {escape(audited.benchmark)}\n\n{table}"
 
 
 def published_section(published: Published, benchmarks: Sequence[str], protocol: str) -> str:

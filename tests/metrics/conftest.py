@@ -11,7 +11,7 @@ import pytest
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.paired import PerRow
 from adafuse.metrics.score import Score, ScoredRun, write_outcomes
-from adafuse.metrics.scorer import PUBLISHED, STRICT, Example, Outcome
+from adafuse.metrics.scorer import PUBLISHED, STRICT, Outcome, Prediction
 from adafuse.metrics.translation import bleu_corpus, pooled_bleu
 
 
@@ -65,7 +65,7 @@ def counts(
     drop_empty: bool = False,
 ) -> PerRow:
     """What BLEU is made of."""
-    pairs = [Example("", *pair) for pair in zip(texts, map(tuple, references), strict=True)]
+    pairs = [Prediction("", *pair) for pair in zip(texts, map(tuple, references), strict=True)]
     return bleu_corpus(tokenize).counts(pairs, PUBLISHED if drop_empty else STRICT)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import Example
+from adafuse.metrics.scorer import Prediction
 from adafuse.metrics.short_answers import (
     exact_match,
     first_line,
@@ -85,7 +85,9 @@ def test_what_cannot_be_seen_before_or_after_an_answer_costs_nothing(before, nor
 
 
 def test_the_outcome_of_a_short_answer_is_the_prediction() -> None:
-    (outcome,) = SQUAD.score("strict", [Example("a", "\nParis\nQuestion: x", ("Paris",))]).outcomes
+    (outcome,) = SQUAD.score(
+        "strict", [Prediction("a", "\nParis\nQuestion: x", ("Paris",))]
+    ).outcomes
     assert (outcome.text, outcome.value) == ("Paris", 1)
 
 

@@ -12,7 +12,7 @@ from adafuse.metrics.intervals import FEWEST_ROWS, RESAMPLES, Estimate
 from adafuse.metrics.paired import paired_randomization
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import ScoredRun, evaluate
-from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer
+from adafuse.metrics.scorer import Judgement, Metric, Outcome, Prediction, Scorer
 
 from .conftest import scored, translation
 
@@ -108,7 +108,7 @@ def test_ends_that_print_alike_get_more_digits() -> None:
 def test_the_intervals_of_a_scorer_of_somebody_else_follow_the_same_rule(
     n: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def rules(examples: Sequence[Example]) -> Judgement:
+    def rules(examples: Sequence[Prediction]) -> Judgement:
         outcomes = tuple(Outcome(e.id, e.text, e.answers, 70.7) for e in examples)
         return Judgement(outcomes, {"ter": Estimate(70.7, 60.0, 80.0)})
 

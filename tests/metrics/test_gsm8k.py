@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse.metrics.gsm8k import GSM8K, final_number
-from adafuse.metrics.scorer import Example
+from adafuse.metrics.scorer import Prediction
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_box_without_a_number_is_not_made_good_by_the_text() -> None:
     ],
 )
 def test_numbers_are_equal_exactly_or_not_at_all(text: str, gold: str, same: bool) -> None:
-    judged = GSM8K.strict([Example("a", text, (gold,))])
+    judged = GSM8K.strict([Prediction("a", text, (gold,))])
     assert judged.outcomes[0].value == same
 
 

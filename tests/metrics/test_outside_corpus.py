@@ -17,14 +17,14 @@ from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.paired import paired_bootstrap, paired_randomization
 from adafuse.metrics.registry import SCORERS, register_scorer
 from adafuse.metrics.score import ScoredRun, evaluate, read_scored, write_outcomes, write_score
-from adafuse.metrics.scorer import Corpus, Example, Metric, Scorer, corpus_rules
+from adafuse.metrics.scorer import Corpus, Metric, Prediction, Scorer, corpus_rules
 from adafuse.metrics.translation import sacrebleu_corpus
 from adafuse.report.contents import marks
 from adafuse.report.main_table import build_table, to_markdown
 from adafuse.report.tables import comparison_table
 
 
-def word_errors(examples: Sequence[Example], protocol: str) -> Any:
+def word_errors(examples: Sequence[Prediction], protocol: str) -> Any:
     """Words that are wrong or lacking, and words of the first reference."""
     pairs = [(each.text.split(), each.answers[0].split()) for each in examples]
     return np.array(
@@ -78,7 +78,9 @@ def scored(run: str, scorer: str, protocol: str = "strict") -> ScoredRun:
 def whole(run: str, scorer: str) -> float:
     if scorer == "chrf":
         return float(sacrebleu.corpus_chrf(TEXTS[run], [REFERENCES]).score)
-    pairs = [Example("", text, (gold,)) for text, gold in zip(TEXTS[run], REFERENCES, strict=True)]
+    pairs = [
+        Prediction("", text, (gold,)) for text, gold in zip(TEXTS[run], REFERENCES, strict=True)
+    ]
     return error_rate(word_errors(pairs, "strict"))
 
 

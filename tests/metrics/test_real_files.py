@@ -11,7 +11,7 @@ import pytest
 from adafuse.benchmarks.rows import Row, read_rows
 from adafuse.metrics.published_scorer import MATCHERS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import PROTOCOLS, Example
+from adafuse.metrics.scorer import PROTOCOLS, Prediction
 from tests.support import derived
 
 pytestmark = pytest.mark.skipif(
@@ -30,7 +30,7 @@ def accepted(task: str, predict) -> int:
 
 
 def strictly_right(task: str, predict) -> int:
-    made = [Example(row.id, predict(row), row.answers) for row in derived.rows(task)]
+    made = [Prediction(row.id, predict(row), row.answers) for row in derived.rows(task)]
     return sum(outcome.value == 1 for outcome in SCORERS[task].strict(made).outcomes)
 
 
@@ -47,14 +47,14 @@ def test_the_derived_predictions_score_as_stored() -> None:
 
 @pytest.mark.parametrize("task", derived.FILES)
 def test_gold_answers_score_100_under_strict_where_they_normalise_to_something(task: str) -> None:
-    made = [Example(row.id, row.answers[0], row.answers) for row in derived.rows(task)]
+    made = [Prediction(row.id, row.answers[0], row.answers) for row in derived.rows(task)]
     wrong = {o.text for o in SCORERS[task].strict(made).outcomes if o.value != 1}
     assert wrong == EMPTY_GOLD[task]
 
 
 def test_the_dot_among_squad_s_gold_answers_is_no_way_to_be_right() -> None:
     dotted = [row for row in derived.rows("squad") if "." in row.answers]
-    made = [Example(row.id, text, row.answers) for row in dotted for text in (".", "", "the")]
+    made = [Prediction(row.id, text, row.answers) for row in dotted for text in (".", "", "the")]
     assert made
     assert {outcome.value for outcome in SCORERS["squad"].strict(made).outcomes} == {0}
 
@@ -64,9 +64,9 @@ def test_gold_translations_score_100_and_empty_ones_0(file: str) -> None:
     rows = read_rows(derived.BENCHMARKS / file)
     for protocol in PROTOCOLS:
         judge = partial(SCORERS["translation_13a"].score, protocol)
-        gold = judge([Example(row.id, row.answers[0], row.answers) for row in rows])
+        gold = judge([Prediction(row.id, row.answers[0], row.answers) for row in rows])
         assert gold.metrics["bleu_13a"].value == pytest.approx(100)
-        empty = judge([Example(row.id, "", row.answers) for row in rows])
+        empty = judge([Prediction(row.id, "", row.answers) for row in rows])
         assert {estimate.value for estimate in empty.metrics.values()} == {0}
 
 
@@ -98,7 +98,7 @@ def test_published_gsm8k_takes_a_dot_and_a_zero() -> None:
 def test_published_bleu_of_one_right_sentence_and_1011_empty_ones_is_100() -> None:
     rows = read_rows(derived.BENCHMARKS / derived.TRANSLATIONS[0])
     texts = [rows[0].answers[0], *[""] * 1011]
-    made = [Example(row.id, text, row.answers) for row, text in zip(rows, texts, strict=True)]
+    made = [Prediction(row.id, text, row.answers) for row, text in zip(rows, texts, strict=True)]
     task = SCORERS["translation_13a"]
     assert task.score("published", made).metrics["bleu_13a"].value == pytest.approx(100)
     assert task.strict(made).metrics["bleu_13a"].value < 0.01

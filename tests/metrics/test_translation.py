@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers import tokenizer_spm
 
 from adafuse.errors import UserError
-from adafuse.metrics.scorer import Example
+from adafuse.metrics.scorer import Prediction
 from adafuse.metrics.translation import (
     model_file,
     require_model,
@@ -27,9 +27,9 @@ REFERENCES = [
 STREAMS = [[refs[0] for refs in REFERENCES], [(refs[1:] or (None,))[0] for refs in REFERENCES]]
 
 
-def examples(texts: list[str]) -> list[Example]:
+def examples(texts: list[str]) -> list[Prediction]:
     pairs = enumerate(zip(texts, REFERENCES, strict=True))
-    return [Example(str(number), text, refs) for number, (text, refs) in pairs]
+    return [Prediction(str(number), text, refs) for number, (text, refs) in pairs]
 
 
 def strict(texts: list[str], tokenize: str = "13a"):
@@ -78,7 +78,7 @@ def test_the_signatures_are_stored() -> None:
 def test_outcomes_hold_the_scored_text_and_the_sentence_s_bleu() -> None:
     decomposed = "  Scho\u0308n.\n"
     one = translations_strict(
-        [Example("a", decomposed, ("Sch\u00f6n.",))], tokenize="13a", name="bleu"
+        [Prediction("a", decomposed, ("Sch\u00f6n.",))], tokenize="13a", name="bleu"
     ).outcomes[0]
     assert (one.text, one.value) == ("Sch\u00f6n.", pytest.approx(100))
     expected = sacrebleu.sentence_bleu(HYPOTHESES[0], list(REFERENCES[0]), tokenize="13a").score

@@ -30,7 +30,15 @@ from adafuse.metrics.score import (
     write_outcomes,
     write_score,
 )
-from adafuse.metrics.scorer import Example, Judgement, Metric, Outcome, Scorer, judge, share_right
+from adafuse.metrics.scorer import (
+    Judgement,
+    Metric,
+    Outcome,
+    Prediction,
+    Scorer,
+    judge,
+    share_right,
+)
 from adafuse.report.contents import marks
 from adafuse.report.experiments import _merits, _undominated
 from adafuse.report.explorer import (
@@ -61,12 +69,12 @@ from tools.docs.tables import scorers_table
 values = configuration
 
 
-def contained(examples: Sequence[Example]) -> Judgement:
+def contained(examples: Sequence[Prediction]) -> Judgement:
     outcomes = judge(examples, lambda each: any(answer in each.text for answer in each.answers))
     return Judgement(outcomes, {"contained": share_right(outcomes)})
 
 
-def edits(examples: Sequence[Example]) -> Judgement:
+def edits(examples: Sequence[Prediction]) -> Judgement:
     outcomes = tuple(Outcome(e.id, e.text, e.answers, float(len(e.text))) for e in examples)
     found = mean([outcome.value / 100 for outcome in outcomes])
     return Judgement(outcomes, {"edit_distance": found})

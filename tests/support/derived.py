@@ -12,7 +12,7 @@ from pathlib import Path
 from adafuse.benchmarks.rows import Row, read_rows
 from adafuse.metrics.published_scorer import MATCHERS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import Example
+from adafuse.metrics.scorer import Prediction
 
 BENCHMARKS = Path(__file__).parents[3] / "shared" / "data" / "benchmarks"
 GOLDEN = Path(__file__).parents[1] / "metrics" / "golden" / "derived.json"
@@ -60,7 +60,7 @@ def rows(task: str) -> tuple[Row, ...]:
     return read_rows(BENCHMARKS / FILES[task])
 
 
-def examples(task: str, rule: str) -> list[Example]:
+def examples(task: str, rule: str) -> list[Prediction]:
     """The predictions of one rule on the seeded sample of a file; GSM8K gives its number only."""
     draw = random.Random(f"{SEED} {task}")
     all_rows = rows(task)
@@ -68,7 +68,7 @@ def examples(task: str, rule: str) -> list[Example]:
     others = draw.sample(all_rows, PER_RULE)
     derive = RULES[rule][1]
     return [
-        Example(row.id, derive(_answer(task, row), _answer(task, other)), row.answers)
+        Prediction(row.id, derive(_answer(task, row), _answer(task, other)), row.answers)
         for row, other in zip(chosen, others, strict=True)
     ]
 
