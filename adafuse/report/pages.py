@@ -75,12 +75,15 @@ def write_examples(results: StoredResults, benchmark: str, folder: Path) -> None
 
 def write_pages(results: StoredResults, folder: Path) -> None:
     """Write index.html and explorer.html, and drop data that they do not show."""
+    import vl_convert
+
     contents = read_contents(results)
     for benchmark in {*read_benchmarks(folder / DATA)} - {*results.runs}:
         shutil.rmtree(folder / DATA / benchmark, ignore_errors=True)
     write_manifest(folder / DATA, results.manifest())
     write_explorer(folder, report=True)
-    write_text(folder / "assets" / "vega.js", _vega())
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    write_text(folder / "assets" / "vega.js", bundle)
     write_text(folder / "assets" / "charts.js", _charts(contents))
     shutil.rmtree(folder / "figures", ignore_errors=True)
     for svg in contents["figures"]:
@@ -108,13 +111,6 @@ def _html(text: str) -> Markup:
     """Turn Markdown into HTML without its title; HTML in it stays text."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     return Markup(parser.render(_TITLE.sub("", text)))
-
-
-def _vega() -> str:
-    import vl_convert
-
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return bundle
 
 
 def _charts(contents: Mapping[str, Any]) -> str:
