@@ -351,7 +351,7 @@ def _model(given: object) -> LanguageModel:
         if isinstance(network, PreTrainedModel) and isinstance(tokenizer, PreTrainedTokenizerBase):
             return wrapped(network, tokenizer)
     raise UserError(
-        f"{kinds} is no model of an ensemble; give a list of (PreTrainedModel, tokenizer) of"
+        f"{kinds} cannot be a model of an ensemble; give a list of (PreTrainedModel, tokenizer) of"
         " transformers, or use Ensemble.from_pretrained"
     )
 
@@ -369,7 +369,7 @@ def _continuation(given: object) -> tuple[Prompt, str]:
     match given:
         case (str() | Chat() as prompt, str() as text):
             return prompt, text
-    raise UserError(f"{given!r} is no (prompt, text); give pairs of a prompt and the text after it")
+    raise UserError(f"{given!r} is not a pair (prompt, text); give a prompt and the text after it")
 
 
 def _is_frame(given: object) -> bool:

@@ -66,7 +66,7 @@ class Results(list[Result]):
         rows = []
         for result in self:
             if id(result) not in self._rows:
-                raise UserError(f"{result!r} is a result of another call; make a table of each")
+                raise UserError(f"{result!r} is a result of another call; make one table for each")
             rows.append(prompt_row(*self._rows[id(result)]))
         return as_table(PROMPT_FIELDS, rows)
 

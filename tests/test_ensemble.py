@@ -127,7 +127,7 @@ def test_weights_are_checked():
         with pytest.raises(UserError, match=r"weights"):
             check_weights(weights, 2)
     for weights in (2, ["a", 1]):
-        with pytest.raises(UserError, match="is no list of numbers; give one per model"):
+        with pytest.raises(UserError, match="is not a list of numbers; give one per model"):
             check_weights(weights, 2)
 
 
@@ -195,7 +195,7 @@ def test_models_that_are_loaded_already_decode_as_loaded_ones(pair):
     texts = [result.text for result in given.generate(PROMPTS, **settings)]
     assert texts == [result.text for result in pair.generate(PROMPTS, **settings)]
     assert repr(given) == "<Ensemble of mistral + llama>"
-    with pytest.raises(UserError, match="str is no model of an ensemble; give a list of"):
+    with pytest.raises(UserError, match="str cannot be a model of an ensemble; give a list of"):
         Ensemble(["llama"])
     with pytest.raises(UserError, match="1 weights for 2 models"):
         Ensemble(loaded, [1.0])

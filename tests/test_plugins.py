@@ -86,8 +86,8 @@ def entries(monkeypatch):
     ("kind", "named", "reason"),
     [
         ("method", "os:nothing", "AttributeError: module 'os' has no attribute 'nothing'"),
-        ("method", "os:getcwd", "is no decoding method; derive a class from Method"),
-        ("scorer", "adafuse.methods.adafuse:AdaFuse", "is no scorer; make it a Scorer"),
+        ("method", "os:getcwd", "is not a decoding method; derive a class from Method"),
+        ("scorer", "adafuse.methods.adafuse:AdaFuse", "is not a scorer; make it a Scorer"),
         ("fusion rule", "tests.test_plugins:mean_nll", "there are two fusion rules 'mean_nll'"),
     ],
 )

@@ -57,7 +57,7 @@ def test_results_keep_their_prompts_in_any_order(results, pair):
     del others[0]
     assert [row["id"] for row in others.to_arrow().to_pylist()] == ["1"]
     others.append(results[0])
-    with pytest.raises(UserError, match="is a result of another call; make a table of each"):
+    with pytest.raises(UserError, match="is a result of another call; make one table for each"):
         others.to_arrow()
 
 

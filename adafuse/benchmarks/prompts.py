@@ -77,8 +77,8 @@ def _marks(template: str, path: Path) -> tuple[str, str]:
     marks = before.split("\n")[-1].strip(), after.strip().split("\n")[0]
     if not all(marks):
         raise UserError(
-            f"prompt {template!r} has no words before and after {SLOT} that tell the examples of"
-            f" {str(path)!r} apart; write them into the prompt"
+            f"prompt {template!r} needs words before and after {SLOT}, as the examples of"
+            f" {str(path)!r} have them; add them to the prompt"
         )
     return marks
 

@@ -74,7 +74,7 @@ def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any
         if not names:
             names = fields
             if twice := [name for name, times in Counter(names).items() if times > 1]:
-                raise UserError(f"{where}: column {twice[0]!r} is there twice; remove one")
+                raise UserError(f"{where}: column {twice[0]!r} occurs twice; remove one")
             continue
         if len(fields) != len(names):
             raise UserError(

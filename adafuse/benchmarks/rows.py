@@ -62,7 +62,7 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
             unique = f"{row.id}-{copy}"
         rows[unique] = row if copy == 1 else replace(row, id=unique, renamed=True)
     if not rows:
-        raise UserError(f"{path} has no rows; give a file with a question a row")
+        raise UserError(f"{path} has no rows; give a file with one question per row")
     return tuple(rows.values())
 
 
@@ -171,5 +171,5 @@ def read_ids(path: Path) -> tuple[str, ...]:
     lines = (line.strip(" \t") for line in read_text(path, "ids file").split("\n"))
     ids = tuple(filter(None, lines))
     if not ids:
-        raise UserError(f"ids file {str(path)!r} names no id; write one a line")
+        raise UserError(f"ids file {str(path)!r} has no ids; write one per line")
     return ids

@@ -44,15 +44,16 @@ def advise(
     *,
     models: list[ModelSpec],
 ) -> None:
-    """Say whether models are worth fusing, by their answers to development rows.
+    """Measure on development rows whether models are worth fusing.
 
-    Each model answers alone, and all together: how often one is right where
-    the others are not, how often they agree, and what fusing gains.
+    Decodes the rows with each model and with the ensemble. Shows how often one
+    model is right when the others are wrong, how often the models agree, and
+    the gain of the ensemble.
     """
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
     if len(models) < 2:
-        raise UserError("there is one model, and nothing to fuse; name two or more")
+        raise UserError("only one model was given, so there is nothing to fuse; name two or more")
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
     ensemble = load(models, weight, threads)
     from adafuse.development.advice import advise as advised

@@ -36,17 +36,15 @@ def bench(
     dtype: Dtype = "auto",
     shape: Annotated[
         list[str] | None,
-        option(
-            "A config.json: random weights of that shape with --model's tokenizer.", "FILE", MODELS
-        ),
+        option("A config.json, for random weights with the tokenizer of --model.", "FILE", MODELS),
     ] = None,
     out: Annotated[Path, option("Folder for bench.json and bench.md.", "FOLDER")] = Path(
         "results/bench"
     ),
     as_json: AsJson = False,
-    repeats: Annotated[int, option("Passes over every case.", "N", min=1)] = 5,
+    repeats: Annotated[int, option("Repetitions of every case.", "N", min=1)] = 5,
     chains: Annotated[
-        int, option("Prompts that ask for a chain of thought.", "N", None, "--chains", min=1)
+        int, option("Number of prompts with chains of thought.", "N", None, "--chains", min=1)
     ] = 96,
     tau: Annotated[
         float | None,
@@ -55,7 +53,7 @@ def bench(
     threads: ThreadsOption = "auto",
     others: Annotated[bool, option("Also time all other methods.")] = True,
 ) -> None:
-    """Time fused decoding against decoding with the single models.
+    """Compare the time of fused decoding with that of the single models.
 
     Without --model, times the toy models. Figures are medians of alternating
     repeats.

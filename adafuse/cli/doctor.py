@@ -28,10 +28,10 @@ def doctor(
     *,
     models: Sequence[ModelSpec] = (),
 ) -> None:
-    """Check the installation, and some models without loading their weights.
+    """Check the installation, and models without loading their weights.
 
-    Memory is estimated. Exit status: 0 no problem found (warnings do not
-    count), 1 a problem was found.
+    Memory is estimated. Exit status: 0 no problem was found (there may be
+    warnings), 1 a problem was found.
     """
     from adafuse.decoding.words import Settings
     from adafuse.options import parse

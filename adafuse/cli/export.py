@@ -21,12 +21,12 @@ def export(
         str, typer.Option(help="Who ran the evaluation, for the records.", metavar="NAME")
     ] = "unknown",
 ) -> None:
-    """Write results so that they can be shared.
+    """Write results in a form for sharing.
 
-    `every-eval-ever`: a record with its samples for each scored run, by that
-    schema. `dataset-card`: README.md beside the traces, with which the folder
-    is a data set of the Hugging Face hub. Run it in the folder in which
-    Snakemake runs: what is not up to date is not exported.
+    `every-eval-ever` writes a record with all samples for each scored run, in
+    the schema of that name. `dataset-card` writes a README.md that makes the
+    folder of traces a data set of the Hugging Face hub. Run it in the folder in
+    which Snakemake runs. Results that are not up to date are not exported.
     """
     from adafuse.export.dataset import dataset_card, export_records, fresh_results
     from adafuse.storage.files import write_text
@@ -36,10 +36,10 @@ def export(
 
     runs = fresh_results(Plan(with_commits(results_config(results))))
     if not runs.runs:
-        raise UserError(f"{str(results)!r} holds no merged trace yet; run snakemake")
+        raise UserError(f"{str(results)!r} has no merged trace yet; run snakemake")
     if form == "dataset-card":
         if out is not None:
-            raise UserError("--out is not for a card, which has to stand beside the traces")
+            raise UserError("the dataset card is written beside the traces; leave out --out")
         card = ResultsLayout(results).card
         write_text(card, dataset_card(runs))
         typer.echo(str(card))
@@ -47,5 +47,5 @@ def export(
     folder = out or results / "export"
     written = export_records(runs, folder, organization)
     if not written:
-        raise UserError(f"{str(results)!r} holds no scores yet; run snakemake")
+        raise UserError(f"{str(results)!r} has no scores yet; run snakemake")
     typer.echo(f"{len(written)} records in {folder / 'data'}")

@@ -33,7 +33,7 @@ Rows = Annotated[
 ]
 ScorerName = Annotated[
     str,
-    option("What an answer is worth: nq, gsm8k, ...", "NAME", ROWS, autocompletion=scorer_names),
+    option("Scorer of the answers: nq, gsm8k, ...", "NAME", ROWS, autocompletion=scorer_names),
 ]
 Template = Annotated[
     str, option(f"The prompt, with {SLOT} in it (\\n is a line break).", "TEXT", ROWS)
@@ -41,7 +41,7 @@ Template = Annotated[
 Objective = Annotated[
     str,
     option(
-        "reward (tries other choices), or likelihood (follows the answers).",
+        "reward (tries all alternatives) or likelihood (follows the reference answers).",
         "NAME",
         ROWS,
         values=_OBJECTIVES,
@@ -65,10 +65,10 @@ def fit(
     *,
     models: list[ModelSpec],
 ) -> None:
-    """Learn from development rows how to weigh the models, round by round.
+    """Learn from development rows how to weight the models in each round.
 
-    What it writes is the `gate` of `fusion: learned`: give generate, or a run
-    of the workflow, --option fusion=learned --option gate=FILE.
+    The output is a gate. To use it, add --option fusion=learned and
+    --option gate=FILE to `adafuse generate`, or both to a run's options.
     """
     from adafuse.storage.files import check_writable
 
@@ -108,7 +108,7 @@ def read_development(
     from adafuse.metrics.registry import scorer_named
 
     if SLOT not in template:
-        raise UserError(f"--template {template!r} has no {SLOT}; say where the question goes")
+        raise UserError(f"--template {template!r} has no {SLOT}; add it where the question goes")
     chosen = scorer_named(scorer, "--scorer")
     examples, text = read_rows(rows), template.replace("\\n", "\n")
     for row in examples:

@@ -68,15 +68,15 @@ class PromptRow(BaseModel):
 
 PromptTexts = Annotated[
     Strings,
-    option("A prompt (\\n is a line break); repeatable. Or pipe one in.", "TEXT", PROMPTS),
+    option("A prompt (\\n is a line break); repeatable. Or pipe a prompt in.", "TEXT", PROMPTS),
 ]
 PromptsFile = Annotated[
     Path | None,
-    option('JSON lines {"prompt": ...}, or .txt with a prompt a line; -: piped.', "FILE", PROMPTS),
+    option('JSON lines {"prompt": ...}, or .txt with one per line; - for a pipe.', "FILE", PROMPTS),
 ]
 OutFile = Annotated[Path | None, option("The Parquet file to write.", "FILE", PROMPTS)]
 Resume = Annotated[
-    bool, option("Go on with the same command that was interrupted.", "", PROMPTS, "--resume")
+    bool, option("Continue the same command after an interruption.", "", PROMPTS, "--resume")
 ]
 RowsAsJson = Annotated[bool, option("Print a line of JSON per prompt.", "", PROMPTS, "--json")]
 MethodOption = Annotated[
@@ -88,9 +88,9 @@ MethodOption = Annotated[
         autocompletion=method_options,
     ),
 ]
-Tau = Annotated[float | None, option("Margin threshold; margins are 0 to 1.", "X", DECODING)]
+Tau = Annotated[float | None, option("Margin threshold; margins range from 0 to 1.", "X", DECODING)]
 MaxWords = Annotated[int | None, option("M, maximum words per proposal.", "N", DECODING)]
-Branching = Annotated[int | None, option("B, alternatives where not confident.", "N", DECODING)]
+Branching = Annotated[int | None, option("B, alternatives when not confident.", "N", DECODING)]
 _RULES = ("mean_nll", "mixture", "most_confident", "learned")
 Fusion = Annotated[
     str | None,
@@ -156,9 +156,9 @@ def generate(
         prompts_by_id = {row.id: row.prompt for row in rows}
         file = ResultFile.of(out, models, weight, decoding, prompts_by_id, resume=resume)
     elif resume:
-        raise UserError("--resume goes on with a file; name it by --out")
+        raise UserError("--resume continues a file; name it with --out")
     elif len(rows) > 1 and not as_json and not prompt:
-        raise UserError(f"{len(rows)} prompts go to a file or print as JSON; add --out or --json")
+        raise UserError(f"{len(rows)} prompts need a file or JSON as output; add --out or --json")
     ensemble = load(models, weight, threads)
     if file is None and not as_json and len(rows) == 1:
         raise typer.Exit(FAILED if print_text(ensemble, rows[0], decoding) else 0)
@@ -303,7 +303,7 @@ def decode_rows(
     finally:
         if journal is not None and 0 < len(done) < len(rows):
             partial = f"stopped after {len(done)} of {len(rows)} prompts"
-            typer.echo(f"{partial}; the same command with --resume goes on", err=True)
+            typer.echo(f"{partial}; the same command with --resume continues", err=True)
     return [done[row.id] for row in rows]
 
 

@@ -40,8 +40,9 @@ def init(
 ) -> None:
     """Write a folder in which `snakemake --cores 2` decodes, scores and compares.
 
-    It has a configuration to change, all others that come with AdaFuse, a
-    Snakefile that uses the installed workflow, and the Slurm profile.
+    The folder has a configuration for you to change, the other configurations
+    of AdaFuse, a Snakefile that uses the installed workflow, and the Slurm
+    profile.
     """
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

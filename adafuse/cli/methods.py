@@ -17,7 +17,7 @@ def methods(
     method: Annotated[
         str | None,
         typer.Argument(
-            help="A method, described in full.",
+            help="Describe this method in full.",
             metavar="METHOD",
             autocompletion=method_names,
         ),

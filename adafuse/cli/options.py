@@ -100,12 +100,12 @@ def folders(text: str) -> Any:
 
 
 Strings = list[str] | None
-SomeModels = Annotated[Strings, folders("A model folder or hub id; repeatable.")]
+SomeModels = Annotated[Strings, folders("A model folder or hub ID; repeatable.")]
 Device = Annotated[
     Strings,
     option(
-        "auto, cpu, cuda:0; or one model over several: cuda:0+cuda:1, balanced, sequential."
-        " One, or one per model.",
+        "auto, cpu or cuda:0; to spread a model over GPUs: cuda:0+cuda:1, balanced or sequential."
+        " One value, or one per model.",
         "DEVICE",
         MODELS,
         values=_DEVICES,
@@ -123,25 +123,25 @@ Quantization = Annotated[
 
 
 def read_models(
-    model: Annotated[list[str], folders("A model folder or hub id; repeat it to fuse.")],
+    model: Annotated[list[str], folders("A model folder or hub ID; repeat it to fuse models.")],
     chat: Annotated[
-        bool, option("Use the chat template of each model that has one.", "", MODELS, "--chat")
+        bool, option("Apply the chat template of each model that has one.", "", MODELS, "--chat")
     ] = False,
     chat_for: Annotated[
-        Strings, folders("A model whose chat template is used; repeatable.")
+        Strings, folders("Apply the chat template of this model; repeatable.")
     ] = None,
     chat_date: Annotated[
-        Strings, option("The day that chat templates see; one, or one per model.", "DAY", MODELS)
+        Strings, option("Today's date in chat templates; one, or one per model.", "DAY", MODELS)
     ] = None,
     device: Device = None,
     dtype: Dtype = "auto",
     quantization: Quantization = None,
     revision: Annotated[Strings, option("Hub revision, one per model.", "REV", MODELS)] = None,
     trust_remote_code: Annotated[
-        Strings, folders("A model whose own code may be run; repeatable.")
+        Strings, folders("Allow this model's own Python code to run; repeatable.")
     ] = None,
     allow_pickle: Annotated[
-        Strings, folders("A model whose weights may be pickled; repeatable.")
+        Strings, folders("Allow pickled weights of this model; repeatable.")
     ] = None,
 ) -> list[ModelSpec]:
     """Return what these options say of each model."""
@@ -156,7 +156,7 @@ def read_models(
     }
     loading: Any = {name: values for name, values in lists.items() if values}
     if chat and chat_for:
-        raise UserError("--chat is for all models, --chat-for for some; give one of them")
+        raise UserError("--chat applies to all models, --chat-for to some; give only one of them")
     if chat:
         loading["chat"] = AUTO
     return model_specs(model or [], dtype=dtype, **loading)
@@ -215,7 +215,7 @@ BatchSize = Annotated[
 ThreadsOption = Annotated[
     Any,
     option(
-        "CPU threads: a number, or auto, as many as others leave free.",
+        "CPU threads: a number, or auto for the cores that are idle now.",
         "N",
         values=["auto"],
         parser=_number_or_name,

@@ -45,6 +45,6 @@ def report(
         )
     results = StoredResults.in_folder(results_config(paths[0]))
     if not results.runs:
-        raise UserError(f"{folder!r} holds no merged trace yet; run snakemake")
+        raise UserError(f"{folder!r} has no merged trace yet; run snakemake")
     write_report(results, out or layout.report)
     typer.echo(str((out or layout.report) / "index.html"))

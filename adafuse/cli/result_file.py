@@ -26,7 +26,7 @@ def check_out(out: Path) -> None:
 
     if out.suffix != ".parquet" and not out.is_dir():
         raise UserError(
-            f"--out {str(out)!r} does not end in .parquet, the format of what is written; call it"
+            f"--out {str(out)!r} does not end in .parquet, the format of the output; call it"
             f" {str(out.with_suffix('.parquet'))!r}"
         )
     absolute = Path(os.path.abspath(out))
@@ -86,7 +86,7 @@ class ResultFile:
         if held and not resume:
             raise UserError(
                 f"{str(path)!r} holds {counted(held, 'prompt')} of an earlier command; add --resume"
-                " to go on with it, or delete the file"
+                " to continue it, or delete the file"
             )
         if held and not journal.rows:
             raise UserError(
@@ -107,8 +107,8 @@ class ResultFile:
         """Refuse to go on with a file that is whole, which another command may just have made."""
         if self.resume and not self.journal.rows and self.out.exists():
             raise UserError(
-                f"{str(self.out)!r} is whole, and there is nothing to go on with; leave out"
-                " --resume to write it anew"
+                f"{str(self.out)!r} is complete, so there is nothing to resume; leave out"
+                " --resume to write it again"
             )
 
     def write(self, rows: Sequence[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ References = Annotated[
 ScorerName = Annotated[
     str | None,
     option(
-        "For a benchmark of another name: nq, squad, translation, ...",
+        "Scorer of a benchmark with another name: nq, squad, translation, ...",
         "NAME",
         autocompletion=scorer_names,
     ),
@@ -61,7 +61,7 @@ def score(
     out: Annotated[Path | None, option("The JSON file to write.", "FILE")] = None,
     as_json: AsJson = False,
     exclude: Annotated[
-        Path | None, option("Rows that strict leaves out: an id or question per line.", "FILE")
+        Path | None, option("Rows that strict leaves out, one id or question per line.", "FILE")
     ] = None,
     scorer: ScorerName = None,
     spm_sha256: Annotated[

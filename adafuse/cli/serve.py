@@ -32,33 +32,33 @@ SERVER = "Server"
 KEY = "ADAFUSE_API_KEY"
 
 
-Host = Annotated[str, option("The address to listen at; 0.0.0.0 is every one.", "HOST", SERVER)]
-Port = Annotated[int, option("The port to listen at; 0 is a free one.", "N", SERVER)]
-Name = Annotated[str, option("The name of the model for clients.", "NAME", SERVER)]
+Host = Annotated[str, option("Address to listen on; 0.0.0.0 means all addresses.", "HOST", SERVER)]
+Port = Annotated[int, option("Port to listen on; 0 picks a free port.", "N", SERVER)]
+Name = Annotated[str, option("Name of the model that clients see.", "NAME", SERVER)]
 MaxWaiting = Annotated[
-    int, option("Prompts that may wait; more are refused (429).", "N", SERVER, min=0)
+    int, option("Maximum number of waiting prompts; more are refused (429).", "N", SERVER, min=0)
 ]
-MaxLength = Annotated[int, option("Most tokens of a prompt with its text.", "N", SERVER, min=2)]
-Timeout = Annotated[float, option("Seconds that a request may take.", "S", SERVER, min=1)]
-MaxBody = Annotated[int, option("Bytes of a request.", "N", SERVER, min=1)]
+MaxLength = Annotated[int, option("Maximum tokens of a prompt plus its text.", "N", SERVER, min=2)]
+Timeout = Annotated[float, option("Maximum seconds of a request.", "S", SERVER, min=1)]
+MaxBody = Annotated[int, option("Maximum bytes of a request.", "N", SERVER, min=1)]
 KeyFile = Annotated[
     Path | None, option(f"A file with the key that clients need; or set {KEY}.", "FILE", SERVER)
 ]
 TracesFolder = Annotated[
-    Path | None, option("Keep the trace of every request here.", "FOLDER", SERVER)
+    Path | None, option("Folder for the traces of all requests.", "FOLDER", SERVER)
 ]
 TracesSize = Annotated[
-    int, option("MiB of traces; the oldest files are deleted.", "N", SERVER, min=1)
+    int, option("Maximum MiB of traces; the oldest files are deleted.", "N", SERVER, min=1)
 ]
 IgnoreSampling = Annotated[
-    bool, option("Ignore temperature, top_p and their like; refused otherwise.", "", SERVER)
+    bool, option("Ignore temperature, top_p etc. instead of refusing them.", "", SERVER)
 ]
 OWN, PLAINLY = "own", "plain"
 Templates = Annotated[
     list[str] | None,
     option(
-        "A file with a chat template (Jinja), plain, or own: the model's own, or plain if it has"
-        " none. One, or one per model.",
+        "Chat template: a Jinja file, plain, or own (the model's own; plain if it has none). One"
+        " value, or one per model.",
         "FILE",
         SERVER,
     ),

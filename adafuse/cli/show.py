@@ -42,7 +42,7 @@ def _print_example(row: dict[str, Any], models: list[str], number: int | None) -
 def show(
     trace: Annotated[
         Path,
-        typer.Argument(help="A Parquet file of generate or of the workflow.", metavar="TRACE"),
+        typer.Argument(help="A trace of `adafuse generate` or the workflow.", metavar="TRACE"),
     ],
     ids: Annotated[
         list[str] | None,
@@ -94,7 +94,7 @@ def show(
 def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, Any]]:
     row_of = {str(name): row for row, name in enumerate(table.column("id").to_pylist())}
     if not row_of:
-        raise UserError(f"{str(trace)!r} holds no example; name another file")
+        raise UserError(f"{str(trace)!r} has no examples; name another file")
     for name in ids:
         if name not in row_of:
             some = ", ".join(list(row_of)[:5])

@@ -20,15 +20,15 @@ def status(
     config: Annotated[
         Path | None, option("Compare with this configuration instead of the last one run.", "FILE")
     ] = None,
-    whole: Annotated[bool, option("Also runs that no target needs.", "", None, "--all")] = False,
+    whole: Annotated[bool, option("Include runs that no target needs.", "", None, "--all")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which decode jobs are done, running, stopped, failed, stale or waiting.
 
-    Counts what plain `snakemake` decodes: the configuration's `targets` and
-    what they need, and lists files that this configuration does not make. Run
-    it in the folder in which Snakemake runs. Exit status:
-    0 all decoded, 1 something failed, 3 not finished.
+    Counts the jobs that plain `snakemake` runs for the configuration's
+    `targets`, and lists files that this configuration does not make. Run it in
+    the folder in which Snakemake runs. Exit status: 0 all decoded, 1 a job
+    failed, 3 not finished.
     """
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits

@@ -423,7 +423,7 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
     layout, table = ResultsLayout(settings.results), stored_table(settings)
     if not any(column.n for column in table.columns):
         folder = str(layout.scores / "strict")
-        raise UserError(f"{folder!r} holds no scores of this configuration; run snakemake")
+        raise UserError(f"{folder!r} has no scores of this configuration; run snakemake")
     console = Console(width=None if sys.stdout.isatty() else 160)
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")

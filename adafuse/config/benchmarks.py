@@ -101,15 +101,16 @@ class BenchmarkConfig(Section):
     """mark rows that are few-shot examples of the prompt; `strict` scores leave them out; change it
     when you measure their effect, and only then"""
     stop: tuple[Text | StopAfter, ...] = ()
-    """stop strings; the answer is cut before them; white space applies only after other text, and
-    `{string: S, after: T}` only after T; change it when models continue with questions of their
-    own"""
+    """stop strings; the answer is cut before the first one; a stop string of white space applies
+    only after other text, and `{string: S, after: T}` only after T; change it when models continue
+    with questions of their own"""
     max_new_tokens: Positive
     """an answer ends after the round in which any model reaches this many generated tokens; change
     it when answers are cut short (stop reason `length`)"""
     within_budget: Flag = False
-    """score of each answer only what fits into `max_new_tokens` ids of some model: the last span of
-    an ensemble may go beyond; change it when answers are cut short (above 5 %)"""
+    """score only the beginning of each answer that fits into `max_new_tokens` tokens of at least
+    one model, because the last span of an ensemble may exceed the limit; change it when answers are
+    cut short (above 5 %)"""
     scorer: Text
     """how texts are scored: one of the [scorers](#scorers)"""
     limit: Positive | None = None
@@ -125,8 +126,8 @@ class BenchmarkConfig(Section):
     """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes; each
     loads the models"""
     development: Identifier | None = None
-    """benchmark of other rows: its scores choose the models for this one, and gates are fitted on
-    it; change it when a run has method `development_pair` or option `gate: development`"""
+    """benchmark with development rows, on which `development_pair` chooses and gates are fitted;
+    change it when a run has method `development_pair` or option `gate: development`"""
     batch_size: BatchSize | None = None
     """instead of `decode.batch_size`; change it when a benchmark has longer prompts, or runs are
     timed"""

@@ -138,7 +138,7 @@ class Config(Section):
                 with at(f"benchmarks.{name}.development"):
                     _check_known("benchmark", [other], self.benchmarks)
                     if other == name:
-                        raise UserError(f"{name!r} names itself; name a benchmark of other rows")
+                        raise UserError(f"{name!r} names itself; name another benchmark")
         with at("main"):
             _check_known("run", self.main_runs, self.runs)
             _check_known("run", self.main.study, dict.fromkeys(self.main_runs))
@@ -186,7 +186,7 @@ class Config(Section):
             _check_known("run", candidates, self.runs)
             for candidate in candidates:
                 if self.runs[candidate].method in SELECTIONS:
-                    raise UserError(f"run {candidate!r} decodes nothing itself; name one that does")
+                    raise UserError(f"run {candidate!r} decodes nothing; name a run that decodes")
             chosen.check(run.models, {name: self.runs[name].models for name in candidates})
         elif METHODS[run.method].reads_answers:
             self.single_model_runs(run)
@@ -211,8 +211,8 @@ class Config(Section):
         if experiment.kind == "runtime" and len(set(sizes.values())) > 1:
             listed = ", ".join(f"{name!r} {size}" for name, size in sizes.items())
             raise UserError(
-                f"the batch_size of its benchmarks differs ({listed}), so that their times cannot"
-                " be compared; give all the same"
+                f"the batch_size of its benchmarks differs ({listed}), so their times cannot be"
+                " compared; give all the same batch_size"
             )
 
     def _check_development_rows(self) -> None:
@@ -271,8 +271,8 @@ class Config(Section):
         rounds = "" if run.max_rounds is None else f" and max_rounds {run.max_rounds}"
         if not found:
             raise UserError(
-                f"method {run.method} needs what each model writes on its own; add a run of method"
-                f" single with the model {model}{rounds}"
+                f"method {run.method} needs each model's own answer; add a run of method single"
+                f" with the model {model}{rounds}"
             )
         if len(found) > 1:
             raise UserError(

@@ -36,8 +36,8 @@ class MainConfig(Section):
     benchmarks: DifferentNames | None = None
     """names of `benchmarks`; change it when some benchmarks are only development or timing rows"""
     study: DifferentNames = ()
-    """names of `runs` under study, such as one method with several options: the best baseline of
-    each is none of the others; change it when every other run is not what you compare with"""
+    """names of `runs` that are variants, such as one method with several options: none of them is
+    a baseline of another; change it when your runs vary one method"""
 
 
 class ExperimentConfig(Section):

@@ -126,7 +126,7 @@ class DecodeConfig(Section):
     many as the largest needs)"""
     max_error_share: Annotated[float, Field(ge=0, le=1, strict=True)] = 0.1
     """share of a shard's rows that may fail before the job fails; good rows are kept, failed ones
-    count as wrong, and their number stands beside every score; change it when some rows are known
+    count as wrong, and their number is shown beside every score; change it when some rows are known
     to be too long, or none may fail (`0`)"""
 
 

@@ -44,7 +44,7 @@ def sweep_positions(
     for name, (option, x) in axes.items():
         if (twin := first.setdefault((series[name], x), name)) != name:
             raise UserError(
-                f"{owner}: runs {twin!r} and {name!r} differ in nothing but their names"
+                f"{owner}: runs {twin!r} and {name!r} differ only in their names"
                 f" ({option} {x}); leave one out"
             )
     return {name: SweepPosition(*axis, series[name]) for name, axis in axes.items()}

@@ -172,10 +172,10 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
     """Return w_k, one per model and all 1 by default; refuse negative ones, or none above 0."""
     given = (1.0,) * count if weights is None else weights
     if not isinstance(given, Iterable) or not all(isinstance(weight, Real) for weight in given):
-        raise UserError(f"weights {weights!r} is no list of numbers; give one per model")
+        raise UserError(f"weights {weights!r} is not a list of numbers; give one per model")
     values = tuple(map(float, given))
     if len(values) != count:
         raise UserError(f"{len(values)} weights for {count} models; give one per model")
     if not all(math.isfinite(value) and value >= 0 for value in values) or not any(values):
-        raise UserError(f"weights {list(values)} must be at least 0, one of them above")
+        raise UserError(f"weights {list(values)} must be at least 0, and one of them above 0")
     return values

@@ -101,7 +101,7 @@ def _numbers(known: Sequence[str]) -> Any:
                 with refusing():
                     raise UserError(unknown("feature", name, list(known)))
             if not math.isfinite(value):
-                raise ValueError(f"{name} is {value}, which is no number; fit the gate again")
+                raise ValueError(f"{name} is {value}, which is not a number; fit the gate again")
         return values
 
     return AfterValidator(check)

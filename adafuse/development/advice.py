@@ -83,7 +83,7 @@ def advise(
         UserError: fewer than two models, or rows without answers.
     """
     if len(ensemble.models) < 2:
-        raise UserError("there is one model, and nothing to fuse; give two or more")
+        raise UserError("only one model was given, so there is nothing to fuse; give two or more")
     if not rows.prompts:
         raise UserError("there are no development rows; give some with answers")
     clock, alone = [time.perf_counter()], list[Results]()
@@ -187,7 +187,7 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
     elif found.significant:
         said.append("Do not fuse them in this way.")
     else:
-        said.append("These rows do not tell which is better.")
+        said.append("These rows do not show which is better.")
     if room < LITTLE and gain < LITTLE:
         said.append(
             f"There is little to gain: with the better answer of each row, which nobody knows, it"
@@ -201,7 +201,7 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
     if unequal and gain <= 0:
         said.append("The models are unequal: give the better one more weight, or fit a gate.")
     if advice.rows < FEW_ROWS:
-        said.append(f"So few rows ({advice.rows}) tell only large differences; take more.")
+        said.append(f"So few rows ({advice.rows}) show only large differences; use more.")
     return " ".join(said)
 
 

@@ -327,12 +327,12 @@ def _check(
     if objective not in ("reward", "likelihood"):
         raise UserError(f"unknown objective {objective!r}; use reward or likelihood")
     if len(ensemble.models) < 2:
-        raise UserError("a gate weighs models against one another, and there is one; give two")
+        raise UserError("a gate weights several models, but only one was given; give two or more")
     chosen = resolve(method, options)
     if not isinstance(chosen.options, FusionOptions) or "fusion" in options:
         odd = f"option fusion={options['fusion']!r}" if "fusion" in options else f"method {method}"
         raise UserError(
-            f"{odd} cannot be fitted: a gate takes the place of the fusion rule; use adafuse,"
+            f"{odd} cannot be fitted, because a gate replaces the fusion rule; use adafuse,"
             " fixed_length or beam_scaling, without `fusion`"
         )
     if not development or not all(rows.prompts for rows in development):

@@ -153,7 +153,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         """Refuse: models cut a long text into windows at different places."""
         raise UserError(
             f"task {requests[0].task_name!r} asks for the perplexity of whole texts, which"
-            " --model adafuse does not measure; take tasks that generate or choose"
+            " --model adafuse does not measure; use tasks that generate or choose"
         )
 
     def apply_chat_template(

@@ -23,7 +23,7 @@ def write_chat(history: Sequence[Mapping[str, Any]], *, continues: bool) -> str:
     for turn in history:
         if not isinstance(turn["content"], str):
             raise UserError(
-                f"a turn of {turn['role']!r} holds {type(turn['content']).__name__}, not text; take"
+                f"a turn of {turn['role']!r} holds {type(turn['content']).__name__}, not text; use"
                 " a task of text only"
             )
     chat = Chat(tuple(Turn(turn["role"], turn["content"]) for turn in history), continues)
@@ -82,7 +82,7 @@ def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
             raise UserError(unknown("generation setting", name, names))
         if value is not None and value != NEUTRAL[name]:
             raise UserError(
-                f"generation setting {name} is {value!r}, but fused decoding is greedy; say"
+                f"generation setting {name} is {value!r}, but fused decoding is greedy; set"
                 f" --gen_kwargs {name}={NEUTRAL[name]}, or take another task"
             )
     return GenerationLimits(_stop(given.get("until")), _length(given, default))

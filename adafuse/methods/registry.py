@@ -33,7 +33,7 @@ def register(method: type[Method[Any]]) -> type[Method[Any]]:
         UserError: it is not a subclass of `Method`, or another method has that name.
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
-        raise UserError(f"{method!r} is no decoding method; derive a class from Method")
+        raise UserError(f"{method!r} is not a decoding method; derive a class from Method")
     if METHODS.setdefault(method.name, method) is not method:
         raise UserError(f"there are two methods {method.name!r}; rename one of them")
     return method

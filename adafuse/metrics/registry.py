@@ -28,7 +28,7 @@ def register_scorer(scorer: Scorer) -> Scorer:
             the name of one of its metrics: files identify metrics by their names.
     """
     if not isinstance(scorer, Scorer):
-        raise UserError(f"{scorer!r} is no scorer; make it a Scorer")
+        raise UserError(f"{scorer!r} is not a scorer; make it a Scorer")
     for metric in scorer.metrics:
         known = metric_named(metric.name, metric)
         if replace(known, label="") != replace(metric, label=""):

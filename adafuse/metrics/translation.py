@@ -180,12 +180,12 @@ def require_model(expected: str | None = None) -> str:
         _fetch(path)
     data = path.read_bytes()
     if not data:
-        raise UserError(f"SentencePiece model {str(path)!r} is empty; remove it or put it there")
+        raise UserError(f"SentencePiece model {str(path)!r} is empty; remove it or replace it")
     sha256 = hashlib.sha256(data).hexdigest()
     if expected not in (None, sha256):
         raise UserError(
             f"SentencePiece model {str(path)!r} has sha256 {sha256}, not {expected}; put back the"
-            " model that was named"
+            " model with the configured sha256"
         )
     return sha256
 

@@ -83,7 +83,7 @@ def check_adapter(path: str, folder: Path) -> None:
             f" would not be applied; {_MERGE}, or take the adapter out of the folder"
         )
     raise UserError(
-        f"model {path!r} is a LoRA or other adapter ({adapters[0]}), no model; {_MERGE}"
+        f"model {path!r} is a LoRA or other adapter ({adapters[0]}), not a model; {_MERGE}"
     )
 
 
@@ -202,10 +202,10 @@ def check_gguf(path: str, revision: str | None) -> None:
     said = dict(_gguf_pairs(path, revision))
     kind = b"".join(said.get(b"general.type") or [b"model"]).decode(errors="replace")
     if kind == "adapter" or b"adapter.type" in said:
-        raise UserError(f"model {path!r} is a LoRA or other adapter, no model; {_MERGE}")
+        raise UserError(f"model {path!r} is a LoRA or other adapter, not a model; {_MERGE}")
     if kind != "model":
         raise UserError(
-            f"model {path!r} is {kind!r}, no model; name the file of the language model"
+            f"model {path!r} is {kind!r}, not a model; name the file of the language model"
         )
 
 
@@ -322,7 +322,7 @@ def _sha256(file: Path, done: Callable[[int], object]) -> str:
                 done(len(block))
         if file_times(file.stat()) == before:
             return digest.hexdigest()
-    raise UserError(f"{str(file)!r} changes while it is read; run again once it is whole")
+    raise UserError(f"{str(file)!r} changes while it is read; run again when it is complete")
 
 
 _BLOCK = 8 << 20

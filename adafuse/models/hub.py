@@ -53,7 +53,7 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
         if "ignore_mismatched_sizes" not in str(error):
             raise
         raise UserError(
-            f"model {model.path!r} has weights of other shapes than its config asks for; download"
+            f"model {model.path!r} has weights of other shapes than its config names; download"
             " it again"
         ) from error
 

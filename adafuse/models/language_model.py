@@ -157,8 +157,8 @@ def check_rows(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, nam
     without_row = set(range(rows, tokens)) - special_ids(tokenizer) - set(unused_ids(tokenizer))
     if without_row:
         raise UserError(
-            f"the tokenizer of model {name!r} has {tokens} tokens, its network only {rows}; give it"
-            " the tokenizer that it was trained with"
+            f"the tokenizer of model {name!r} has {tokens} tokens, but its network only {rows};"
+            " give it the tokenizer that it was trained with"
         )
 
 

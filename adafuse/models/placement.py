@@ -39,7 +39,7 @@ def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
     parsed, cards = DeviceName.parse(name), torch.cuda.device_count()
     for card in parsed.devices:
         if card.startswith("cuda") and int(card.removeprefix("cuda:")) >= cards:
-            raise UserError(f"device {card!r} is not there ({cards} CUDA devices found); use auto")
+            raise UserError(f"no device {card!r}: {cards} CUDA devices were found; use auto")
     if parsed.devices:
         return tuple(map(torch.device, parsed.devices))
     everywhere = tuple(torch.device("cuda", index) for index in range(cards))
@@ -47,7 +47,7 @@ def devices(name: str, number: int = 0) -> tuple[torch.device, ...]:
         return (everywhere[number % cards] if cards else torch.device("cpu"),)
     if not everywhere:
         raise UserError(
-            f"device {name!r} spreads a model over CUDA devices, and none is here; use auto"
+            f"device {name!r} spreads a model over CUDA devices, but there are none here; use auto"
         )
     return everywhere
 

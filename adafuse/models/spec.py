@@ -94,10 +94,10 @@ class ModelEntry(Section):
     not recorded its commit ([docs/hpc.md](../docs/hpc.md)); otherwise changes on the hub are not
     noticed"""
     chat: bool | Literal["auto"] = False
-    """put prompts into the model's own chat template, `auto` if it has one; change it when the
+    """apply the model's own chat template to prompts; `auto`: if it has one; change it when the
     model is tuned for chat"""
     chat_date: Text = CHAT_DATE
-    """the day that chat templates see as today, as YYYY-MM-DD; it is fixed, so that prompts do not
+    """the date that chat templates use as today, as YYYY-MM-DD; it is fixed, so prompts do not
     change at midnight; change it when questions depend on it"""
     device: Text | None = None
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
@@ -196,7 +196,7 @@ def model_specs(
     given = [models] if isinstance(models, str | Path) else list(models)
     specs = [model for model in given if isinstance(model, ModelSpec)]
     if specs and (loading or len(specs) < len(given)):
-        raise UserError("a ModelSpec says how its model is loaded; give specs and nothing besides")
+        raise UserError("a ModelSpec has all settings of its model; give no others with it")
     for name in loading:
         if name not in LOADING:
             raise UserError(unknown("model setting", name, list(LOADING)))

@@ -50,11 +50,11 @@ class Chat:
         if odd := [turn.role for turn in self.turns if turn.role not in get_args(Role)]:
             raise UserError(unknown("role", odd[0], list(get_args(Role))))
         if not self.turns:
-            raise UserError("a chat has no turns; give at least what the user says")
+            raise UserError("a chat has no turns; give at least a turn of the user")
         if self.continues and self.turns[-1].role != "assistant":
             raise UserError(
-                f"a chat continues a turn of {self.turns[-1].role!r}; only what the assistant"
-                " began to say can be continued"
+                f"a chat continues a turn of {self.turns[-1].role!r}; only a turn of"
+                " the assistant can be continued"
             )
 
 
@@ -70,7 +70,7 @@ def _turn(given: Any) -> Turn:
     named = isinstance(given, Mapping) and set(given) == {"role", "content"}
     if named and isinstance(given["content"], str):
         return Turn(given["role"], given["content"])
-    raise UserError(f"{given!r} is no message; give its role and its content, a text")
+    raise UserError(f"{given!r} is not a message; give its role and its content as text")
 
 
 def as_prompt(given: object, name: str) -> Prompt:
@@ -84,7 +84,7 @@ def as_prompt(given: object, name: str) -> Prompt:
     if not isinstance(given, str | Chat):
         raise UserError(f"{name} is {given!r}; give a text, a Chat or a list of messages")
     if re.search("[\ud800-\udfff]", as_text(given)):
-        raise UserError(f"{name} holds half of a surrogate pair, which is no character; remove it")
+        raise UserError(f"{name} holds half of a surrogate pair, not a character; remove it")
     return given
 
 

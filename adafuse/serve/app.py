@@ -121,8 +121,8 @@ class Service:
         prepared = self._methods(method, json.dumps(options, sort_keys=True))
         if body.wants_logprobs and not prepared.method.one_token:
             raise UserError(
-                f"method {method!r} commits words, for which each model has a probability of its"
-                " own; leave out logprobs, or use unite or gac"
+                f"method {method!r} commits words, which have no common log-probability; leave"
+                " out logprobs, or use unite or gac"
             )
         return [self._limited(prepared, body, prompt) for prompt in prompts]
 
@@ -131,7 +131,8 @@ class Service:
         chosen = resolve(method, options)
         if chosen.checkpoints and (given or method != self.serving.method):
             raise UserError(
-                f"method {method!r} loads further models; start the server with it and its options"
+                f"method {method!r} loads other models, which a request cannot do; start the"
+                " server with it and its options"
             )
         if "gate" in given and "fusion" in type(chosen).Options.model_fields:
             raise UserError("option 'gate' names a file; start the server with it")

@@ -271,7 +271,7 @@ def _turn(message: Mapping[str, Any]) -> Turn:
     if isinstance(content, Sequence) and not isinstance(content, str):
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
         if None in parts:
-            raise UserError("a message has a part that is no text; send texts only")
+            raise UserError("a message has a part that is not text; send texts only")
         content = "".join(map(str, parts))
     (turn,) = Chat([{"role": _ROLES.get(str(role), role), "content": content}]).turns
     return turn
@@ -288,7 +288,7 @@ def read_request(kind: type[Body], body: bytes, *, ignore_sampling: bool = False
         json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise UserError(
-            "the request holds half of a surrogate pair, which is no character; remove it"
+            "the request holds half of a surrogate pair, which is not a character; remove it"
         ) from None
     except ValueError as error:
         raise UserError(f"the request is not valid JSON ({error}); send an object") from None

@@ -149,7 +149,7 @@ def _temporary(path: Path) -> Iterator[Path]:
         reason = os.strerror(error.errno) if error.errno else str(error).split("\n")[0]
         raise UserError(
             f"{str(path)!r} cannot be written ({reason}); make room or give a folder that can be"
-            " written"
+            " written to"
         ) from error
     finally:
         with suppress(OSError):

@@ -130,7 +130,7 @@ class Journal:
         except OSError as error:
             raise UserError(
                 f"journal {str(self.path)!r} cannot be written ({error.strerror}); make room or"
-                f" give a results folder that can, and run again: its {len(self.rows)} rows are"
+                f" give another results folder, and run again: its {len(self.rows)} rows are"
                 " kept"
             ) from None
 

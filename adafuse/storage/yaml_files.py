@@ -85,7 +85,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"key {twice!r} is there twice; remove one")
+        raise ValueError(f"key {twice!r} occurs twice; remove one")
     return values
 
 

@@ -81,7 +81,7 @@ def _said(tokenizer: "PreTrainedTokenizerBase", text: str) -> Turn:
     mark = _first_mark(tokenizer, str(tokenizer.chat_template))
     if mark and _begins_with(bare, mark):
         raise UserError(
-            f"a prompt begins with {mark!r}, so it is in a chat template already; give its messages"
+            f"a prompt begins with {mark!r}, so it has a chat template already; give its messages"
             " instead, or run without chat formatting"
         )
     return Turn("user", bare)
@@ -192,7 +192,7 @@ def _checked(tokenizer: "PreTrainedTokenizerBase", chat: Chat, today: date) -> s
         if number == lost or "".join(said.split()) not in letters:
             raise UserError(
                 f"the chat template of {tokenizer.name_or_path!r} leaves out turn {number + 1}"
-                f" ({turn.role}: {turn.content[:40]!r}); say it in another turn, or use prompts"
+                f" ({turn.role}: {turn.content[:40]!r}); move it into another turn, or use prompts"
                 " that are texts"
             )
     return text

@@ -187,7 +187,7 @@ def end_ids(
     named = {key: _known(tokenizer, ids) for key, ids in sources.items()}
     if not any(named.values()):
         raise UserError(
-            f"model {name!r} names no end token; set eos_token_id in its generation_config.json"
+            f"model {name!r} has no end token; set eos_token_id in its generation_config.json"
             " or eos_token in its tokenizer_config.json"
         )
     ends: dict[int, str] = {}

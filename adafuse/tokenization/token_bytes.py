@@ -94,7 +94,7 @@ def _reader(
     odd = next((piece for piece in pieces if piece and piece.startswith("##")), None)
     odd = odd or next((piece for piece in pieces if piece), "")
     raise UserError(
-        f"the tokenizer of {name!r} does not say which bytes its tokens stand for, {odd!r} for one;"
+        f"the tokenizer of {name!r} does not say which bytes its tokens stand for, such as {odd!r};"
         " use a byte-level or SentencePiece-style model, or a method that fuses words"
     )
 

@@ -82,7 +82,7 @@ def test_all_cells_of_csv_are_text(tmp_path: Path, cell: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("r.csv", "question,answer,answer\nq,a,b", "line 1: column 'answer' is there twice"),
+        ("r.csv", "question,answer,answer\nq,a,b", "line 1: column 'answer' occurs twice"),
         ("r.csv", "question,answer\nq,a\nq,a,b", "line 3 has 3 fields, but the header has 2"),
         ("r.csv", "question,answer\nq", "line 2 has 1 fields"),
         ("r.csv", 'question,answer\nq,"a\nq,a\n', "line 2 is not valid CSV"),
@@ -96,7 +96,7 @@ def test_all_cells_of_csv_are_text(tmp_path: Path, cell: str) -> None:
         ("r.jsonl", '{"question": "q", "answer": null}', "line 1: answer is None"),
         ("r.jsonl", '{"question": "q", "answer": NaN}', "line 1: answer is nan"),
         ("r.jsonl", '{"question": "q", "answer": {"a": 1}}', "line 1: answer is {'a': 1}"),
-        ("r.jsonl", '{"question": "q", "question": "r", "answer": "a"}', "'question' is there tw"),
+        ("r.jsonl", '{"question": "q", "question": "r", "answer": "a"}', "'question' occurs tw"),
         ("r.jsonl", '{"question": "q", "answer": "a"}\r{"question": "r"}', "the character"),
     ],
 )

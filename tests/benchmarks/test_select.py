@@ -55,7 +55,7 @@ def test_what_cannot_be_chosen_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         read_ids(tmp_path / "none.txt")
     (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(UserError, match="names no id"):
+    with pytest.raises(UserError, match="has no ids"):
         read_ids(tmp_path / "empty.txt")
 
 

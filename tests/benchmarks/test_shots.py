@@ -115,8 +115,8 @@ def test_newlines_at_the_end_of_the_file_matter_to_published_alone(tmp_path: Pat
         ("Question: a\nB: c\n", QA, None, "example 1 is not a question, then 'Answer:'"),
         ("Question:\nAnswer: c\n", QA, None, "example 1 is not a question"),
         ("Question: a\nAnswer:\n", QA, None, "example 1 is not a question"),
-        (PLAIN, "{question}\nAnswer:", None, "no words before and after {question}"),
-        (PLAIN, "Question: {question}", None, "no words before and after {question}"),
+        (PLAIN, "{question}\nAnswer:", None, "needs words before and after {question}"),
+        (PLAIN, "Question: {question}", None, "needs words before and after {question}"),
     ],
 )
 def test_a_file_of_another_form_is_one_sentence(

@@ -81,7 +81,7 @@ def test_show_prints_one_example_round_by_round(folder):
         (["--out", "."], "is a folder"),
         (["--engine", "fast"], "engine must be 'tree' or 'reference'"),
         (["--device", "gpu"], "unknown device 'gpu'"),
-        (["--device", "cuda:98+cuda:99"], "device 'cuda:98' is not there"),
+        (["--device", "cuda:98+cuda:99"], "no device 'cuda:98': "),
         (["--quantization", "int3"], "unknown quantization 'int3'; known are: int8, int4"),
         (["--trust-remote-code", "x"], "--trust-remote-code names 'x', which is not a --model"),
         (["--stop", ""], "must not hold an empty string"),

@@ -88,7 +88,7 @@ def test_a_prompt_that_fails_ends_with_status_1(tmp_path):
         (
             ["--prompts", "-"],
             '{"prompt": "a"}\n{"prompt": "b"}',
-            "2 prompts go to a file or print as JSON",
+            "2 prompts need a file or JSON as output",
         ),
         (["--prompts", "-"], '{"id": 1}', "standard input, line 1 has no 'prompt'; add it"),
         (["--prompts", "-"], "", "standard input holds no prompt; write one"),

@@ -24,7 +24,7 @@ from adafuse.records.result import Chat
             r"line 1 has a prompt and messages; give one of them",
         ),
         ('{"messages": []}', r"line 1: prompt: it is \[\]; give a text, a Chat or a list of mess"),
-        ('{"messages": [{"role": "user"}]}', r"line 1: prompt: {'role': 'user'} is no message"),
+        ('{"messages": [{"role": "user"}]}', r"line 1: prompt: {'role': 'user'} is not a message"),
         ('{"id": "a", "prompt": " "}', r"line 1: prompt must hold some text, not ' '"),
         ('{"id": "a"}', r"line 1 has no 'prompt'; add it"),
         ('{"id": true, "prompt": "x"}', r"line 1: id must be a valid string, not True"),

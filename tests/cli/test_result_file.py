@@ -66,7 +66,7 @@ def generate(models, tmp_path, monkeypatch):
 
 
 WHOLE = [(name, f"SAY {name.upper()}") for name in "abcd"]
-STOPPED = "stopped after 3 of 4 prompts; the same command with --resume goes on\n"
+STOPPED = "stopped after 3 of 4 prompts; the same command with --resume continues\n"
 
 
 def texts(path="out.parquet"):
@@ -80,7 +80,7 @@ def test_control_c_keeps_what_ended_and_the_same_command_goes_on(generate, model
     assert not Path("out.parquet").exists()
     models.stop = None
     assert generate() == 2
-    told = "'out.journal' holds 3 prompts of an earlier command; add --resume to go on with it"
+    told = "'out.journal' holds 3 prompts of an earlier command; add --resume to continue it"
     assert told in capsys.readouterr().err
     models.decoded.clear()
     assert generate("--resume", "--json") == 0
@@ -165,7 +165,7 @@ def test_a_file_that_another_command_has_just_made_whole_is_not_made_again(
 
     monkeypatch.setattr(decoding, "load", load_slowly)
     assert generate("--resume") == 2
-    assert "'out.parquet' is whole, and there is nothing to go on with" in capsys.readouterr().err
+    assert "'out.parquet' is complete, so there is nothing to resume" in capsys.readouterr().err
     assert not models.decoded
 
 
@@ -195,7 +195,7 @@ def test_rows_of_other_prompts_stay_in_the_journal(generate, models):
 def test_a_whole_file_is_not_gone_on_with(generate, models, capsys):
     assert generate("--resume") == 0
     assert generate("--resume") == 2
-    assert "'out.parquet' is whole, and there is nothing to go on with" in capsys.readouterr().err
+    assert "'out.parquet' is complete, so there is nothing to resume" in capsys.readouterr().err
     assert len(models.decoded) == 4
 
 
@@ -227,14 +227,14 @@ def test_a_prompt_that_no_file_can_hold_is_refused_before_any_is_decoded(generat
         file.write(json.dumps(row) + "\n")
     assert generate() == 2
     told = capsys.readouterr().err
-    assert "in.jsonl, line 5: prompt: it holds half of a surrogate pair, which is no char" in told
+    assert "in.jsonl, line 5: prompt: it holds half of a surrogate pair, not a char" in told
     assert not models.decoded
 
 
 def test_to_go_on_takes_a_file(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", [*COMMAND[:4], "--prompt", "x", "--resume"])
     assert run(app) == 2
-    assert "--resume goes on with a file; name it by --out" in capsys.readouterr().err
+    assert "--resume continues a file; name it with --out" in capsys.readouterr().err
 
 
 def test_a_kill_loses_no_prompt_that_ended(tmp_path):

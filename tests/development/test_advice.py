@@ -94,9 +94,9 @@ def valued(advice, *values):
     [
         (12.0, 5.0, 0.001, 90.0, 200, "Fuse them."),
         (-12.0, -20.0, 0.001, 90.0, 200, "Do not fuse them in this way."),
-        (1.0, -4.0, 0.7, 90.0, 200, "These rows do not tell which is better. There is more to ga"),
+        (1.0, -4.0, 0.7, 90.0, 200, "These rows do not show which is better. There is more to ga"),
         (0.2, -4.0, 0.9, 71.0, 200, "There is little to gain: with the better answer of each row"),
-        (1.0, -4.0, 0.7, 90.0, 20, "So few rows (20) tell only large differences; take more."),
+        (1.0, -4.0, 0.7, 90.0, 20, "So few rows (20) show only large differences; use more."),
     ],
 )
 def test_the_verdict_follows_the_figures(advice, difference, low, p, ceiling, count, says):
@@ -117,7 +117,9 @@ def test_unequal_models_are_told_to_be_weighed(advice):
 
 
 def test_what_cannot_be_advised_on_is_one_sentence(pair, rows):
-    with pytest.raises(UserError, match="there is one model, and nothing to fuse; give two"):
+    with pytest.raises(
+        UserError, match="only one model was given, so there is nothing to fuse; give two"
+    ):
         advise(Ensemble(pair.models[:1]), rows)
     with pytest.raises(UserError, match="there are no development rows; give some with answers"):
         advise(pair, replace(rows, prompts=[], answers=[]))

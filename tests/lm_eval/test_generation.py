@@ -31,7 +31,7 @@ def test_settings_that_mean_greedy_decoding_are_taken():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"do_sample": True}, "do_sample is True, but fused decoding is greedy; say --gen_kwargs"),
+        ({"do_sample": True}, "do_sample is True, but fused decoding is greedy; set --gen_kwargs"),
         ({"temperature": 0.7}, "temperature is 0.7, .* --gen_kwargs temperature=0"),
         ({"do_sample": False, "temperature": 0.7}, "temperature is 0.7"),
         ({"temperature": 1}, "temperature is 1"),

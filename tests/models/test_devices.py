@@ -63,10 +63,14 @@ def test_a_strategy_spreads_a_model_over_all_cuda_devices(cards, strategy):
     ("count", "device", "sentence"),
     [
         (0, "gpu", "unknown device 'gpu'; use auto, cpu, cuda:0, a list such as cuda:0.cuda:1"),
-        (0, "cuda:99", r"device 'cuda:99' is not there \(0 CUDA devices found\); use auto"),
-        (2, "cuda:0+cuda:2", r"device 'cuda:2' is not there \(2 CUDA devices found\)"),
-        (0, "cuda:0+cuda:1", "device 'cuda:0' is not there"),
-        (0, "balanced", "device 'balanced' spreads a model over CUDA devices, and none is here"),
+        (0, "cuda:99", r"no device 'cuda:99': 0 CUDA devices were found; use auto"),
+        (2, "cuda:0+cuda:2", r"no device 'cuda:2': 2 CUDA devices were found"),
+        (0, "cuda:0+cuda:1", "no device 'cuda:0': "),
+        (
+            0,
+            "balanced",
+            "device 'balanced' spreads a model over CUDA devices, but there are none here",
+        ),
         (2, "cuda:0+cuda:0", r"'cuda:0\+cuda:0' is not a list of different CUDA devices"),
         (2, "cuda+cuda:0", r"'cuda\+cuda:0' is not a list of different CUDA devices"),
         (2, "cuda:0+cpu", r"'cuda:0\+cpu' is not a list of different CUDA devices"),

@@ -96,7 +96,7 @@ def test_a_model_that_does_not_continue_texts_is_a_problem():
 
 def test_settings_that_cannot_be_had_are_a_problem_and_models_are_looked_at_all_the_same():
     report = examined(toy_path("llama"), device="cuda:98")
-    assert "device 'cuda:98' is not there" in said(report)[0]
+    assert "no device 'cuda:98': " in said(report)[0]
     assert len(report.models) == 1
     assert report.loads == ()
 
@@ -178,7 +178,7 @@ def test_no_end_token_is_a_problem(copied):
     change(copied, "generation_config.json", eos_token_id=None)
     change(copied, "config.json", eos_token_id=None)
     change(copied, "tokenizer_config.json", eos_token=None)
-    assert "names no end token" in said(examined(str(copied)))[0]
+    assert "has no end token" in said(examined(str(copied)))[0]
 
 
 def test_a_chat_that_a_model_has_no_template_for_is_a_problem(copied):

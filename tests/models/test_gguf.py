@@ -143,7 +143,7 @@ def test_weights_that_are_missing_or_of_another_shape_are_refused(tmp_path: Path
     with pytest.raises(UserError, match=f"has no weights {name}"):
         Ensemble.from_pretrained([str(folder)], device="cpu")
     save_file(weights | {name: weights[name].repeat(2, 1)}, folder / MODEL)
-    with pytest.raises(UserError, match="has weights of other shapes than its config asks for"):
+    with pytest.raises(UserError, match="has weights of other shapes than its config names"):
         Ensemble.from_pretrained([str(folder)], device="cpu")
 
 
@@ -171,8 +171,14 @@ def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> No
     ("keys", "sentence"),
     [
         ({"general.type": "adapter", "adapter.type": "lora"}, "is a LoRA or other adapter, no mod"),
-        ({"adapter.type": "lora"}, "is a LoRA or other adapter, no model; merge it into its base"),
-        ({"general.type": "mmproj"}, "is 'mmproj', no model; name the file of the language model"),
+        (
+            {"adapter.type": "lora"},
+            "is a LoRA or other adapter, not a model; merge it into its base",
+        ),
+        (
+            {"general.type": "mmproj"},
+            "is 'mmproj', not a model; name the file of the language model",
+        ),
     ],
 )
 def test_what_is_no_model_is_called_what_it_is(tmp_path: Path, keys, sentence) -> None:

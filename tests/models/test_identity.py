@@ -166,7 +166,7 @@ def test_a_file_that_is_written_while_it_is_read_is_read_again_and_then_refused(
 
     assert files._sha256(path, change) == hashlib.sha256(b"whole").hexdigest()
     changes += [b"1", b"22", b"333", b"4444"]
-    with pytest.raises(UserError, match="changes while it is read; run again once it is whole"):
+    with pytest.raises(UserError, match="changes while it is read; run again when it is complete"):
         files._sha256(path, change)
 
 

@@ -116,7 +116,7 @@ def test_a_model_that_names_no_end_is_refused(copy):
     settings = json.loads((copy / "tokenizer_config.json").read_text())
     settings.pop("eos_token", None)
     (copy / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(UserError, match="names no end token"):
+    with pytest.raises(UserError, match="has no end token"):
         load(str(copy))
 
 

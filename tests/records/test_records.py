@@ -37,16 +37,16 @@ def test_what_is_no_prompt_is_refused_by_its_name(given):
 
 @pytest.mark.parametrize("given", ["Who?", {"role": "user"}, {"role": "user", "content": None}])
 def test_what_is_no_message_is_refused(given):
-    with pytest.raises(UserError, match=re.escape(f"{given!r} is no message; give its role")):
+    with pytest.raises(UserError, match=re.escape(f"{given!r} is not a message; give its role")):
         Chat([given])
 
 
 @pytest.mark.parametrize(
     ("turns", "continues", "sentence"),
     [
-        ((), False, "a chat has no turns; give at least what the user says"),
+        ((), False, "a chat has no turns; give at least a turn of the user"),
         ((Turn("tool", "x"),), False, "unknown role 'tool'; known are: system, user, assistant"),
-        (ASKED, True, "continues a turn of 'user'; only what the assistant began to say"),
+        (ASKED, True, "continues a turn of 'user'; only a turn of the assistant"),
     ],
 )
 def test_what_is_no_conversation_is_refused(turns, continues, sentence):

@@ -478,7 +478,7 @@ def test_no_client_reads_a_path_of_this_machine(serving, pair, tmp_path, monkeyp
 def test_a_field_that_is_there_twice_is_refused(client):
     done = client.post("/v1/completions", content='{"prompt": "a", "stop": "b", "stop": "c"}')
     assert done.status_code == 400
-    assert "key 'stop' is there twice" in done.json()["error"]["message"]
+    assert "key 'stop' occurs twice" in done.json()["error"]["message"]
 
 
 def test_half_a_surrogate_pair_is_refused(client):

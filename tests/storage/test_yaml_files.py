@@ -108,7 +108,7 @@ def test_what_is_not_valid_is_said_with_its_line(text: str, told: str) -> None:
 
 @pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', '[{"b": {"a": 1, "c": 2, "a": 1}}]'])
 def test_a_key_twice_in_json_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="key 'a' is there twice; remove one"):
+    with pytest.raises(ValueError, match="key 'a' occurs twice; remove one"):
         parse_json(text)
 
 

@@ -111,7 +111,7 @@ DROPPING = {
 def test_a_template_that_drops_another_turn_is_refused(llama, template):
     llama.chat_template = template
     turns = (Turn("user", "Who?"), Turn("system", "Now in French."), Turn("user", "Où?"))
-    with pytest.raises(UserError, match=r"leaves out turn \d \(.*say it in another turn"):
+    with pytest.raises(UserError, match=r"leaves out turn \d \(.*move it into another turn"):
         prompt_ids(llama, Chat(turns), chat=False)
 
 
@@ -190,7 +190,7 @@ def test_a_rendered_template_is_not_put_into_the_template_again(name):
     tokenizer = AutoTokenizer.from_pretrained(toy_path(name))
     said = [{"role": "user", "content": "Who?"}]
     text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
-    with pytest.raises(UserError, match="in a chat template already; give its messages"):
+    with pytest.raises(UserError, match="a chat template already; give its messages"):
         prompt_ids(tokenizer, text, chat=True)
 
 
@@ -200,7 +200,7 @@ def test_marks_that_are_no_tokens_tell_a_rendered_template_as_well(llama, templa
     said = [{"role": "user", "content": "Who?"}]
     text = llama.apply_chat_template(said, tokenize=False)
     for rendered in (text, text.removeprefix(llama.bos_token)):
-        with pytest.raises(UserError, match="in a chat template already"):
+        with pytest.raises(UserError, match="a chat template already"):
             prompt_ids(llama, rendered, chat=True)
 
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_exported_is_one_sentence(shared: Workplace, tmp_path: Pa
         ([str(tmp_path)], "does not exist; name a results folder of the workflow"),
         (
             ["--format", "dataset-card", "--out", "x"],
-            "has to stand beside the traces",
+            "is written beside the traces",
         ),
     ):
         with contextlib.chdir(shared.folder):

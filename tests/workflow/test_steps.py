@@ -35,7 +35,7 @@ def test_a_report_without_results_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["summary", str(finished.folder / "config.yaml")])
     assert isinstance(done.exception, UserError)
-    assert "holds no scores" in str(done.exception)
+    assert "has no scores" in str(done.exception)
 
 
 def test_a_killed_job_says_what_to_change() -> None:
