@@ -16,7 +16,7 @@ _LEADING = re.compile(
 _CLAUSE = re.compile(r"[.;!?](?=\s|$)|\n|,\s")
 _OPERATOR = re.compile(
     r"[%)]?\s*[xyzn]?\s*(?:[-+/^]|\*(?!\*)|(?:times|plus|minus|divided by|multiplied by)\s)"
-    r"\s*[$(]?\s*(?:\d|\.\d|[xyzn]\b)"
+    r"\s*[$(]?\s*(?:\d|\.\d|[xyzn]\b|root\b)"
 )
 _NOT = re.compile(r"(?:\bnot|n't)(?: equal to)?\s+$", re.IGNORECASE)
 _NEAR = 40  # characters

@@ -11,12 +11,14 @@ _TEENS = (
     " sixteen seventeen eighteen nineteen"
 )
 _TY = "twenty thirty forty fifty sixty seventy eighty ninety"
-_POWERS = "thousand million billion trillion quadrillion"
+_POWERS = "thousand million billion trillion quadrillion quintillion sextillion septillion"
 _NTH = "first second third fourth fifth sixth seventh eighth ninth"
 _ONES, _TENS, _ORDINALS = _TEENS.split(), _TY.split(), _NTH.split()
 _SMALL = {word: n for n, word in enumerate(_ONES)} | {w: 10 * n for n, w in enumerate(_TENS, 2)}
+_SMALL |= {f"{word} score": 20 * n for n, word in enumerate(_ONES) if n > 1}
+_SMALL |= {f"oh {word}": n for n, word in enumerate(_ONES[:10])}  # nineteen oh five
 _SCALES = {word: 1000**power for power, word in enumerate(_POWERS.split(), 1)}
-_SCALES |= {"lakh": 10**5, "crore": 10**7}
+_SCALES |= {"lakh": 10**5, "crore": 10**7, "mn": 10**6, "bn": 10**9, "tn": 10**12}
 _UNITS = {"hundred": 100, "dozen": 12}
 _PARTS = {word: n for n, word in enumerate(_ORDINALS, 1) if n > 2}
 _PARTS |= {"half": 2, "halve": 2, "quarter": 4, "tenth": 10}
@@ -26,22 +28,24 @@ def _any(words: "list[str] | dict[str, int]") -> str:
     return "|".join(sorted(words, key=len, reverse=True))
 
 
+_MEASURES = r" ?(?:cup|tea|table|inch|feet|foot|yard|mile|pound|ounce|hour)"
 _LONGEST = 1000  # digits; what is longer is no answer
 _DIGITS = r"(?:\d{1,3}(?: \d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,'_]\d+)*|(?<![\w.])\.\d+)"
 _EXPONENT = r"(?:\^|\*\*)\(?(?P<{}>-?\d+)\)?"
 _TOKEN = re.compile(
-    # times that are no full hour, ratios, dates, and ordinals
+    # times that are no full hour, ratios, dates, ordinals, 0x1F, and 3-1/2 of nothing
     r"(?P<skip>\d+(?!\d|:00(?![\d:]))(?::\d+)+|\d+/\d+/\d+|\d{4}-\d\d-\d\d|\d+(?:st|nd|rd|th)\b"
+    rf"|\b0[xob][\da-f]+\b|(?<![\w.,/^-])\d+-\d+/\d+\b(?!{_MEASURES})"
     rf"|\b(?:{_any(_TENS)})(?:-| (?!second))(?:{_any(_ORDINALS)})\b)"
     # A minus is a sign unless it stands between two numbers or words, as in 10-3.
     r"|(?:(?P<said>\bnegative|\bminus)\s+)?(?:"
     r"(?P<sign>(?<![\w.)%])-)?(?:(?P<money>[$€£¥₹]) ?(?P<inner>-)?)?(?:"
-    r"(?P<whole>\d+) (?P<above>\d+) ?/ ?(?P<below>\d+)"
+    rf"(?P<whole>\d+)(?: |-(?=\d+/\d+{_MEASURES}))(?P<above>\d+) ?/ ?(?P<below>\d+)"
     rf"|(?P<numerator>{_DIGITS}) ?/ ?(?P<denominator>{_DIGITS})"
     rf"|(?P<factor>{_DIGITS}) ?[x*] ?10{_EXPONENT.format('ten')}"
     rf"|(?P<base>{_DIGITS}){_EXPONENT.format('power')}"
     rf"|(?P<mantissa>{_DIGITS})e(?P<e>[+-]?\d+)\b"
-    rf"|(?P<digits>{_DIGITS})(?:(?P<suffix>k|m|b|bn)\b|:00)?)"
+    rf"|(?P<digits>{_DIGITS})(?:(?P<suffix>[kmb](?!\$)| [kmb](?![$)]))\b|:00)?)"
     rf"|\b(?P<parts>an?|{_any(_ONES[1:])})(?P<hyphen>[ -])(?P<part>{_any(_PARTS)})(?P<s>s?)\b"
     rf"|(?<![a-z])(?P<word>half(?: of)?(?= an? (?:{_any(_SCALES | _UNITS)})\b)"
     rf"|an?(?= (?:{_any(_SCALES | _UNITS)})\b)|point(?= (?:{_any(_ONES[:10])})\b)"
@@ -113,9 +117,13 @@ class _Reader:
 
     def _is_sign(self, token: _Token) -> bool:
         """Whether the number is negative; "minus" is subtraction except after a few words."""
-        said, start = (token.match["said"] or "").lower(), token.match.start()
-        near = self._text[max(0, start - _NEAR) : start]
-        return said == "negative" or (said == "minus" and bool(_BEFORE_SIGN.search(near)))
+        said = (token.match["said"] or "").lower()
+        return said == "negative" or (said == "minus" and self._begins(token))
+
+    def _begins(self, token: _Token) -> bool:
+        """Whether a number may begin here: neither "ten minus three" nor "this point five"."""
+        start = token.match.start()
+        return bool(_BEFORE_SIGN.search(self._text[max(0, start - _NEAR) : start]))
 
     def _word(self, at: int) -> str:
         return self._tokens[at].word if at < len(self._tokens) else ""
@@ -141,7 +149,7 @@ class _Reader:
                 return (total, at) if below else (None, at + 1)
             scale = _SCALES.get(self._word(end), 0) if self._gap(end) or end == at else 0
             if scale:
-                value, end = value * scale, end + 1
+                value, end = self._with_part(value * scale, end + 1)
             if below and (value >= below or (self._gap(at) == "," and value < 100)):
                 return total, at
             total += value
@@ -163,9 +171,9 @@ class _Reader:
             value, end = Fraction(1), at
         elif value is not None:
             end = at + 1
-        elif word in _SMALL:
+        elif word in _SMALL or (word == "point" and self._begins(self._tokens[at])):
             value, end = self._small(at)
-        elif word == "point":
+        elif word == "point":  # at this point
             return None, at
         else:
             half = word.startswith("half")  # and an article
@@ -177,16 +185,28 @@ class _Reader:
                 value += more
         if self._word(end) == "dozen" and (end == at or self._gap(end) == " "):
             value, end = 12 * value, end + 1
-        if self._gap(end) == "and" and (part := _beside_whole(self._tokens[end])):
-            value, end = value + part, end + 1
-        return value, end
+        return self._with_part(value, end)
+
+    def _with_part(self, value: Fraction, end: int) -> tuple[Fraction, int]:
+        """Add "and three quarters"; "and a half" of the million or dozen before it."""
+        if self._gap(end) != "and" or not (part := _beside_whole(self._tokens[end])):
+            return value, end
+        article = (self._tokens[end].match["parts"] or "").lower() in ("a", "an")
+        unit = (_SCALES | _UNITS).get(self._word(end - 1), 1) if article else 1
+        return value + part * unit, end + 1
 
     def _small(self, at: int) -> tuple[Fraction, int]:
-        """Read a number below 100 in words, and decimals after "point"."""
-        value, end = Fraction(_SMALL[self._word(at)]), at + 1
-        if value >= 20 and 0 < _SMALL.get(self._word(end), 0) < 10 and self._gap(end) == " ":
-            value, end = value + _SMALL[self._word(end)], end + 1
-        if self._word(end) == "point" and self._gap(end) == " ":
+        """Read a number below 100 or a year in words, and decimals after "point"."""
+        first = self._word(at)
+        value, end = Fraction(_SMALL.get(first, 0)), at + (first != "point")
+        joints = (" ", "and") if first.endswith("score") else (" ",)
+        more = self._word(end) if end > at and self._gap(end) in joints else ""
+        if 13 <= value <= 20 and (9 < _SMALL.get(more, 0) < 100 or more.startswith("oh ")):
+            value, (rest, end) = 100 * value, self._small(end)
+            return value + rest, end
+        if value >= 20 and 0 < _SMALL.get(more, 0) < 10:
+            value, end = value + _SMALL[more], end + 1
+        if self._word(end) == "point" and (end == at or self._gap(end) == " "):
             unit, end = Fraction(1, 10), end + 1
             while _SMALL.get(self._word(end), 10) < 10 and self._gap(end) == " ":
                 value, unit, end = value + _SMALL[self._word(end)] * unit, unit / 10, end + 1
@@ -249,8 +269,9 @@ def _values(match: re.Match[str]) -> list[Fraction]:
                 return []
             return [value * Fraction(ten) ** power if ten else value**power]
     found = _read_digits(match["digits"])
-    scale = {"k": 3, "m": 6, "b": 9, "bn": 9}.get((match["suffix"] or "").lower(), 0)
-    return [value * 10**scale for value in found] if scale == 3 or match["money"] else found
+    suffix = (match["suffix"] or "").lower()
+    scale = {"k": 3, "m": 6, "b": 9}.get(suffix.strip(), 0)
+    return [value * 10**scale for value in found] if suffix == "k" or match["money"] else found
 
 
 def _divided(above: Fraction | None, below: Fraction | None) -> Fraction | None:
@@ -282,6 +303,10 @@ _CHARACTERS = {
     "\uff1d": "=",
 }
 _GROUP = r"\{([^{}]*)\}"
+_ROOT = (  # with its factor and what is added to it
+    rf"(?:\d+(?:[.,]\d+)* *\*? *)?(?:[√∛∜]|\\?\b(?i:sqrt)(?:\[[^]]*\])?|\b(?i:root of)) *"
+    rf"(?:{_GROUP}|\([^()]*\)|\d+(?:[.,]\d+)*)(?: *[-+*/] *\d+(?:[.,]\d+)*)?"
+)
 _LATEX = [
     (re.compile(form), written)
     for form, written in (
@@ -293,7 +318,11 @@ _LATEX = [
         (r"\\(?:approx|simeq|implies|Rightarrow|equiv)(?![A-Za-z])|\bequals?\b", "="),
         (r"\^\{?\\circ\}?|\\(?:left|right|displaystyle)(?![A-Za-z])", ""),
         (r"(?<=\d)\^\{?(?:\\text\{)?(st|nd|rd|th)\b\}*", r"\1"),
-        (rf"\\sqrt(?:\[[^]]*\])?{_GROUP}", " root "),
+        (_ROOT, " root "),
+        (r"(?i)\boh-", "oh "),
+        (r"(?i)\bfour(?=ty\b)", "for"),
+        (r"(?i)\bnin(?=ty\b|teen\b)", "nine"),
+        (r"(?i)\bfive?(?=ty\b|teen\b)", "fif"),
         (rf"(?<=\d) *\\[dtc]?frac *{_GROUP} *{_GROUP}", r" \1/\2"),
         (rf"\\[dtc]?frac *{_GROUP} *{_GROUP}", r"\1/\2"),
         (r"(?<=\d) *\\[dtc]?frac *(\d) *(\d)", r" \1/\2"),

@@ -53,10 +53,11 @@ WRITTEN = {
     r"|two and a half million|2 1/2 million|2½ million",
     "1000": "1e3|1E+3|10^3|10^{3}|10³|10**3|a thousand|one thousand|1k|$1K|1,000.00|1 000|1.000,00",
     "3.5": r"three point five|3.50|3 1/2|3½|3\frac{1}{2}|3 \dfrac{1}{2}|\frac{7}{2}|7/2|\frac72"
-    r"|three and a half|3 and a half|3,5|3,50|$3.50|3.5%|3.5\%",
-    "0.5": r"1/2|½|.5|0,5|\frac{1}{2}|\dfrac{1}{2}|\tfrac12|one half|a half|one-half|5e-1",
+    r"|three and a half|3 and a half|3,5|3,50|$3.50|3.5%|3.5\%|3-1/2 cups",
+    "0.5": r"point five|1/2|½|.5|0,5|\frac{1}{2}|\dfrac{1}{2}|\tfrac12|one half|a half"
+    r"|one-half|5e-1",
     "-5": "minus 5|-5|-$5|$-5|−5|−$5|$−5|-5.00|minus five|negative five|-\\$5|\\$-5|(-5)",
-    "-0.5": r"-\frac{1}{2}|\frac{-1}{2}|-½|-1/2|minus one half",
+    "-0.5": r"-\frac{1}{2}|\frac{-1}{2}|-½|-1/2|minus one half|minus point five",
     "12000": "12 000|12\u202f000|12\u00a0000|12\u2009000|12~000|twelve thousand|１２，０００",
     "12": "a dozen|one dozen|twelve|12.|12 apples|$12/hour|12 km/h|12 cm^2|12 m²|12^\\circ|**12**",
     "2500": "twenty-five hundred|twenty five hundred|25 hundred|two thousand five hundred",
@@ -69,6 +70,18 @@ WRITTEN = {
     "1.75": "one and three quarters|1 and 3/4|one and three-quarters|1 and three fourths|1 3/4",
     "200000": "two lakh|2 lakhs|2,00,000",
     "20500000": "two crore five lakh|2 crore and 5 lakh",
+    "1984": "nineteen eighty-four|nineteen eighty four|1984",
+    "1999": "nineteen ninety nine|nineteen ninety-nine|nineteen hundred and ninety-nine",
+    "2020": "twenty twenty|two thousand and twenty",
+    "1905": "nineteen oh five|nineteen-oh-five",
+    "5000000000": "$5 bn|$5 b|$5 B|$5bn|5 bn dollars|five billion|€5 bn",
+    "1500000": "a million and a half|one and a half million|1.5 million|$1.5 m",
+    "18": "a dozen and a half|one dozen and a half",
+    "1000000000000000000": "one quintillion|1e18",
+    "42": "fourty two|fourty-two|forty-two|42",
+    "99": "ninty nine|ninety-nine|Ninty-nine",
+    "87": "four score and seven|eighty-seven",
+    "40": "two score|forty|fourty|40",
     "1": "one|1|only one|one apple|one of them|1/1",
 }
 
@@ -106,7 +119,9 @@ def test_a_number_is_what_people_mean_by_it(written: str, number: str) -> None:
         ("1, 2, 3", "3"),
         ("two, three and four", "4"),
         ("two thousand, three thousand", "3000"),
-        ("nineteen eighty-four", "84"),
+        ("Choose a) $5 b) $6", "6"),
+        ("at this point five people", "5"),
+        ("a test score of ninety", "90"),
         ("half of them, 2/3 of 9", "9"),
         ("three quarters and a dime", "3"),
         ("The other one has 4. One must wait", "4"),
@@ -182,6 +197,8 @@ NUMBERLESS = (
     r"|dozens|thousands of people|the red one|If one thinks|No one must|one another|a third person"
     r"|\boxed{3+4}|\boxed{2x+3}|The answer is 10 - 3|\boxed{10-12}|1/0|\frac{1}{0}|\frac{x}{y}"
     r"|\sqrt{16}|10^99999|1e99999|0^-1|half of them"
+    r"|√4|√16|∛8|2√3|2\sqrt{3}|sqrt(4)|the square root of 4|\boxed{2 + \sqrt{9}}|0x1F|0b101|3-1/2"
+    r"|\boxed{3-\frac{1}{2}}|no one|No one.|nobody|The answer is no one"
 )
 
 
