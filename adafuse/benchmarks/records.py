@@ -89,11 +89,12 @@ def _json(text: str, path: Path, *, as_list: bool) -> Iterator[tuple[str, Any]]:
         for number, value in enumerate(_parsed(text, str(path), "give a list of objects")):
             yield at_row(path, number), value
         return
+    form = "put one JSON object on each line" + ", or all in one list" * as_list
     # Only a line break ends a line: JSON strings may hold U+2028 and other separators as they are.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             where = f"{path}, line {number}"
-            yield where, _parsed(line, where, "put one JSON object on each line")
+            yield where, _parsed(line, where, form)
 
 
 def at_row(source: object, number: int) -> str:

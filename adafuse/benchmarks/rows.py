@@ -43,6 +43,7 @@ class Fields(Section):
     (`####` in GSM8K)"""
 
 
+_NAMED = 8  # fields in a message
 PLAIN = Fields()
 """The published row form: {"question", "answer", optional "id"}."""
 
@@ -129,7 +130,8 @@ def _value(record: Record, path: str, where: str) -> Any:
             many = isinstance(value, list)
             value = [element[name] for element in value] if many else value[name]
         except (KeyError, TypeError):
-            raise UserError(f"{where} has no {path!r}; add it") from None
+            there = ", ".join(map(repr, list(record)[:_NAMED])) or "none"
+            raise UserError(f"{where} has no {path!r}; add it (its fields: {there})") from None
     return value
 
 

@@ -46,6 +46,11 @@ def parse_yaml(text: str, name: str = "text") -> Any:
         loader = _Loader(text.removeprefix("\ufeff"))
         loader.name = name
         return shallow(loader.get_single_data())
+    except yaml.reader.ReaderError as error:
+        line = text[: text.index(chr(error.character))].count("\n") + 1
+        raise yaml.YAMLError(
+            f"line {line}: character U+{error.character:04X} is not allowed; remove it"
+        ) from None
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise yaml.YAMLError(f"{line}{error.problem}") from None

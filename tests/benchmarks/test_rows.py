@@ -89,6 +89,32 @@ def test_a_bad_row_is_one_sentence_with_its_line(tmp_path: Path, line: str, reas
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "there"),
+    [
+        (
+            "r.csv",
+            "question, answer\na,b\n",
+            "no 'answer'; add it (its fields: 'question', ' answer')",
+        ),
+        ("r.csv", "question;answer\na;b\n", "'question'; add it (its fields: 'question;answer')"),
+        ("r.json", '{"data": [{"question": "a"}]}', "'question'; add it (its fields: 'data')"),
+        (
+            "r.json",
+            '{\n"data": [\n{"question": "a"}]\n}',
+            "put one JSON object on each line, or all in one list",
+        ),
+        ("r.jsonl", "{}", "no 'question'; add it (its fields: none)"),
+    ],
+)
+def test_a_row_without_a_field_names_those_that_it_has(tmp_path, name, text, there) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        read_rows(path)
+    assert there in str(error.value)
+
+
 def test_a_missing_or_empty_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         read_rows(tmp_path / "none.jsonl")

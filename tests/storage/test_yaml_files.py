@@ -98,6 +98,8 @@ def test_merged_keys_may_be_replaced_and_anchors_be_used_twice() -> None:
         ("a: 1\n---\nb: 1", "line 2: but found another document"),
         ("a: !!int b", "invalid literal"),
         pytest.param("[" * 100_000, "nested more than 100 deep", id="deep"),
+        ("\ufeffa: 1\nb: x\x07y", r"line 2: character U\+0007 is not allowed; remove it"),
+        ("a: 1\n\n# \x00", r"line 3: character U\+0000 is not allowed; remove it"),
         ("a: !!python/name:os.x ''", "line 1: could not determine a constructor for the tag"),
     ],
 )
