@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from adafuse.decoding.drafts import Drafter, Lookup
@@ -31,7 +31,8 @@ from adafuse.models.language_model import LanguageModel, demands, slots
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters
-from adafuse.tokenization.prompts import check_chat, ids_if_any, shared_prefix
+from adafuse.tokenization.prompts import check_chat, common, ids_if_any, shared_prefix
+from adafuse.tokenization.text import Anchor
 
 logger = logging.getLogger(__name__)
 
@@ -238,6 +239,12 @@ def result_of(event: Finished[Example]) -> Result:
     )
 
 
+def length_of(ids: Sequence[int], prompt: Anchor, text: str) -> int:
+    """Return how much of an answer some ids hold; chat templates differ in its leading space."""
+    space = len(text) - len(text.lstrip())
+    return space + common(prompt.added(ids).lstrip(), text[space:])
+
+
 def _fits(example: Example) -> int | None:
     """Return how much of Y some model holds in max_new_tokens ids; None if all of it."""
     limit, lengths = example.limits.max_new_tokens, [0]
@@ -245,7 +252,5 @@ def _fits(example: Example) -> int | None:
         if sequence.generated <= limit:
             return None
         prompt, ids = sequence.ids[: sequence.prompt_length], sequence.ids[sequence.prompt_length :]
-        held = sequence.model.anchor(prompt).added(ids[:limit])
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(held, example.text, strict=False))
-        lengths.append(sum(1 for _ in same))
+        lengths.append(length_of(ids[:limit], sequence.model.anchor(prompt), example.text))
     return max(lengths) if example.sequences and max(lengths) < len(example.text) else None

@@ -243,7 +243,7 @@ def _comparison(
         higher_is_better=scored.metric.higher_is_better,
         cut=scored.score.cut_share,
         other_cut=other.score.cut_share,
-        beyond=max(100 * one.score.beyond / one.score.n for one in (scored, other)),
+        beyond=max(scored.score.beyond_share, other.score.beyond_share),
         failed=scored.score.failed,
         other_failed=other.score.failed,
     )

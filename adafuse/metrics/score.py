@@ -71,6 +71,11 @@ class Score:
         return None if self.cut is None else 100 * self.cut / self.n
 
     @property
+    def beyond_share(self) -> float:
+        """The share of answers scored that do not fit into max_new_tokens, in percent."""
+        return 100 * self.beyond / self.n
+
+    @property
     def main(self) -> Estimate:
         """The metric of the main table."""
         return self.metrics[self.primary]

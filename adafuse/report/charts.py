@@ -295,11 +295,14 @@ def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:
 def notes(scores: pl.DataFrame) -> str:
     """Say which runs have answers cut, rows that failed, or costs of an earlier attempt."""
     rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
-    cut = [f"{_of(r)} ({r['cut']:.0f} %)" for r in rows if (r.get("cut") or 0.0) > MANY_CUT]
+    cut, beyond = (
+        [f"{_of(r)} ({r[name]:.0f} %)" for r in rows if (r.get(name) or 0.0) > MANY_CUT]
+        for name in ("cut", "beyond")
+    )
     failed = [f"{_of(r)} ({r['failed']})" for r in rows if r.get("failed")]
     earlier = [f"{_of(r)} ({counted(r['earlier'])})" for r in rows if r.get("earlier")]
-    notes = {"Answers cut by limits": cut, "Rows that failed, counted as wrong": failed}
-    notes |= {_EARLIER: earlier}
+    notes = {"Answers cut by limits": cut, "Answers that do not fit into max_new_tokens": beyond}
+    notes |= {"Rows that failed, counted as wrong": failed, _EARLIER: earlier}
     return "".join(f" {note}: {_some([*dict.fromkeys(n)])}." for note, n in notes.items() if n)
 
 

@@ -82,7 +82,9 @@ def _sweep_panel(points: pl.DataFrame, series: Sequence[str], width: int) -> cha
 
 def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
     """Return what a tooltip says, with what is known of rows cut, failed or decoded earlier."""
-    return table.select(*names, *(n for n in ("cut", "failed", "earlier") if n in table.columns))
+    return table.select(
+        *names, *(n for n in ("cut", "beyond", "failed", "earlier") if n in table.columns)
+    )
 
 
 def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:

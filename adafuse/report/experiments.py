@@ -130,6 +130,7 @@ def _score(experiment: Experiment, protocol: str, benchmark: str, run: str) -> d
         "failed": score.failed,
         **asdict(score.main),
         "cut": score.cut_share,
+        "beyond": score.beyond_share,
     }
 
 

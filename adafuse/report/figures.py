@@ -166,6 +166,7 @@ def page_scores(tables: Mapping[str, ScoreTable]) -> charts.Spec:
             "models": "+".join(row.models),
             "n": cell.score.n,
             "cut": cell.score.cut_share,
+            "beyond": cell.score.beyond_share,
             "failed": cell.failed,
         }
         for protocol, table in tables.items()

@@ -100,7 +100,7 @@ _WARNINGS: Sequence[tuple[Callable[[Score], float], float, str]] = (
         "{:.1f} % of the answers are cut; raise `max_new_tokens` or `max_rounds`",
     ),
     (
-        lambda score: 100 * score.beyond / score.n,
+        lambda score: score.beyond_share,
         MANY_CUT,
         "{:.1f} % of the answers do not fit into `max_new_tokens`; raise it, or set"
         " `within_budget`",

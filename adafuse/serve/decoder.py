@@ -10,7 +10,7 @@ from typing import Literal
 
 from adafuse.decoding.drafts import Lookup
 from adafuse.decoding.round import Example
-from adafuse.decoding.run import Batch, Run, result_of
+from adafuse.decoding.run import Batch, Run, length_of, result_of
 from adafuse.engine.forward import FORWARD_COST
 from adafuse.engine.node import Engine, Program, TokenSequence
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
@@ -81,9 +81,7 @@ def within_limit(event: Finished[Example], result: Result) -> Result:
         ids = _ids_of(sequence, anchor, result.text)
         tokens.append(min(len(ids), limit))
         if len(ids) > limit:
-            # Templates differ in whether an answer begins with a space.
-            space = len(text) - len(text.lstrip())
-            text = text[: space + common(anchor.added(ids[:limit]).lstrip(), text[space:])]
+            text = text[: length_of(ids[:limit], anchor, text)]
     if result.stop_reason == "length" or text != result.text:
         text = text.rstrip(UNFINISHED)
     reason: StopReason = result.stop_reason if text == result.text else "length"

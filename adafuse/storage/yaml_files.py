@@ -42,18 +42,18 @@ def parse_yaml(text: str, name: str = "text") -> Any:
     Raises:
         yaml.YAMLError: no YAML, or a tag that is none of it; `TwiceError`: a key is there twice.
     """
+    text = text.removeprefix("\ufeff")
     try:
-        loader = _Loader(text.removeprefix("\ufeff"))
+        loader = _Loader(text)
         loader.name = name
         return shallow(loader.get_single_data())
     except yaml.reader.ReaderError as error:
-        line = text[: text.index(chr(error.character))].count("\n") + 1
-        raise yaml.YAMLError(
-            f"line {line}: character U+{error.character:04X} is not allowed; remove it"
-        ) from None
+        line, character = text.count("\n", 0, error.position) + 1, ord(text[error.position])
+        reason = f"character U+{character:04X} is not allowed; remove it"
+        raise yaml.YAMLError(f"line {line}: {reason}") from None
     except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise yaml.YAMLError(f"{line}{error.problem}") from None
+        place = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise yaml.YAMLError(f"{place}{error.problem}") from None
     except RecursionError:
         raise yaml.YAMLError(_TOO_DEEP) from None
     except ValueError as error:  # such as !!int x

@@ -13,6 +13,7 @@ import pytest
 from adafuse import Ensemble
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.config.reading import parse_config
+from adafuse.decoding.run import length_of
 from adafuse.development.advice import advise
 from adafuse.development.fitting import Development
 from adafuse.errors import UserError
@@ -122,6 +123,17 @@ def test_a_figure_names_the_runs_whose_answers_are_cut() -> None:
     cut = {"run": ["m", "l", "l"], "benchmark": ["qa"] * 3, "cut": [None, 56.2, 56.2]}
     assert notes(pl.DataFrame(cut)) == " Answers cut by limits: l on qa (56 %)."
     assert notes(pl.DataFrame(cut | {"cut": [0.0, 5.0, 1.0]})) == ""
+    beyond = cut | {"cut": [0.0] * 3, "beyond": [0.0, 5.0, 30.0]}
+    expected = " Answers that do not fit into max_new_tokens: l on qa (30 %)."
+    assert notes(pl.DataFrame(beyond)) == expected
+
+
+def test_a_leading_space_that_only_one_template_gives_is_not_beyond_the_budget() -> None:
+    class Prompt:
+        def added(self, ids: object) -> str:
+            return "Paris is"
+
+    assert length_of([1, 2], Prompt(), " Paris is a city") == len(" Paris is")
 
 
 MODELS = [str(PACKAGE / "toy" / "models" / name) for name in ("mistral", "llama")]
