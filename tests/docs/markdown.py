@@ -18,7 +18,7 @@ _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)$")
 _OUTPUT = "<!-- output -->"
 _NOT_RUN = re.compile(r"^<!-- not run: (?P<reason>.+) -->$")
 _LINK = re.compile(r"\[[^][]*\]\(([^()\s]+)\)")
-_NO_PROSE = r"#|\||<!--|>|:::|\{[{%]|-{3}"
+_NO_PROSE = r"#|\||<!--|>|:::|\{[{%]|-{3}|\[!\["
 _BEGINS = re.compile(rf" *({_NO_PROSE}|[-*] |\d+\. |$)")
 """A line that belongs to no paragraph or list item, or begins one."""
 _ALONE = re.compile(rf" *({_NO_PROSE}|$)| {{4}}(?! *([-*]|\d+\.) )")

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from .markdown import Block, anchors, blocks, links, wrapped_lines
+import pytest
+
+from .markdown import PAGES, ROOT, Block, anchors, blocks, links, wrapped_lines
 
 TEXT = """# A `b` (c): d
 See [x](y.md#z) and [w](#q), not `[code](no.md)`.
@@ -53,3 +55,14 @@ two
 
 def test_lines_that_go_on_are_found_outside_of_code_and_tables() -> None:
     assert wrapped_lines(WRAPPED) == [2, 5]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, ROOT / "CHANGELOG.md", ROOT / "adafuse/toy/README.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_paragraph_is_one_line(page: Path) -> None:
+    assert not wrapped_lines(page.read_text(encoding="utf-8")), (
+        "one line for each, see CONTRIBUTING"
+    )
