@@ -139,7 +139,7 @@ def test_every_file_that_writes_markdown_escapes_it() -> None:
         text = path.read_text()
         if re.search(r"f[\"']\| \{", text) and path.name != "markdown.py":
             found.add(path.relative_to(ROOT / "adafuse").as_posix())
-            assert path.name == "tables.py" or path.name == "bench_suite.py", path
+            assert path.name == "tables.py" or path.name == "suite.py", path
     assert "report/tables.py" in found
 
 
