@@ -8,9 +8,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.likelihood import likelihoods
-from adafuse.decoding.run import Run, result_of
+from adafuse.decoding.run import Run
 from adafuse.decoding.words import DRAFTS, Draft, Settings
-from adafuse.engine.scheduler import Finished, release
+from adafuse.engine.scheduler import release
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.models.language_model import LanguageModel, load_models, wrapped
@@ -384,7 +384,4 @@ def _results(
     answers: Sequence[Sequence[Answer]] | None,
 ) -> Iterator[tuple[int, Result]]:
     known = answers if run.method.reads_answers else None
-    events = run.events(prompts, questions or [*map(question_of, prompts)], known)
-    return (
-        (event.example.index, result_of(event)) for event in events if isinstance(event, Finished)
-    )
+    return run.results(prompts, questions or [*map(question_of, prompts)], known)

@@ -85,6 +85,8 @@ class Section(BaseModel):
         json_schema_extra=_split_descriptions,
     )
     kind_of_key: ClassVar[str] = "key"
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """What keys were called before, with their names now."""
 
     @model_validator(mode="before")
     @classmethod
@@ -93,6 +95,8 @@ class Section(BaseModel):
         for key in values if isinstance(values, dict) else ():
             if key not in cls.model_fields:
                 message = unknown(cls.kind_of_key, key, list(cls.model_fields))
+                if key in cls.renamed:
+                    message = f"{cls.kind_of_key} {key!r} is now {cls.renamed[key]!r}; rename it"
                 raise PydanticCustomError("unknown_key", "{message}", {"message": message})
         return values
 

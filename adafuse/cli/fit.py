@@ -78,8 +78,8 @@ def fit(
     check_writable(out)
     ensemble = load(models, threads=threads)
 
-    from adafuse.decoding.gate import write_gate
     from adafuse.development.fitting import fit as fitted
+    from adafuse.development.gate_file import write_gate
 
     kind: Any = objective  # checked there
     gate = fitted(ensemble, [development], method=method, objective=kind, **options)

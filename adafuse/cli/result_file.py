@@ -73,8 +73,7 @@ class ResultFile:
         plugins = chosen.plugins
         entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
         paths = [local_path(entry.path, entry.revision) or entry.path for entry in entries]
-        gate = [options["gate"]] if isinstance(options.get("gate"), str) else []
-        read = keys_now(map(str, [*paths, *gate]))
+        read = keys_now(map(str, [*paths, *chosen.files.values()]))
         deciding = {name: value for name, value in settings.items() if name != "models"}
         same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
         digests = {

@@ -292,7 +292,7 @@ def decode(
 def fit(*, config: "Config", benchmark: str, run: str, rows: Input, out: Output) -> None:
     """Fit the gate of a run on development rows."""
     from adafuse.benchmarks.shards import read_prepared
-    from adafuse.decoding.gate import write_gate
+    from adafuse.development.gate_file import write_gate
     from adafuse.workflow.decode import fitted_gate
     from adafuse.workflow.jobs import fit_job
 

@@ -14,7 +14,7 @@ from adafuse.config.runs import ClusterConfig, DecodeConfig, ModelConfig, RunCon
 from adafuse.config.sweep_axis import sweep_positions
 from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.errors import UserError, unknown
-from adafuse.methods import METHODS
+from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, selection
 from adafuse.models.spec import DeviceName, ModelSpec
 from adafuse.options import Located, Section, Text
@@ -197,9 +197,7 @@ class Config(Section):
         idle = [run for run in experiment.runs if self.runs[run].method not in METHODS]
         if idle and experiment.kind in ("sweep", "runtime", "words_per_round"):
             raise UserError(f"run {idle[0]!r} decodes nothing itself; remove it")
-        fixed = [
-            run for run in experiment.runs if self.runs[run].options.get("gate") != DEVELOPMENT
-        ]
+        fixed = [run for run in experiment.runs if not self.needs_fit(run)]
         if fixed and experiment.kind == "gates":
             raise UserError(
                 f"run {fixed[0]!r} has no gate that the workflow fits (option gate: {DEVELOPMENT});"
@@ -224,13 +222,18 @@ class Config(Section):
             method = SELECTIONS.get(self.runs[run].method)
             missing = self.benchmarks[benchmark].development is None
             chosen = method is not None and method.development
-            fitted = self.runs[run].options.get("gate") == DEVELOPMENT
+            fitted = self.needs_fit(run)
             if (chosen or fitted) and missing:
                 verb = "fit on" if fitted else "choose by"
                 raise UserError(
                     f"runs.{run}: benchmark {benchmark!r} has no development rows to {verb}; set"
                     " its `development` to a benchmark that holds them"
                 )
+
+    def needs_fit(self, run: str) -> bool:
+        """Whether the workflow fits a gate for a run on development rows."""
+        chosen = self.runs[run]
+        return chosen.method in METHODS and resolve(chosen.method, chosen.options).needs_fit
 
     @property
     def shown_experiments(self) -> dict[str, ExperimentConfig]:

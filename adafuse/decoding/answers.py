@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import WordRules, add_word, empty_span
 from adafuse.engine.node import ContextFullError, Program, TokenSequence, gather
@@ -11,7 +11,7 @@ from adafuse.errors import ExampleError
 from adafuse.records.result import Answer, StopReason
 from adafuse.tokenization.text import whole_characters
 
-WrittenAnswer = tuple[Candidate, StopReason]
+WrittenAnswer = tuple[Span, StopReason]
 """A model's greedy answer as a branch from its root, not cut, and why it ends there."""
 
 

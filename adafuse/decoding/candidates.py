@@ -10,7 +10,7 @@ from adafuse.records import result as records
 
 
 @dataclass(eq=False, slots=True)
-class Candidate:
+class Span:
     """A candidate s: a span of `text` that may be committed next; it `ends` the text or does not.
 
     `nodes` holds its last node in the token tree of each model that has read it, `margins[k]` the
@@ -84,7 +84,7 @@ class Pool:
     They are in order of the model that proposed them first, then of its branches.
 
     Models whose numbers are `out` neither propose nor score, and have no weight; the others are
-    `asked`.
+    `active`.
 
     Where the text `begins` after chat templates, " Paris" of one model and "Paris" of another are
     one candidate, and each model reads a foreign one with or without the space, as it writes.
@@ -97,10 +97,10 @@ class Pool:
         begins: bool = False,
         out: Collection[int] = (),
     ) -> None:
-        self.candidates: list[Candidate] = []
+        self.candidates: list[Span] = []
         self._sequences = sequences
         self._out = frozenset(out)
-        self.asked = {k: sequence for k, sequence in enumerate(sequences) if k not in out}
+        self.active = {k: sequence for k, sequence in enumerate(sequences) if k not in out}
         self._begins = begins
         self._first_texts: dict[TokenSequence, str] = {}
 
@@ -117,9 +117,7 @@ class Pool:
                 nodes += sequence.root.chain(self._ids(sequence, candidate))
         yield from evaluated(dict.fromkeys(nodes))
 
-    def add(
-        self, number: int, written: Iterable[Candidate], margins: tuple[float, ...] = ()
-    ) -> None:
+    def add(self, number: int, written: Iterable[Span], margins: tuple[float, ...] = ()) -> None:
         """Add what model `number` proposes; equal texts of several models are one candidate.
 
         `margins` are those that it read, one a word.
@@ -133,11 +131,11 @@ class Pool:
                 candidate.nodes.update(own.nodes)
         self.candidates = list(pooled.values())
 
-    def has_room_for(self, candidate: Candidate) -> bool:
+    def has_room_for(self, candidate: Span) -> bool:
         """Whether every model that has yet to read the candidate has a context for it."""
         return all(
             sequence.root.depth + len(self._ids(sequence, candidate)) < sequence.engine.context
-            for sequence in self.asked.values()
+            for sequence in self.active.values()
             if sequence not in candidate.nodes
         )
 
@@ -148,7 +146,7 @@ class Pool:
         candidates: if one is committed, the next round's first distribution is there already.
         """
         request: list[Node] = []
-        for sequence in self.asked.values():
+        for sequence in self.active.values():
             foreign = [s for s in self.candidates if sequence not in s.nodes]
             if foreign:
                 own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
@@ -163,23 +161,23 @@ class Pool:
         """Return w_k, 0 for the models that are out."""
         return [0.0 if k in self._out else weight for k, weight in enumerate(weights)]
 
-    def leave(self, candidate: Candidate, sequences: Iterable[TokenSequence]) -> None:
+    def leave(self, candidate: Span, sequences: Iterable[TokenSequence]) -> None:
         """Leave a candidate to the models that have not read it, until they are asked again."""
         for sequence in sequences:
             if sequence not in candidate.nodes:
                 self._place(candidate, sequence)
 
-    def _place(self, candidate: Candidate, sequence: TokenSequence) -> list[Node]:
+    def _place(self, candidate: Span, sequence: TokenSequence) -> list[Node]:
         """Put a candidate that another model wrote into the tree of a model; return its nodes."""
         chain = sequence.root.chain(self._ids(sequence, candidate))
         candidate.nodes[sequence] = chain[-1] if chain else sequence.root
         return chain
 
-    def _key(self, candidate: Candidate) -> tuple[str, bool]:
+    def _key(self, candidate: Span) -> tuple[str, bool]:
         text = _without_space(candidate.text) if self._begins else candidate.text
         return text, candidate.ends
 
-    def _ids(self, sequence: TokenSequence, candidate: Candidate) -> tuple[int, ...]:
+    def _ids(self, sequence: TokenSequence, candidate: Span) -> tuple[int, ...]:
         """Return the ids by which a model reads a candidate that another one wrote."""
         text = candidate.text
         if self._begins and not (bare := _without_space(text))[:1].isspace():
@@ -187,7 +185,7 @@ class Pool:
             text = bare if _without_space(first) == first else f" {bare}"
         return sequence.model.encode_span(text)
 
-    def record(self, selected: Candidate | None, weights: Sequence[float] = ()) -> records.Round:
+    def record(self, selected: Span | None, weights: Sequence[float] = ()) -> records.Round:
         """Return what the trace keeps of the round, whose winner is `selected`."""
         read = {k: margins for s in self.candidates for k, margins in s.margins.items()}
         return records.Round(

@@ -248,8 +248,8 @@ class Drafter:
         """
         if not (nodes and "ahead" in self._kinds and self._example.rounds):
             return None
-        asked = map(self._guess, self._example.asked.values())
-        leader = max(asked, key=lambda guess: guess.rate)
+        active = map(self._guess, self._example.active.values())
+        leader = max(active, key=lambda guess: guess.rate)
         others = any(sequence is not leader.sequence for sequence in nodes)
         return leader if others and all(s.tip in own for s, own in nodes.items()) else None
 
@@ -270,7 +270,7 @@ class Drafter:
 
     def _depth(self, leader: Guess) -> int:
         """Return how many tokens ahead cost least for each token that is right."""
-        spare, others = leader.sequence.engine.spare, len(self._example.asked) - 1
+        spare, others = leader.sequence.engine.spare, len(self._example.active) - 1
         rate = min(leader.rate, 0.999)
 
         def cost(n: int) -> float:
@@ -291,7 +291,7 @@ class Drafter:
             yield own
             last = max([last, *own], key=lambda node: node.depth)
         if "others" in self._kinds:
-            for sequence in self._example.asked.values():
+            for sequence in self._example.active.values():
                 if sequence is not guess.sequence and (written := self._likely(sequence)):
                     yield guess.reading(written)
         if "copies" in self._kinds:

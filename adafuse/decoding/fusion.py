@@ -5,19 +5,21 @@ from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
 from typing import Annotated, Literal, Self
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.decoding.gate import read_gate
 from adafuse.errors import ExampleError, UserError
 from adafuse.options import Located, MethodOptions, WordTokens
 from adafuse.plugins import not_there
 
-FusionRule = Callable[[Candidate, Sequence[float]], float]
+FusionRule = Callable[[Span, Sequence[float]], float]
 """Computes F(s) from a scored candidate s and the weights w_k of the models; lower is better."""
 
-PoolFusion = Callable[[Sequence[Candidate], Sequence[float]], tuple[list[float], Sequence[float]]]
+PoolFusion = Callable[[Sequence[Span], Sequence[float]], tuple[list[float], Sequence[float]]]
 """Computes F(s) of all candidates of a round at once, and the weights w_k of the round, from the
 candidates (their NLLs are finite) and the weights w_k of the ensemble."""
 
@@ -41,9 +43,7 @@ def fusion_rule(rule: FusionRule) -> FusionRule:
 def per_candidate(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
 
-    def fuse(
-        pool: Sequence[Candidate], weights: Sequence[float]
-    ) -> tuple[list[float], Sequence[float]]:
+    def fuse(pool: Sequence[Span], weights: Sequence[float]) -> tuple[list[float], Sequence[float]]:
         return [_number(rule(candidate, weights), rule) for candidate in pool], weights
 
     return fuse
@@ -57,27 +57,25 @@ def _number(fused: object, rule: FusionRule) -> float:
 
 
 @fusion_rule
-def mean_nll(candidate: Candidate, weights: Sequence[float]) -> float:
+def mean_nll(candidate: Span, weights: Sequence[float]) -> float:
     """Weighted mean, over the models k, of NLL_k(s) (eq. 5): a product of experts."""
     return weighted_mean(candidate.nll, weights)
 
 
 @fusion_rule
-def mixture(candidate: Candidate, weights: Sequence[float]) -> float:
+def mixture(candidate: Span, weights: Sequence[float]) -> float:
     """Negative log of the weighted mean of p_k(s), per word: a linear opinion pool."""
     terms = [math.log(w) + candidate.logprob(k) for k, w in enumerate(weights) if w > 0]
-    largest = max(terms)
-    log_sum = largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
-    return (math.log(math.fsum(weights)) - log_sum) / candidate.length
+    return (math.log(math.fsum(weights)) - float(np.logaddexp.reduce(terms))) / candidate.length
 
 
 @fusion_rule
-def most_confident(candidate: Candidate, weights: Sequence[float]) -> float:
+def most_confident(candidate: Span, weights: Sequence[float]) -> float:
     """The lowest NLL_k(s) of the models whose weight is above 0; the weights have no other use."""
     return min(nll for nll, w in zip(candidate.nll, weights, strict=True) if w > 0)
 
 
-def mean_perplexity(candidate: Candidate, weights: Sequence[float]) -> float:
+def mean_perplexity(candidate: Span, weights: Sequence[float]) -> float:
     """Weighted arithmetic mean of the perplexities exp(NLL_k(s)) (arXiv 2407.19807)."""
     return weighted_mean(_perplexities(candidate), weights)
 
@@ -89,7 +87,7 @@ def filtered_perplexity(ratio: float) -> FusionRule:
     their weights; if none is left, only the largest is. Models of weight 0 have no say in it.
     """
 
-    def fuse(candidate: Candidate, weights: Sequence[float]) -> float:
+    def fuse(candidate: Span, weights: Sequence[float]) -> float:
         pairs = zip(_perplexities(candidate), weights, strict=True)
         kept = sorted(pair for pair in pairs if pair[1] > 0)
         if kept[-1][0] > ratio * kept[0][0]:
@@ -104,7 +102,12 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return total / math.fsum(weights)
 
 
-def _perplexities(candidate: Candidate) -> list[float]:
+def softmax(logs: ArrayLike) -> NDArray[np.float64]:
+    """Return exp(logs), normalised over the last axis; minus infinity becomes 0."""
+    return np.asarray(np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True)))
+
+
+def _perplexities(candidate: Span) -> list[float]:
     # math.exp overflows above 709; so large a perplexity loses anyway.
     return [math.exp(min(nll, 700.0)) for nll in candidate.nll]
 

@@ -1,4 +1,4 @@
-"""`fusion: learned`: F(s) by a gate that `adafuse fit` made from development rows.
+"""`fusion: learned`: F(s) by a gate; `adafuse.development` fits it (`adafuse fit`).
 
     F(s) = sum_k w_k(x) NLL_k(s) + sum_j c_j phi_j(s),    w_k(x) = w_k exp(b_k + theta f_k(x)) / Z
 
@@ -7,20 +7,23 @@ this is `mean_nll` (eq. 5). A policy over the models' weights, as in RLAE (arXiv
 a dozen numbers, and read from what every round has anyway.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, ValidationError
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.errors import UserError, unknown
 from adafuse.models.files import keys_now
 from adafuse.options import Section, Text, refusing, sentence
-from adafuse.storage.files import read_text, write_text
+from adafuse.storage.files import read_text
+
+if TYPE_CHECKING:
+    import torch
 
 MODEL_FEATURES = ("margin", "least_margin", "own_nll", "others_nll")
 """Of a model: the margin of the first word that it proposed, the smallest of all its words, the
@@ -44,7 +47,7 @@ def _margins(margins: Sequence[float]) -> tuple[float, float]:
     return read[0], min(read)
 
 
-def model_features(pool: Sequence[Candidate], number: int) -> tuple[float, ...]:
+def model_features(pool: Sequence[Span], number: int) -> tuple[float, ...]:
     """Return f_k of model `number`, in the order of `MODEL_FEATURES`."""
     own = [s.nll[number] for s in pool if number in s.margins]
     others = [s.nll[number] for s in pool if number not in s.margins]
@@ -53,45 +56,12 @@ def model_features(pool: Sequence[Candidate], number: int) -> tuple[float, ...]:
     return (*_margins(margins), _bounded(best), _bounded(min(others, default=best)))
 
 
-def span_features(span: Candidate, asked: Sequence[int]) -> tuple[float, ...]:
+def span_features(span: Span, active: Sequence[int]) -> tuple[float, ...]:
     """Return phi of a span, in the order of `SPAN_FEATURES`."""
-    lowest = _bounded(min(span.nll[k] for k in asked))
-    read = [_margins(margins) for k, margins in span.margins.items() if k in asked] or [(0.0, 0.0)]
+    lowest = _bounded(min(span.nll[k] for k in active))
+    read = [_margins(margins) for k, margins in span.margins.items() if k in active] or [(0.0, 0.0)]
     first, least = (math.fsum(column) / len(read) for column in zip(*read, strict=True))
     return lowest, float(span.length), float(span.ends), first, least
-
-
-class Bin(Section):
-    """Rounds in which the gate's choice has about the same probability.
-
-    `chance` is the mean of that, `right` the share of the rounds in which no other candidate was
-    worth more.
-    """
-
-    chance: float
-    right: float
-    rounds: int
-
-
-class Fitted(Section):
-    """Where a gate comes from, and what it does for rows that it was not fitted on.
-
-    `gain` is what it adds to their scores, in points, by the penalty on its coefficients;
-    `importance` what of that is lost without each feature; `calibration` has its bins, and those of
-    `mean_nll`.
-    """
-
-    objective: Literal["reward", "likelihood"]
-    method: str
-    options: dict[str, Any]
-    benchmarks: tuple[str, ...]
-    rows: int
-    rounds: int
-    penalty: float | None
-    gain: dict[str, float]
-    importance: dict[str, float]
-    calibration: dict[str, tuple[Bin, ...]]
-    versions: dict[str, Any]
 
 
 def _numbers(known: Sequence[str]) -> Any:
@@ -114,6 +84,31 @@ class FittedModel(Section):
     key: tuple[str | None, ...]
 
 
+Parameters = tuple["torch.Tensor", "torch.Tensor", "torch.Tensor"]
+"""b, of shape [models], theta and c, each with one number per feature."""
+
+
+def fused_scores(
+    parameters: Parameters,
+    logs: "torch.Tensor",
+    models: "torch.Tensor",
+    spans: "torch.Tensor",
+    nll: "torch.Tensor",
+) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """Return F(s) and w_k(x), of shapes [..., candidates] and [..., models].
+
+    Args:
+        parameters: b, theta and c.
+        logs: log w_k, shape [models].
+        models: the f_k, shape [..., models, features].
+        spans: the phi_j, shape [..., candidates, features].
+        nll: in nats per token, shape [..., candidates, models].
+    """
+    bias, theta, span = parameters
+    weights = (logs + bias + models @ theta).softmax(dim=-1)
+    return (nll * weights[..., None, :]).sum(dim=-1) + spans @ span, weights
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedRule:
     """The rule F(s) for the models of one ensemble; `bias` has one number per model."""
@@ -123,38 +118,35 @@ class LearnedRule:
     span: Sequence[float]
 
     def __call__(
-        self, pool: Sequence[Candidate], weights: Sequence[float]
+        self, pool: Sequence[Span], weights: Sequence[float]
     ) -> tuple[list[float], Sequence[float]]:
-        asked = [k for k, weight in enumerate(weights) if weight > 0]
-        logits = {
-            k: math.log(weights[k]) + self.bias[k] + _dot(self.theta, model_features(pool, k))
-            for k in asked
-        }
-        largest = max(logits.values())
-        shares = {k: math.exp(logit - largest) for k, logit in logits.items()}
-        total = math.fsum(shares.values())
-        used = [shares.get(k, 0.0) / total for k in range(len(weights))]
-        scores = [
-            math.fsum(used[k] * span.nll[k] for k in asked)
-            + _dot(self.span, span_features(span, asked))
-            for span in pool
-        ]
-        return scores, used
+        import torch
 
-
-def _dot(coefficients: Sequence[float], values: Sequence[float]) -> float:
-    return math.fsum(c * value for c, value in zip(coefficients, values, strict=True))
+        tensor = partial(torch.tensor, dtype=torch.float64)
+        voters = [k for k, weight in enumerate(weights) if weight > 0]
+        scores, shares = fused_scores(
+            (tensor([self.bias[k] for k in voters]), tensor(self.theta), tensor(self.span)),
+            tensor([weights[k] for k in voters]).log(),
+            tensor([model_features(pool, k) for k in voters]),
+            tensor([span_features(candidate, voters) for candidate in pool]),
+            tensor([[candidate.nll[k] for k in voters] for candidate in pool]),
+        )
+        by_model = dict(zip(voters, shares.tolist(), strict=True))
+        return scores.tolist(), [by_model.get(k, 0.0) for k in range(len(weights))]
 
 
 class Gate(Section):
-    """A fitted rule with its provenance; coefficients that are not there are 0."""
+    """A fitted rule; coefficients that are not there are 0.
+
+    `fitted` says where it comes from (`adafuse.development.gate_file`); decoding does not read it.
+    """
 
     format: Literal["adafuse-gate-1"] = "adafuse-gate-1"
     models: tuple[FittedModel, ...]
     bias: tuple[float, ...]
     weights: Annotated[dict[str, float], _numbers(MODEL_FEATURES)]
     span: Annotated[dict[str, float], _numbers(SPAN_FEATURES)]
-    fitted: Fitted
+    fitted: Any = None
 
     def rule(self, models: Sequence[str], source: str) -> LearnedRule:
         """Return the rule for models by their paths, in any order.
@@ -175,7 +167,10 @@ class Gate(Section):
         return LearnedRule(bias, theta, [self.span.get(name, 0.0) for name in SPAN_FEATURES])
 
 
-def read_gate(path: str) -> Gate:
+GateT = TypeVar("GateT", bound=Gate)
+
+
+def read_gate(path: str, kind: type[GateT] = Gate) -> GateT:  # type: ignore[assignment]
     """Read a gate.
 
     Raises:
@@ -183,12 +178,7 @@ def read_gate(path: str) -> Gate:
     """
     text = read_text(Path(path), "gate")
     try:
-        return Gate.model_validate_json(text)
+        return kind.model_validate_json(text)
     except ValidationError as error:
         reason = sentence(error.errors()[0], f"gate {path!r}")
         raise UserError(f"{reason}; give a file that `adafuse fit` wrote") from None
-
-
-def write_gate(path: Path, gate: Gate) -> None:
-    """Write a gate as JSON."""
-    write_text(path, json.dumps(gate.model_dump(mode="json"), indent=2) + "\n")

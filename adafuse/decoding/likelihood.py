@@ -31,7 +31,7 @@ class Continuations:
     cuts: Mapping[LanguageModel, int]
     texts: Mapping[str, Sequence[int]]
     sequences: list[TokenSequence] = field(default_factory=list)
-    found: dict[str, Likelihood] = field(default_factory=dict)
+    by_text: dict[str, Likelihood] = field(default_factory=dict)
 
 
 def likelihoods(
@@ -61,14 +61,14 @@ def likelihoods(
     prompts = [prompt for prompt, _ in groups]
     events = Runner(models, checked, 2, prompts, start, read, ids).events()
 
-    def found() -> Iterator[tuple[int, Likelihood]]:
+    def results() -> Iterator[tuple[int, Likelihood]]:
         for event in events:
             if isinstance(event, Finished):
                 for text, indices in event.example.texts.items():
-                    likelihood = event.example.found.get(text) or impossible(models, event.error)
+                    likelihood = event.example.by_text.get(text) or impossible(models, event.error)
                     yield from ((index, likelihood) for index in indices)
 
-    return found()
+    return results()
 
 
 def impossible(models: Sequence[LanguageModel], error: str | None) -> Likelihood:
@@ -123,7 +123,7 @@ def _empty(model: LanguageModel, prompt: Prompt) -> bool:
 
 def read(continuations: Continuations) -> Program[None]:
     """Read one text after the other in the trees of all models."""
-    sequences, found = continuations.sequences, continuations.found
+    sequences, by_text = continuations.sequences, continuations.by_text
     models = [sequence.model for sequence in sequences]
     for text in continuations.texts:
         try:
@@ -131,13 +131,13 @@ def read(continuations: Continuations) -> Program[None]:
             _check_room(sequences, ids, text)
             by_model = yield from gather(map(_read, sequences, ids))
         except ValueError as error:  # what a tokenizer refuses, or does not fit
-            found[text] = impossible(models, str(error))
+            by_text[text] = impossible(models, str(error))
             continue
         logprobs, greedy = zip(*by_model, strict=True)
-        found[text] = Likelihood(logprobs, tuple(map(len, ids)), greedy)
+        by_text[text] = Likelihood(logprobs, tuple(map(len, ids)), greedy)
         if odd := [m.name for m, value in zip(models, logprobs, strict=True) if math.isnan(value)]:
             wrong = f"{text[:40]!r} has a log-likelihood that is not a number under"
-            found[text] = impossible(models, f"{wrong} {' and '.join(odd)}")
+            by_text[text] = impossible(models, f"{wrong} {' and '.join(odd)}")
 
 
 def _check_room(

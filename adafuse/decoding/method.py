@@ -2,9 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from adafuse.decoding.fusion import FusionOptions, WeightingOptions
+from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.decoding.round import Example
+from adafuse.decoding.weights import weigh_by_prompt
 from adafuse.engine.node import Program
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelEntry
@@ -71,6 +74,36 @@ class Method(ABC, Generic[OptionsT]):
         pickled = values.get(f"{option}_allow_pickle", False)
         revision = values[f"{option}_revision"]
         return ModelEntry(path=values[option], revision=revision, allow_pickle=pickled)
+
+    @property
+    def needs_fit(self) -> bool:
+        """Whether a gate is fitted for it on development rows before it can decode."""
+        return isinstance(self.options, FusionOptions) and self.options.gate == DEVELOPMENT
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The options that name files which the method reads, but checkpoints, with the paths."""
+        gate = self.options.gate if isinstance(self.options, FusionOptions) else None
+        return {} if gate is None else {"gate": gate}
+
+    @property
+    def unfitted(self) -> dict[str, Any]:
+        """The options, as in JSON, with which rows are decoded that a gate is fitted on."""
+        return self.options.model_dump(mode="json", exclude={"fusion", "gate"})
+
+    def check_files(self, models: Sequence[str]) -> None:
+        """Refuse files that are not for these models, given by their paths, before one is loaded.
+
+        Raises:
+            UserError: such a file, or one that cannot be read.
+        """
+        if isinstance(self.options, FusionOptions) and not self.needs_fit:
+            self.options.rule(models)
+
+    def begin(self, example: Example) -> Program[None]:
+        """Do what comes before `decode`: read the prompt for `weighting: prompt`."""
+        if isinstance(self.options, WeightingOptions) and self.options.weighting == "prompt":
+            yield from weigh_by_prompt(example)
 
     @abstractmethod
     def decode(self, example: Example) -> Program[None]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import PoolFusion
 from adafuse.decoding.words import Limits, StopStrings, WordRules
 from adafuse.engine.node import ContextFullError, Program, TokenSequence
@@ -32,7 +32,7 @@ class Example:
     sequences: list[TokenSequence] = field(default_factory=list)
     text: str = ""
     rounds: list[Round] = field(default_factory=list)
-    committed: list[Candidate] = field(default_factory=list)
+    committed: list[Span] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     weighed: bool = False
     reason: StopReason | None = None
@@ -42,7 +42,7 @@ class Example:
         return StopStrings(self.limits.stop)
 
     @property
-    def asked(self) -> dict[int, TokenSequence]:
+    def active(self) -> dict[int, TokenSequence]:
         """The sequences of the models that take part, by number."""
         return {k: sequence for k, sequence in enumerate(self.sequences) if k not in self.out}
 
@@ -73,13 +73,13 @@ class Example:
             return self.text
         return self.stops.settled(self.text.rstrip(UNFINISHED))
 
-    def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
+    def select(self, pool: Pool, fuse: PoolFusion) -> Span:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round.
 
         Of equal scores the earlier wins. A candidate needs a finite NLL under every model.
         """
-        asked = pool.asked
-        finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in asked)]
+        active = pool.active
+        finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in active)]
         weights = pool.weights(self.weights)
         scores, own = fuse(finite, weights) if finite else ([], weights)
         for candidate, fused in zip(finite, scores, strict=True):
@@ -89,16 +89,16 @@ class Example:
         if best is None:
             names = [
                 sequence.model.name
-                for number, sequence in asked.items()
+                for number, sequence in active.items()
                 if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
             ]
             raise ExampleError(f"no candidate has a finite NLL under {' and '.join(names)}")
         return best
 
-    def commit(self, candidate: Candidate) -> None:
+    def commit(self, candidate: Span) -> None:
         """Append a candidate to Y, and its tokens to the sequence of every model (eq. 7)."""
         self.text += candidate.text
-        for sequence in self.asked.values():
+        for sequence in self.active.values():
             sequence.engine.commit(candidate.nodes[sequence])
         candidate.nodes.clear()
         self.committed.append(candidate)
@@ -123,25 +123,25 @@ class Example:
         self.reason = reason if self.text == text else "stop"
 
 
-Proposal = tuple[Sequence[Candidate], tuple[float, ...]]
+Proposal = tuple[Sequence[Span], tuple[float, ...]]
 """What one model proposes in a round, and the margin of each word that it read for it."""
 
 Propose = Callable[[TokenSequence], Program[Proposal]]
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """When model `leader` decides a round without asking the others.
+class Leader:
+    """The model that decides a round without the others while it is sure.
 
     It does while it proposes one span, each of whose tokens, END included, has a margin of at least
     `sure`. The others read later what it wrote, when they are asked again. A model of weight 0
     decides nothing.
     """
 
-    leader: int
+    number: int
     sure: float
 
-    def decides(self, candidates: Sequence[Candidate]) -> bool:
+    def decides(self, candidates: Sequence[Span]) -> bool:
         """Whether the leader's proposal is committed as it is."""
         if len(candidates) != 1:
             return False
@@ -151,21 +151,23 @@ class Alone:
 
 
 def fuse_rounds(
-    example: Example, propose: Propose, fuse: PoolFusion, alone: Alone | None = None
+    example: Example, propose: Propose, fuse: PoolFusion, leader: Leader | None = None
 ) -> Program[None]:
     """Propose, pool, score, select and commit until the example stops."""
-    leader = None if alone is None or not example.weights[alone.leader] else alone.leader
+    if leader is not None and not example.weights[leader.number]:
+        leader = None
     try:
         while example.reason is None:
-            asked, pool = example.asked, None
-            if alone is not None and leader in asked:
-                pool = yield from _pooled(example, propose, {leader: asked[leader]})
-                pool = pool if alone.decides(pool.candidates) else None
+            active, pool = example.active, None
+            if leader is not None and leader.number in active:
+                own = {leader.number: active[leader.number]}
+                pool = yield from _pooled(example, propose, own)
+                pool = pool if leader.decides(pool.candidates) else None
             if pool is None:
-                pool = yield from _pooled(example, propose, asked)
+                pool = yield from _pooled(example, propose, active)
             yield from pool.score()  # eq. 4
             best = example.select(pool, fuse)  # eq. 5, 6
-            pool.leave(best, asked.values())
+            pool.leave(best, active.values())
             example.commit(best)  # eq. 7
             example.check_stop(ended=best.ends)
     except ContextFullError:
@@ -173,12 +175,12 @@ def fuse_rounds(
 
 
 def _pooled(
-    example: Example, propose: Propose, asked: Mapping[int, TokenSequence]
+    example: Example, propose: Propose, active: Mapping[int, TokenSequence]
 ) -> Program[Pool]:
     """Return what the models that are asked propose (sections 3.2, 3.3)."""
-    out = example.out | (set(range(len(example.sequences))) - set(asked))
+    out = example.out | (set(range(len(example.sequences))) - set(active))
     pool = Pool(example.sequences, begins=example.begins, out=out)
-    for number, sequence in asked.items():
+    for number, sequence in active.items():
         yield from pool.read_by(sequence)
         candidates, margins = yield from propose(sequence)
         for candidate in candidates:

@@ -12,7 +12,6 @@ from typing import Any, Generic, Literal, TypeVar
 from adafuse.decoding.drafts import Drafter, Lookup
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
-from adafuse.decoding.weights import weigh_by_prompt
 from adafuse.decoding.words import Settings
 from adafuse.engine.node import Engine, Program
 from adafuse.engine.reference import engine_for
@@ -186,6 +185,16 @@ class Run:
         top = self.method.top
         return Runner(self.models, self.settings, top, prompts, start, program).events()
 
+    def results(
+        self,
+        prompts: Sequence[Prompt],
+        questions: Sequence[str],
+        answers: Sequence[Sequence[Answer]] | None = None,
+    ) -> Iterator[tuple[int, Result]]:
+        """Decode as `events` does; yield each prompt's number and result as soon as it ends."""
+        events = self.events(prompts, questions, answers)
+        return ((e.example.index, result_of(e)) for e in events if isinstance(e, Finished))
+
     def prepare(self) -> None:
         """Refuse models that do not fit the method, and build what all examples share."""
         self.method.check_models(len(self.weights))
@@ -195,8 +204,7 @@ class Run:
     def program(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
         """Decode an example whose prompt is open in every model."""
         kinds = self.settings.drafts
-        if getattr(self.method.options, "weighting", None) == "prompt":
-            yield from weigh_by_prompt(example)
+        yield from self.method.begin(example)
         own = self.method.decode(example)
         yield from Drafter(example, kinds, lookups).run(own) if kinds else own
 

@@ -9,14 +9,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
 from adafuse.options import MethodOptions
 from adafuse.records.result import Candidate, Round
 from adafuse.tokenization.text import encode_bytes
-from adafuse.tokenization.token_bytes import TokenKeys
 
 Probabilities = NDArray[np.float64]
 
@@ -73,9 +71,6 @@ class PendingText:
         """Return the last node of the ids of `text` after the committed ids."""
         chain = self.sequence.root.chain(encode_bytes(self.sequence.model, text))
         return chain[-1] if chain else self.sequence.root
-
-    def finish(self) -> None:
-        self.sequence.engine.commit(self.node)
 
     def _settle(self) -> None:
         """Commit up to the last beginning of a word at which a token begins, too."""
@@ -140,8 +135,6 @@ class Choice(NamedTuple):
 
 
 Choose = Callable[[Sequence[PendingText]], Program[Choice]]
-
-
 Mean = Literal["arithmetic", "geometric"]
 
 
@@ -160,33 +153,6 @@ def average(rows: Probabilities, weights: Probabilities, mean: Mean) -> Probabil
         return np.asarray(np.average(rows, axis=0, weights=weights))
     with np.errstate(divide="ignore"):
         return np.asarray(np.exp(np.average(np.log(rows), axis=0, weights=weights)))
-
-
-class TokenFusionOptions(MeanOptions):
-    """What methods share that average probabilities of tokens."""
-
-    positions: Literal["all", "stable"] = "all"
-    """positions at which a model takes part: all, or only those where its own tokenizer would begin
-    a token (`stable`); change it when tokenizers split words or numbers differently"""
-
-
-def stable(
-    texts: Sequence[PendingText],
-    nexts: Sequence[NextToken],
-    keys: Sequence[TokenKeys],
-    weights: Sequence[float],
-) -> list[int]:
-    """Return the numbers of the models that would begin a token after the text, too.
-
-    Another one was led into a token that it never writes there, such as the "1" of its "15", and
-    what it says of the next one is worth nothing (after SAFE, arXiv 2510.15346). It is out if
-    it joins the likeliest next token of any model to what is there. Where no model of a weight
-    above 0 is left, all are.
-    """
-    found = {keys_k.of[after.greedy] for keys_k, after in zip(keys, nexts, strict=True)}
-    surfaces = [surface for surface in found if surface]
-    left = [k for k, text in enumerate(texts) if all(map(text.splits_before, surfaces))]
-    return left if any(weights[k] for k in left) else list(range(len(texts)))
 
 
 def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> Program[None]:
@@ -217,12 +183,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     except ContextFullError:
         example.reason = "length"
     for pending in texts:
-        pending.finish()
-
-
-def token_keys(models: Models, begins: bool) -> list[TokenKeys]:
-    """Return what tokens of each model are compared by; `begins` as in `TokenKeys.read`."""
-    return [TokenKeys.read(m.token_bytes.of, m.end_ids, begins=begins) for m in models]
+        pending.sequence.engine.commit(pending.node)
 
 
 def _no_finite(texts: Iterable[PendingText]) -> str:

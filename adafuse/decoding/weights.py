@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from adafuse.decoding.fusion import softmax
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program, TokenSequence, gather
 from adafuse.errors import ExampleError
@@ -24,22 +25,18 @@ def weigh_by_prompt(example: Example) -> Program[None]:
     together, and T the mean number of tokens that the models need for it. With one tokenizer this
     is w_k over the perplexity (PackLLM-sim with temperature 1); with several, the same text counts.
     """
-    asked = [k for k, weight in enumerate(example.weights) if weight > 0]
-    sequences = [example.sequences[k] for k in asked]
+    active = [k for k, weight in enumerate(example.weights) if weight > 0]
+    sequences = [example.sequences[k] for k in active]
     spans = [question_span(s.model, example.prompt, example.question) for s in sequences]
     nlls = yield from gather(_read(*pair) for pair in zip(sequences, spans, strict=True))
     tokens = math.fsum(last - first for first, last in spans) / len(spans)
-    logs = {
-        k: math.log(example.weights[k]) - (nll / tokens if tokens else 0.0)
-        for k, nll in zip(asked, nlls, strict=True)
-        if nll < math.inf
-    }
-    if any(map(math.isnan, nlls)) or (not logs and asked):
+    logs = [-math.inf] * len(example.weights)
+    for k, nll in zip(active, nlls, strict=True):
+        logs[k] = math.log(example.weights[k]) - (nll / tokens if tokens else 0.0)
+    if any(map(math.isnan, nlls)) or max(logs) == -math.inf:
         odd = [s.model.name for s, nll in zip(sequences, nlls, strict=True) if not nll < math.inf]
         raise ExampleError(f"the question has no finite likelihood under {' and '.join(odd)}")
-    shares = {k: math.exp(log - max(logs.values())) for k, log in logs.items()}
-    total = math.fsum(shares.values())
-    example.weights = [shares.get(k, 0.0) / total for k in range(len(example.weights))]
+    example.weights = softmax(logs).tolist()
     example.weighed = True
 
 
@@ -61,12 +58,12 @@ def _replaced(prompt: Prompt, question: str) -> Prompt:
     places = [(n, around) for n, text in enumerate(texts) if (around := _around(text, question))]
     if not places:
         return OTHER
-    asked, around = places[-1]
+    active, around = places[-1]
     other = OTHER.join(around)
     if isinstance(prompt, str):
         return other
     turns = list(prompt.turns)
-    turns[asked] = replace(turns[asked], content=other)
+    turns[active] = replace(turns[active], content=other)
     return replace(prompt, turns=tuple(turns))
 
 

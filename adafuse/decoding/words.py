@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from pydantic import field_validator
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.engine.node import Program, TokenSequence, evaluated
 from adafuse.options import BatchSize, Positive, Section, StrictSection, Text
 from adafuse.records.result import StopReason
@@ -142,17 +142,17 @@ class WordRules:
         return finished and addition[:1].isspace()
 
 
-def empty_span(sequence: TokenSequence) -> Candidate:
+def empty_span(sequence: TokenSequence) -> Span:
     """Return the span of no words after the committed text."""
-    return Candidate(nodes={sequence: sequence.root})
+    return Span(nodes={sequence: sequence.root})
 
 
 def add_word(
-    span: Candidate,
+    span: Span,
     rules: WordRules,
     first: tuple[int, ...] = (),
     enough: Callable[[str, Sequence[int]], bool] = lambda text, ids: False,
-) -> Program[Candidate]:
+) -> Program[Span]:
     """Extend `span` by one word: the ids `first`, then greedily until it ends, or is `enough`.
 
     A stop string may begin before the word. A special token ends the word that it follows; as the
@@ -177,10 +177,10 @@ def add_word(
         if rules.complete(text, len(tokens)) or enough(text, tokens):
             break
     nodes = {node.sequence: node}
-    return Candidate(span.text + text, ends=not tokens, words=span.words + 1, nodes=nodes)
+    return Span(span.text + text, ends=not tokens, words=span.words + 1, nodes=nodes)
 
 
-def greedy_words(sequence: TokenSequence, rules: WordRules, words: int) -> Program[Candidate]:
+def greedy_words(sequence: TokenSequence, rules: WordRules, words: int) -> Program[Span]:
     """Write up to `words` greedy words; END or a stop string in the text is the last of them."""
     span = empty_span(sequence)
     while span.words < words:

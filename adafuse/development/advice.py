@@ -99,10 +99,11 @@ def advise(
     scored = [_scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
     together = _scored(rows, "fused", fused)
     merit = together.metric.merit
-    values = [[merit(outcome.value) for outcome in one.outcomes] for one in scored]
-    best = [max(row) for row in zip(*values, strict=True)]
-    first = [[own[row] for own in values].index(top) for row, top in enumerate(best)]
-    oracle = [alone[number][row] for row, number in enumerate(first)]
+    values = ([merit(outcome.value) for outcome in one.outcomes] for one in scored)
+    by_row = list(zip(*values, strict=True))
+    best = [row.index(max(row)) for row in by_row]
+    oracle = [alone[number][row] for row, number in enumerate(best)]
+    leaders = [n for n, row in zip(best, by_row, strict=True) if row.count(max(row)) == 1]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
     better = max(scored, key=lambda one: merit(one.value))
     compared = compare_runs(runs, [*scored, together])
@@ -116,7 +117,7 @@ def advise(
             Member(
                 name=model.name,
                 score=one.score.main,
-                alone=100 * fmean(_leads(number, row) for row in zip(*values, strict=True)),
+                alone=100 * leaders.count(number) / len(by_row),
                 seconds=seconds[number],
                 cut=one.score.cut_share or 0.0,
             )
@@ -150,11 +151,6 @@ def _samples(rows: Development, results: Sequence[Results]) -> tuple[Sample, ...
     chosen = sorted(range(len(texts)), key=lambda row: len(set(texts[row])) == 1)[:SAMPLES]
     asked = [p.turns[-1].content if isinstance(p, Chat) else p for p in rows.prompts]
     return tuple(Sample(asked[k], rows.answers[k][0], texts[k]) for k in chosen)
-
-
-def _leads(number: int, values: Sequence[float]) -> bool:
-    """Whether one model's answer is better than all others."""
-    return all(values[number] > value for k, value in enumerate(values) if k != number)
 
 
 def _verdict(advice: Advice, better: int, sign: int) -> str:

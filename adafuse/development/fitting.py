@@ -17,22 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import FusionOptions, PoolFusion
 from adafuse.decoding.gate import (
     MODEL_FEATURES,
     SPAN_FEATURES,
-    Fitted,
     FittedModel,
-    Gate,
     model_features,
     span_features,
 )
 from adafuse.decoding.round import Example
-from adafuse.decoding.run import Run, result_of
+from adafuse.decoding.run import Run
 from adafuse.decoding.words import Settings
-from adafuse.development.learning import Case, Objective, learned
-from adafuse.engine.scheduler import Finished
+from adafuse.development.gate_file import FittedGate, Provenance
+from adafuse.development.learning import Objective, RatedRound, learned
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import resolve
@@ -49,6 +47,8 @@ MOST_CHOICES = 32
 """At most this many candidates of a row are tried, those that lost by least."""
 Choice = tuple[str, bool]
 """A candidate by its text, and whether END is in it."""
+Guide = Callable[[Example, Pool], Span | None]
+"""Says which candidate of a round is committed; None: that of the rule."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Development:
 class Guided(Example):
     """An example in which `guide` names what is committed, as long as it knows a candidate."""
 
-    guide: Callable[[Example, Pool], Candidate | None] = field(default=lambda *_: None)
+    guide: Guide = field(default=lambda *_: None)
 
-    def select(self, pool: Pool, fuse: PoolFusion) -> Candidate:
+    def select(self, pool: Pool, fuse: PoolFusion) -> Span:
         best, guided = super().select(pool, fuse), self.guide(self, pool)
         if guided is None:
             return best
@@ -86,7 +86,7 @@ class Fitter:
     method: str
     options: Mapping[str, Any]
 
-    def cases(self, rows: Development, objective: Objective) -> list[Case]:
+    def cases(self, rows: Development, objective: Objective) -> list[RatedRound]:
         """Return the rounds from which a choice can be learned."""
         if objective == "likelihood":
             return list(self._followed(rows))
@@ -96,9 +96,11 @@ class Fitter:
             for index, result in enumerate(base)
             for number, other in _least_lost(result)
         ]
-        courses = [[*_course(base[row], number), choice] for row, number, choice in choices]
-        prompts = [rows.prompts[row] for row, _, _ in choices]
-        tried = self._decode(rows, prompts, [partial(_on_course, course) for course in courses])
+        guides = [
+            partial(_on_course, [*map(_choice, base[row].rounds[:number]), choice])
+            for row, number, choice in choices
+        ]
+        tried = self._decode(rows, [rows.prompts[row] for row, _, _ in choices], guides)
         owners = [*range(len(base)), *(row for row, _, _ in choices)]
         worth = _worth(rows, owners, [*base, *tried])
         found: dict[tuple[int, int], dict[Choice, float]] = defaultdict(dict)
@@ -110,13 +112,17 @@ class Fitter:
             for taken in [_choice(base[row].rounds[number])]
         ]
 
-    def _followed(self, rows: Development) -> Iterator[Case]:
-        guides = [partial(_after_reference, answers) for answers in rows.answers]
+    def _followed(self, rows: Development) -> Iterator[RatedRound]:
+        def guided(answers: Sequence[str], example: Example, pool: Pool) -> Span | None:
+            span: Span | None = _following(answers, example.text, pool.candidates)
+            return span
+
+        guides = [partial(guided, answers) for answers in rows.answers]
         for row, result in enumerate(self._decode_rows(rows, guides)):
             text = ""
             for taken in result.rounds:
                 scored = _scored(taken.candidates)
-                right = _following(text, scored, rows.answers[row])
+                right = _following(rows.answers[row], text, taken.candidates)
                 if right is None:
                     break
                 text += right.text
@@ -125,19 +131,14 @@ class Fitter:
                     best = min(scored, key=lambda s: s.fused)
                     yield self._case(row, taken, values, (best.text, best.ends))
 
-    def _decode_rows(
-        self, rows: Development, guides: Sequence[Callable[[Example, Pool], Candidate | None]] = ()
-    ) -> list[Result]:
+    def _decode_rows(self, rows: Development, guides: Sequence[Guide] = ()) -> list[Result]:
         results = self._decode(rows, rows.prompts, guides)
         if failed := failures(results, rows.name):
             logger.warning("%s: %s", rows.name, failed)
         return results
 
     def _decode(
-        self,
-        rows: Development,
-        prompts: Sequence[Prompt],
-        guides: Sequence[Callable[[Example, Pool], Candidate | None]] = (),
+        self, rows: Development, prompts: Sequence[Prompt], guides: Sequence[Guide]
     ) -> list[Result]:
         settings = parse(Settings, rows.settings, rows.name)
         method, models = resolve(self.method, self.options), self.ensemble.models
@@ -149,26 +150,23 @@ class Fitter:
             return example
 
         run = Run(models, self.ensemble.weights, self.ensemble.at, method, settings, start)
-        questions = list(map(question_of, prompts))
-        ended = {
-            event.example.index: result_of(event)
-            for event in run.events(prompts, questions)
-            if isinstance(event, Finished)
-        }
-        return [ended[index] for index in range(len(prompts))]
+        results = dict(run.results(prompts, list(map(question_of, prompts))))
+        return [results[index] for index in range(len(prompts))]
 
-    def _case(self, row: int, taken: Round, worth: Mapping[Choice, float], best: Choice) -> Case:
-        asked = [k for k, weight in enumerate(self.ensemble.weights) if weight > 0]
+    def _case(
+        self, row: int, taken: Round, worth: Mapping[Choice, float], best: Choice
+    ) -> RatedRound:
+        active = [k for k, weight in enumerate(self.ensemble.weights) if weight > 0]
         pool = [
-            Candidate(s.text, s.ends, margins={k: taken.margins[k] for k in s.proposers}, nll=s.nll)
+            Span(s.text, s.ends, margins={k: taken.margins[k] for k in s.proposers}, nll=s.nll)
             for s in _scored(taken.candidates)
         ]
         known = [s for s in pool if (s.text, s.ends) in worth]
-        return Case(
+        return RatedRound(
             row,
             [(s.text, s.ends) for s in known].index(best),
             np.array([model_features(pool, k) for k in range(len(self.ensemble.models))]),
-            np.array([span_features(s, asked) for s in known]),
+            np.array([span_features(s, active) for s in known]),
             np.array([s.nll for s in known]),
             np.array([worth[s.text, s.ends] for s in known]),
         )
@@ -180,32 +178,23 @@ def _choice(taken: Round) -> Choice:
     return selected.text, selected.ends
 
 
-def _course(result: Result, number: int) -> list[Choice]:
-    return [_choice(taken) for taken in result.rounds[:number]]
-
-
-def _on_course(course: Sequence[Choice], example: Example, pool: Pool) -> Candidate | None:
+def _on_course(course: Sequence[Choice], example: Example, pool: Pool) -> Span | None:
     number = len(example.rounds) - 1
     wanted = course[number] if number < len(course) else None
     return next((s for s in _scored(pool.candidates) if (s.text, s.ends) == wanted), None)
 
 
-def _following(text: str, candidates: Sequence[Any], answers: Sequence[str]) -> Any:
+def _following(answers: Sequence[str], text: str, candidates: Sequence[Any]) -> Any:
     """Return the first candidate with which `text` still begins an answer, by its words."""
     for answer in answers:
         words = answer.split()
-        for candidate in candidates:
+        for candidate in _scored(candidates):
             written = (text + candidate.text).split()
             rest = not candidate.text.strip() and written == words
             grows = len(candidate.text.split()) > 0 and written == words[: len(written)]
             if (grows or rest) and (not candidate.ends or written == words):
                 return candidate
     return None
-
-
-def _after_reference(answers: Sequence[str], example: Example, pool: Pool) -> Candidate | None:
-    found: Candidate | None = _following(example.text, _scored(pool.candidates), answers)
-    return found
 
 
 def _scored(candidates: Sequence[Any]) -> list[Any]:
@@ -264,7 +253,7 @@ def fit(
     method: str = "adafuse",
     objective: Objective = "reward",
     **options: Any,
-) -> Gate:
+) -> FittedGate:
     """Fit a gate for `fusion: learned` on development rows with answers.
 
     It is the paper's rule where nothing can be learned that helps rows that were held out.
@@ -280,7 +269,7 @@ def fit(
     """
     _check(ensemble, development, method, objective, options)
     rows, fitter = sum(len(each.prompts) for each in development), Fitter(ensemble, method, options)
-    cases: list[Case] = []
+    cases: list[RatedRound] = []
     before = 0
     for each in development:
         weight = rows / len(development) / len(each.prompts)
@@ -293,7 +282,7 @@ def fit(
     found = learned(cases, ensemble.weights, objective)
     names = [model.name for model in ensemble.models]
     points = 100 / rows
-    return Gate(
+    return FittedGate(
         models=tuple(
             FittedModel(name=name, key=tuple(key))
             for name, key in zip(names, keys_now(names), strict=True)
@@ -301,7 +290,7 @@ def fit(
         bias=tuple(found.bias),
         weights=dict(zip(MODEL_FEATURES, found.theta, strict=True)),
         span=dict(zip(SPAN_FEATURES, found.span, strict=True)),
-        fitted=Fitted(
+        fitted=Provenance(
             objective=objective,
             method=method,
             options=dict(options),

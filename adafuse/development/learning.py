@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from adafuse.decoding.gate import MODEL_FEATURES, SPAN_FEATURES, Bin
+from adafuse.decoding.gate import MODEL_FEATURES, SPAN_FEATURES, Parameters, fused_scores
+from adafuse.development.gate_file import Bin
 
 Objective = Literal["reward", "likelihood"]
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class RatedRound:
     """A round and what each of its candidates was worth.
 
     `models` has shape [K, features of a model], `spans` [C, features of a span], `nll` [C, K] in
@@ -53,7 +54,7 @@ class Problem:
     prior: torch.Tensor
 
     @classmethod
-    def of(cls, cases: Sequence[Case], prior: Sequence[float], scale: "Scale") -> "Problem":
+    def of(cls, cases: Sequence[RatedRound], prior: Sequence[float], scale: "Scale") -> "Problem":
         size = max(len(case.worth) for case in cases)
 
         def padded(rows: Iterator[Floats]) -> torch.Tensor:
@@ -72,7 +73,7 @@ class Problem:
         )
 
     @property
-    def nothing(self) -> "Parameters":
+    def nothing(self) -> Parameters:
         """The parameters with which a gate is the paper's rule."""
         sizes = self.prior.numel(), self.models.shape[2], self.spans.shape[2]
         bias, theta, span = (torch.zeros(size, dtype=torch.float64) for size in sizes)
@@ -80,8 +81,8 @@ class Problem:
 
     def fused(self, bias: torch.Tensor, theta: torch.Tensor, span: torch.Tensor) -> torch.Tensor:
         """Return F(s), shape [cases, C]."""
-        weights = torch.softmax(self.prior + bias + self.models @ theta, dim=1)
-        scores = (self.nll * weights[:, None]).sum(dim=2) + self.spans @ span
+        features = self.models, self.spans, self.nll
+        scores, _ = fused_scores((bias, theta, span), self.prior, *features)
         return scores.masked_fill(~self.there, torch.inf)
 
     def loss(self, objective: Objective, *parameters: torch.Tensor) -> torch.Tensor:
@@ -108,13 +109,10 @@ class Scale:
     spans: Floats
 
     @classmethod
-    def of(cls, cases: Sequence[Case]) -> "Scale":
+    def of(cls, cases: Sequence[RatedRound]) -> "Scale":
         models = np.concatenate([case.models for case in cases]).std(axis=0)
         spans = np.concatenate([case.spans for case in cases]).std(axis=0)
         return cls(*(np.where(found > 1e-9, found, 1.0) for found in (models, spans)))
-
-
-Parameters = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def optimised(problem: Problem, objective: Objective, penalty: float) -> Parameters:
@@ -146,7 +144,7 @@ class CrossValidation:
 
     @classmethod
     def of(
-        cls, cases: Sequence[Case], prior: Sequence[float], scale: Scale, objective: Objective
+        cls, cases: Sequence[RatedRound], prior: Sequence[float], scale: Scale, objective: Objective
     ) -> "CrossValidation":
         """Fit all gates; a fold without cases, or with all of them, is left out."""
         held: list[Problem] = []
@@ -216,7 +214,7 @@ class Learned:
     calibration: dict[str, tuple[Bin, ...]] = field(default_factory=dict)
 
 
-def learned(cases: Sequence[Case], prior: Sequence[float], objective: Objective) -> Learned:
+def learned(cases: Sequence[RatedRound], prior: Sequence[float], objective: Objective) -> Learned:
     """Fit a gate with the penalty that gains most on rows held out."""
     rule = Learned([0.0] * len(prior), [0.0] * len(MODEL_FEATURES), [0.0] * len(SPAN_FEATURES))
     if not cases:

@@ -401,8 +401,8 @@ def largest(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tenso
     inside = (chosen[:, :, None] * BLOCK + torch.arange(BLOCK)).flatten(1)
     rest = torch.arange(full, values.shape[1]).expand(len(values), -1)
     indices = torch.cat([inside, rest], dim=1)
-    found, best = _one_by_one(values.gather(1, indices), count)
-    return indices.gather(1, found), best
+    order, best = _one_by_one(values.gather(1, indices), count)
+    return indices.gather(1, order), best
 
 
 def _one_by_one(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -80,12 +80,12 @@ class Scheduler(Generic[ExampleT]):
             TooManyRowsError: memory ran out.
         """
         try:
-            while self._admit(source):
+            while self._admit(source):  # take examples
                 ready = [live for live in self._live if not live.waiting]
                 for live in ready:
-                    yield self._advance(live)
+                    yield self._advance(live)  # send the answers, get the next requests or the end
                 if not ready:
-                    self._evaluate()
+                    self._evaluate()  # ask the engines
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -145,18 +145,12 @@ class Scheduler(Generic[ExampleT]):
             if out_of_memory(error):
                 raise
             for live in self._live:
-                own = [request for request in live.waiting if request.engine is engine]
-                live.failure = live.failure or _failure(engine, own)
-
-
-def _failure(engine: Evaluator, requests: Sequence[Request]) -> Exception | None:
-    try:
-        engine.evaluate(requests)
-    except Exception as error:  # the border of an example: the others go on
-        if out_of_memory(error):
-            raise
-        return error
-    return None
+                try:
+                    engine.evaluate([r for r in live.waiting if r.engine is engine])
+                except Exception as raised:  # the border of an example: the others go on
+                    if out_of_memory(raised):
+                        raise
+                    live.failure = live.failure or raised
 
 
 class Prompted(Protocol):

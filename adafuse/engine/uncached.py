@@ -51,13 +51,13 @@ class ReferenceEngine(Engine):
     def _run(self, leaf: Node, missing: set[Node]) -> None:
         network, sequence, path = self.model.network, leaf.sequence, leaf.path()
         chain = [node for node in (sequence.root, *path) if node in missing]
-        asked = torch.tensor([node.depth for node in chain])
+        depths = torch.tensor([node.depth for node in chain])
         # The output layer is most of a small model with a large vocabulary.
         keeps = "logits_to_keep" in inspect.signature(network.forward).parameters
-        keep = {"logits_to_keep": asked} if keeps else {}
+        keep = {"logits_to_keep": depths} if keeps else {}
         logits = self._forward([sequence.ids + [node.token for node in path]], keep).logits[0]
         sequence.forwards += 1
-        read_logits(self.model, self.top, chain, logits if keeps else logits[asked])()
+        read_logits(self.model, self.top, chain, logits if keeps else logits[depths])()
 
     def _forward(self, ids: list[list[int]], keep: dict[str, torch.Tensor]) -> Any:
         network = self.model.network

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
 from adafuse.decoding.method import Method, Models
-from adafuse.decoding.round import Alone, Example, Proposal, fuse_rounds
+from adafuse.decoding.round import Example, Leader, Proposal, fuse_rounds
 from adafuse.decoding.words import add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
 from adafuse.options import MaxWords, MethodOptions, ModelNumber, Positive
@@ -35,9 +35,9 @@ class AskOptions(FusionOptions):
     does"""
 
     @property
-    def alone(self) -> Alone | None:
+    def decider(self) -> Leader | None:
         """Who decides rounds without the others, if anybody does."""
-        return Alone(self.leader, self.sure) if self.ask == "unsure" else None
+        return Leader(self.leader, self.sure) if self.ask == "unsure" else None
 
 
 FusionOptionsT = TypeVar("FusionOptionsT", bound=FusionOptions)
@@ -82,7 +82,7 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
 
     def decode(self, example: Example) -> Program[None]:
         propose = partial(self._propose, example)
-        return fuse_rounds(example, propose, self._fuse, self.options.alone)
+        return fuse_rounds(example, propose, self._fuse, self.options.decider)
 
     def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
         """Return one span if the model stays confident, else B.
@@ -110,7 +110,7 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
             if span.ends or rules.stops.within(span.text) or self._full(example, span):
                 return [span], tuple(margins)
 
-    def _full(self, example: Example, span: Candidate) -> bool:
+    def _full(self, example: Example, span: Span) -> bool:
         if self.options.max_words != "adaptive":
             return span.words == self.options.max_words
         sequence = span.node.sequence
@@ -139,7 +139,7 @@ class FixedLength(FusesWords[FixedLengthOptions]):
             rules = example.rules(self.options.max_word_tokens)
             return [(yield from greedy_words(sequence, rules, self.options.words))], ()
 
-        return fuse_rounds(example, propose, self._fuse, self.options.alone)
+        return fuse_rounds(example, propose, self._fuse, self.options.decider)
 
 
 class BeamScalingOptions(FusionOptions):
@@ -198,8 +198,7 @@ class BeamScaling(FusesWords[BeamScalingOptions]):
             return
         assert beam.node.next is not None
         width, after = self.options.width, beam.node.next
-        likeliest = zip(after.top_ids[:width], after.top_logprobs[:width], strict=True)
-        for token, logprob in list(likeliest)[: self.options.width]:
+        for token, logprob in zip(after.top_ids[:width], after.top_logprobs[:width], strict=True):
             ended = token in beam.node.sequence.model.end_ids
             node = beam.node if ended else beam.node.child(token)
             yield Beam(node, (*beam.ids, token), beam.logprob + logprob, ended)

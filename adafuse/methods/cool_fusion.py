@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
-from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
@@ -56,7 +56,7 @@ class CoolFusion(Method[CoolFusionOptions]):
             rank_with(own, example)
 
 
-def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Candidate]:
+def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Span]:
     """Write the fewest greedy ids whose text is decodable: encoding it again gives these ids.
 
     A segment is at most a word, and not only whitespace; END alone is one (section 3).
@@ -113,10 +113,10 @@ def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
         example.text, example.reason = best.text, rivals[best]
 
 
-def joined(spans: Sequence[Candidate]) -> Candidate:
+def joined(spans: Sequence[Span]) -> Span:
     """Return consecutive spans as one candidate, by what each model says of all of them."""
     models = range(len(spans[0].nll))
     tokens = tuple(sum(span.tokens[k] for span in spans) for k in models)
     logprobs = (math.fsum(span.logprob(k) for span in spans) for k in models)
     nll = tuple(-logprob / count for logprob, count in zip(logprobs, tokens, strict=True))
-    return Candidate(nll=nll, tokens=tokens)
+    return Span(nll=nll, tokens=tokens)

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from adafuse.decoding.fusion import WeightingOptions
-from adafuse.decoding.method import Method, Models
+from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     TRACED,
@@ -17,14 +16,11 @@ from adafuse.decoding.token_round import (
     Entry,
     Mean,
     PendingText,
-    TokenFusionOptions,
-    fuse_tokens,
-    stable,
-    token_keys,
 )
-from adafuse.engine.node import NextToken, Program, gather
+from adafuse.engine.node import Program
+from adafuse.methods.matched_tokens import ByModel, MatchesTokens, TokenFusionOptions
 from adafuse.options import ModelNumber
-from adafuse.tokenization.token_bytes import TokenKeys, written
+from adafuse.tokenization.token_bytes import TokenKeys
 
 if TYPE_CHECKING:
     import torch
@@ -92,53 +88,40 @@ class JointVocabulary:
 class GacOptions(WeightingOptions, TokenFusionOptions):
     """At which tokens the models are asked together."""
 
+    renamed: ClassVar[dict[str, str]] = {"gate": "primary"}
+
     threshold: Annotated[float, Field(ge=0, le=1)] | None = None
-    """use the other models only where the likeliest token of model `gate` has at most this
+    """use the other models only where the likeliest token of model `primary` has at most this
     probability; null: at every token"""
-    gate: ModelNumber = 0
+    primary: ModelNumber = 0
     """number of the model whose probability is compared with `threshold`"""
 
 
-class Gac(Method[GacOptions]):
+class Gac(MatchesTokens[GacOptions]):
     """Averages the probabilities of all tokens, matched by their bytes, with weights w_k, and takes
     the likeliest; all ends of all models are one entry."""
 
     name = "gac"
-    one_token = True
     Options = GacOptions
 
     def prepare(self, models: Models) -> None:
-        self._keys = cache(partial(token_keys, models))
+        super().prepare(models)
         devices = [model.device for model in models]
         self._joint = cache(lambda begins: JointVocabulary(self._keys(begins), devices))
-        self._joint(False)  # refuses a tokenizer without bytes
+        self._joint(False)
 
-    def decode(self, example: Example) -> Program[None]:
-        return fuse_tokens(example, partial(self._choose, example))
-
-    def _choose(self, example: Example, texts: Sequence[PendingText]) -> Program[Choice]:
-        nexts = yield from self._distributions(texts)
-        if self.options.positions == "stable" and len(nexts) == len(texts):
-            keys, found = self._keys(example.begins), list(nexts.values())
-            nexts = {k: nexts[k] for k in stable(texts, found, keys, example.weights)}
-        vectors = {number: after.logprobs for number, after in nexts.items()}
-        gated = len(nexts) == 1 and not example.weights[next(iter(nexts))]
-        shares = [1.0] * len(texts) if gated else example.weights
-        entries = self._joint(example.begins).likeliest(vectors, shares, TRACED, self.options.mean)
-        if example.begins:
-            own = self._keys(True)
-            keys = [own[number] for number in nexts]
-            surface = written(entries[0].surface, keys, list(vectors.values()))
-            entries[0] = replace(entries[0], surface=surface)
-        margins = ((nexts[k].margin,) if k in nexts else () for k in range(len(texts)))
-        return Choice(entries, tuple(margins))
-
-    def _distributions(self, texts: Sequence[PendingText]) -> Program[dict[int, NextToken]]:
-        """Return the distribution of the gate if it is sure enough, else those of all models."""
+    def _read(self, texts: Sequence[PendingText]) -> Program[ByModel]:
+        """Read only the primary model's distribution if that is sure enough."""
         if self.options.threshold is not None:
-            gate = self.options.gate
-            after = yield from texts[gate].next_token()
+            after = yield from texts[self.options.primary].next_token()
             if math.exp(after.top_logprobs[0]) > self.options.threshold:
-                return {gate: after}
-        nexts = yield from gather(pending.next_token() for pending in texts)
-        return dict(enumerate(nexts))
+                return {self.options.primary: after}
+        return (yield from super()._read(texts))
+
+    def _fused(self, example: Example, nexts: ByModel, active: Sequence[int]) -> Choice:
+        vectors = {k: nexts[k].logprobs for k in active}
+        weights, count = example.weights, len(example.weights)
+        shares = weights if any(weights[k] for k in active) else [1.0] * count
+        entries = self._joint(example.begins).likeliest(vectors, shares, TRACED, self.options.mean)
+        margins = ((nexts[k].margin,) if k in active else () for k in range(count))
+        return Choice(entries, tuple(margins))

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from adafuse.decoding.answers import own_answers, without_errors
-from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import FusionRule, mean_nll, mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
@@ -35,7 +35,7 @@ class Rerank(Method[RerankOptions]):
         answers = yield from own_answers(example)
         pool = Pool(example.sequences)
         for number, answer in without_errors(answers):
-            pool.add(number, [Candidate(answer.text, answer.stop_reason == "eos")])
+            pool.add(number, [Span(answer.text, answer.stop_reason == "eos")])
         best = pool.candidates[0]
         pool.candidates = [
             s for s in pool.candidates if (s.text or s.ends) and pool.has_room_for(s)

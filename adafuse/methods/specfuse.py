@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
+from adafuse.decoding.fusion import softmax
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
 from adafuse.decoding.words import UTF8_BYTES, StopStrings, empty_span
@@ -38,11 +39,6 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
         return int((mass < (1 - random.random()) * mass[-1]).sum())
 
     return pick
-
-
-def softmax(scores: Floats) -> Floats:
-    p = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def reward(votes: Floats, model: int) -> float:
@@ -75,7 +71,7 @@ def staying(quality: Floats, temperature: float) -> list[int]:
     P = softmax(quality / T) with the `temperature` T; round(exp(H(P))) models stay, H its entropy:
     all of them while they are alike, one where it has all of P. Ties go to the earlier model.
     """
-    p = softmax(quality[None] / temperature)[0]
+    p = softmax(quality / temperature)
     entropy = -float(sum(share * math.log(share) for share in p if share > 0))
     return [int(k) for k in np.argsort(-quality, kind="stable")[: round(math.exp(entropy))]]
 
@@ -95,35 +91,36 @@ class Ballot:
     quality: Floats
 
     def __call__(
-        self, pool: Sequence[Candidate], weights: Sequence[float]
+        self, pool: Sequence[Span], weights: Sequence[float]
     ) -> tuple[list[float], Sequence[float]]:
-        asked = list(self.example.asked)
-        nll = np.array([[candidate.nll[k] for candidate in pool] for k in asked])
+        active = list(self.example.active)
+        nll = np.array([[candidate.nll[k] for candidate in pool] for k in active])
         softmaxed = softmax(-nll)
         votes = softmaxed if self.options.votes == "softmax" else -nll
         if self.options.hedge is not None:
-            of_drafts = self._of_drafts(pool, votes, asked, missing=-math.inf)
+            of_drafts = self._of_drafts(pool, votes, active, missing=-math.inf)
             number = len(self.example.rounds) + 1
-            self.weights[asked] = hedge(self.weights[asked], of_drafts, self.options.hedge, number)
-        own = self.weights[asked]
+            rate = self.options.hedge
+            self.weights[active] = hedge(self.weights[active], of_drafts, rate, number)
+        shares = self.weights[active]
         if self.options.exit_temperature is not None:
-            of_drafts = self._of_drafts(pool, softmaxed, asked, missing=0.0)
-            self.quality[asked] += own @ of_drafts / own.sum()
-            places = staying(self.quality[asked], self.options.exit_temperature)
-            stay = [asked[place] for place in places]
+            of_drafts = self._of_drafts(pool, softmaxed, active, missing=0.0)
+            self.quality[active] += shares @ of_drafts / shares.sum()
+            places = staying(self.quality[active], self.options.exit_temperature)
+            stay = [active[place] for place in places]
             if self.weights[stay].sum() > 0:  # else nobody who stays would have a vote
-                self.example.out.update({*asked} - {*stay})
-        used = [float(self.weights[k]) if k in asked else 0.0 for k in range(len(self.weights))]
-        return [-float(total) for total in own @ votes], used
+                self.example.out.update({*active} - {*stay})
+        used = [float(self.weights[k]) if k in active else 0.0 for k in range(len(self.weights))]
+        return [-float(total) for total in shares @ votes], used
 
     @staticmethod
     def _of_drafts(
-        pool: Sequence[Candidate], votes: Floats, asked: Sequence[int], missing: float
+        pool: Sequence[Span], votes: Floats, active: Sequence[int], missing: float
     ) -> Floats:
         """Return each verifier's votes for each model's draft; `missing` if the draft is out."""
-        of_drafts = np.full((len(asked), len(asked)), missing)
+        of_drafts = np.full((len(active), len(active)), missing)
         for number, candidate in enumerate(pool):
-            of_drafts[:, [asked.index(k) for k in candidate.proposers]] = votes[:, [number]]
+            of_drafts[:, [active.index(k) for k in candidate.proposers]] = votes[:, [number]]
         return of_drafts
 
 
@@ -192,7 +189,7 @@ class SpecFuse(Method[SpecFuseOptions]):
 
 def draft(
     sequence: TokenSequence, window: int, left: int, stops: StopStrings, pick: Pick
-) -> Program[Candidate]:
+) -> Program[Span]:
     """Write `window` tokens, fewer where END is picked or the text holds a stop string.
 
     An unfinished character is finished, then the draft is cut back to its last complete word, if it
@@ -211,9 +208,9 @@ def draft(
         assert last.node.next is not None
         token = pick(last.node.next)
         if token in model.end_ids:
-            return Candidate(last.text, ends=True, nodes=last.nodes)
+            return Span(last.text, ends=True, nodes=last.nodes)
         tokens.append(token)
-        last = Candidate(anchor.added(tokens), nodes={sequence: last.node.child(token)})
+        last = Span(anchor.added(tokens), nodes={sequence: last.node.child(token)})
         steps.append(last)
     if last.node.logprob is None:  # a sampled token need not be among the likeliest ids
         yield from evaluated([last.node])
@@ -221,7 +218,7 @@ def draft(
     return last if whole else last_complete_word(steps)
 
 
-def last_complete_word(steps: Sequence[Candidate]) -> Candidate:
+def last_complete_word(steps: Sequence[Span]) -> Span:
     """Return the last of the growing `steps` at whose end a word ends, or the very last."""
     text = steps[-1].text
     for step in reversed(steps):

@@ -3,29 +3,27 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import zip_longest
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adafuse.decoding.method import Method, Models
+from adafuse.decoding.fusion import WeightingOptions, softmax
+from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import (
     Choice,
     Entry,
     PendingText,
-    TokenFusionOptions,
     average,
-    fuse_tokens,
-    stable,
-    token_keys,
 )
-from adafuse.engine.node import Program, gather
+from adafuse.engine.node import Program
+from adafuse.methods.matched_tokens import ByModel, MatchesTokens, TokenFusionOptions
 from adafuse.options import ModelNumber, Positive
 from adafuse.tokenization.text import first_token
-from adafuse.tokenization.token_bytes import END, written
+from adafuse.tokenization.token_bytes import END
 
 Duplicates = Literal["exclude", "keep", "zero"]
 Normalise = Literal["union", "vocabulary"]
@@ -56,26 +54,26 @@ def logits(
             token's logit ("keep"), 0 ("zero"), or minus infinity ("exclude").
     """
     used = {index for entry in entries for index in ids.get(entry, ())}
-    found = []
+    values = []
     for entry in entries:
         if entry in ids:
-            own = vector[list(ids[entry])].astype(np.float64)
-            found.append(np.logaddexp.reduce(own) if entry == END else own.max())
+            of_ids = vector[list(ids[entry])].astype(np.float64)
+            values.append(np.logaddexp.reduce(of_ids) if entry == END else of_ids.max())
             continue
         token = first_token(entry)
         if token is None:
-            found.append(-math.inf)
+            values.append(-math.inf)
         elif token in used and duplicates != "keep":
-            found.append(0.0 if duplicates == "zero" else -math.inf)
+            values.append(0.0 if duplicates == "zero" else -math.inf)
         else:
-            found.append(vector[token])
+            values.append(vector[token])
             used.add(token)
-    return np.array(found, np.float64)
+    return np.array(values, np.float64)
 
 
 def probabilities(values: Values, normalise: Normalise) -> Values:
     """Return the softmax over the entries, or, of log-probabilities, just their exponentials."""
-    return np.exp(values - np.logaddexp.reduce(values) if normalise == "union" else values)
+    return softmax(values) if normalise == "union" else np.exp(values)
 
 
 def consistent(rows: Values, weights: Values) -> tuple[Values, Values]:
@@ -101,10 +99,10 @@ def consistent(rows: Values, weights: Values) -> tuple[Values, Values]:
     return rows * per_entry, of_models / of_models.sum()
 
 
-class UniteOptions(TokenFusionOptions):
+class UniteOptions(WeightingOptions, TokenFusionOptions):
     """What the paper leaves open, and where the published code differs."""
 
-    weighting: Literal["given", "prompt", "consistency"] = "given"
+    weighting: Literal["given", "prompt", "consistency"] = "given"  # type: ignore[assignment]
     """w_k: the weights of the run (`given`), or these multiplied by how likely each model finds the
     question (`prompt`) or by its agreement with the others on the next token (`consistency`);
     change it when each model knows things that the others do not"""
@@ -123,12 +121,11 @@ class UniteOptions(TokenFusionOptions):
     """commit the chosen string (`surface`) or, as published, the primary's first token of it"""
 
 
-class Unite(Method[UniteOptions]):
+class Unite(MatchesTokens[UniteOptions]):
     """Unites the models' likeliest tokens, averages what the models give to each, with weights w_k,
     and takes the best; ties go to the better rank, then to the primary."""
 
     name = "unite"
-    one_token = True
     Options = UniteOptions
 
     @property
@@ -136,50 +133,44 @@ class Unite(Method[UniteOptions]):
         return max(2, self.options.top_k)
 
     def prepare(self, models: Models) -> None:
-        self._keys = cache(partial(token_keys, models))
-        self._keys(False)  # refuses a tokenizer without bytes
+        super().prepare(models)
         others = (number for number in range(len(models)) if number != self.options.primary)
         self._order = (self.options.primary, *others)
 
-    def decode(self, example: Example) -> Program[None]:
-        return fuse_tokens(example, partial(self._choose, example))
-
     def _choose(self, example: Example, texts: Sequence[PendingText]) -> Program[Choice]:
+        choice = yield from super()._choose(example, texts)
+        if self.options.commit == "surface" or not choice.entries:
+            return choice
+        best, *rest = choice.entries
+        model = texts[self.options.primary].sequence.model
+        token = first_token(model, best.surface)
+        surface = None if token is None else model.token_bytes.of[token]
+        return choice._replace(entries=[replace(best, surface=surface or best.surface), *rest])
+
+    def _fused(self, example: Example, nexts: ByModel, active: Sequence[int]) -> Choice:
         keys = self._keys(example.begins)
-        nexts = yield from gather(pending.next_token() for pending in texts)
-        asked = list(range(len(texts)))
-        if self.options.positions == "stable":
-            asked = stable(texts, nexts, keys, example.weights)
         top_k = [
-            [keys_k.of[z] for z in after.top_ids[: self.options.top_k]] if k in asked else []
-            for k, (keys_k, after) in enumerate(zip(keys, nexts, strict=True))
+            [keys[k].of[z] for z in after.top_ids[: self.options.top_k]] if k in active else []
+            for k, after in nexts.items()
         ]
         surfaces = union(top_k[number] for number in self._order)
-        rows = np.full((len(texts), len(surfaces)), math.nan)
-        for k in asked:
-            spell, vector = partial(first_token, texts[k].sequence.model), nexts[k].logprobs
+        rows = np.full((len(example.weights), len(surfaces)), math.nan)
+        for k in active:
+            spell, vector = partial(first_token, example.sequences[k].model), nexts[k].logprobs
             values = logits(
                 surfaces, keys[k].ids, spell, vector.cpu().numpy(), self.options.duplicates
             )
             rows[k] = probabilities(values, self.options.normalise)
-        p, shares = rows[asked], np.array([example.weights[k] for k in asked])
+        p, shares = rows[active], np.array([example.weights[k] for k in active])
         of_models: tuple[float, ...] = ()
         if self.options.weighting == "consistency":
             p, shares = consistent(p, shares)
-            by_model = dict(zip(asked, shares.tolist(), strict=True))
-            of_models = tuple(by_model.get(k, 0.0) for k in range(len(texts)))
+            by_model = dict(zip(active, shares.tolist(), strict=True))
+            of_models = tuple(by_model.get(k, 0.0) for k in range(len(example.weights)))
         fused = average(p, shares, self.options.mean)
         entries = [
             Entry.of(key, [k for k, top in enumerate(top_k) if key in top], row, p)
             for key, row, p in zip(surfaces, np.transpose(rows), fused, strict=True)
         ]
         entries.sort(key=lambda entry: entry.fused)
-        if example.begins and entries:
-            surface = written(entries[0].surface, keys, [after.logprobs for after in nexts])
-            entries[0] = replace(entries[0], surface=surface)
-        if self.options.commit == "first_token" and entries:
-            model = texts[self.options.primary].sequence.model
-            token = first_token(model, entries[0].surface)
-            own = None if token is None else model.token_bytes.of[token]
-            entries[0] = replace(entries[0], surface=own or entries[0].surface)
-        return Choice(entries, tuple((after.margin,) for after in nexts), of_models)
+        return Choice(entries, tuple((after.margin,) for after in nexts.values()), of_models)

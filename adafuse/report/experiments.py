@@ -13,6 +13,7 @@ from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import check_published
 from adafuse.config.sweep_axis import sweep_positions
 from adafuse.decoding.gate import read_gate
+from adafuse.development.gate_file import FittedGate
 from adafuse.errors import UserError, unknown
 from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.metrics.compare import compare_all
@@ -351,7 +352,8 @@ def gates(experiment: Experiment) -> pl.DataFrame:
     for benchmark, run in experiment.decoded:
         on = gate_rows(experiment.config, benchmark, run)
         assert on is not None
-        fitted = read_gate(str(experiment.require(experiment.layout.gate(on, run)))).fitted
+        path = experiment.require(experiment.layout.gate(on, run))
+        fitted = read_gate(str(path), FittedGate).fitted
         about = {"benchmark": benchmark, **experiment.describe(run), "fitted_on": on}
         whole = {ALL: fitted.gain[str(fitted.penalty)]} if fitted.penalty is not None else {}
         rows += [

@@ -134,8 +134,8 @@ class Service:
                 f"method {method!r} loads other models, which a request cannot do; start the"
                 " server with it and its options"
             )
-        if "gate" in given and "fusion" in type(chosen).Options.model_fields:
-            raise UserError("option 'gate' names a file; start the server with it")
+        if files := chosen.files.keys() & given:
+            raise UserError(f"option {min(files)!r} names a file; start the server with it")
         if chosen.top > MOST_TOP:
             raise UserError(
                 f"method {method!r} would read {chosen.top} tokens at a time; ask for at most"

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
-from adafuse.methods import METHODS
+from adafuse.methods import METHODS, resolve
 from adafuse.models.files import check_unchanged
 from adafuse.records.result import Answer, Result
 from adafuse.startup import fast_imports
@@ -26,7 +26,7 @@ from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.stamps import is_unchanged
 
 if TYPE_CHECKING:
-    from adafuse.decoding.gate import Gate
+    from adafuse.development.gate_file import FittedGate
     from adafuse.ensemble import Ensemble
 
 logger = logging.getLogger(__name__)
@@ -243,7 +243,7 @@ def ensemble_decoder(
     )
 
 
-def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Gate":
+def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "FittedGate":
     """Load the models of a job, and fit a gate on the rows that are no few-shot examples."""
     with fast_imports():
         from adafuse.development.fitting import Development, fit
@@ -256,7 +256,7 @@ def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Ga
         scorer,
         job.settings.model_dump(),
     )
-    options = {k: v for k, v in job.options.items() if k not in ("fusion", "gate")}
+    options = resolve(job.method, job.options).unfitted
     return fit(_loaded(job), [development], method=job.method, **options)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
-from adafuse.decoding.fusion import LEARNED
+from adafuse.methods import resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.files import content_digest, model_key
 from adafuse.plugins import code_of
@@ -114,8 +114,8 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
         for option, value in job.options.items()
         if option.removesuffix("_revision") not in unused and not option.endswith("_allow_pickle")
     }
-    if used.get("fusion") == LEARNED:
-        used["gate"] = job.gate or content_digest(used["gate"])
+    for option, file in resolve(job.method, job.options).files.items():
+        used[option] = job.gate or content_digest(file)
     return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
-from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
@@ -76,14 +75,13 @@ def _identity(model: ModelSpec) -> dict[str, str | None]:
 
 def gate_rows(config: Config, benchmark: str, run: str) -> str | None:
     """Return the benchmark whose rows the gate of a run is fitted on, if the workflow fits one."""
-    learned = config.runs[run].options.get("gate") == DEVELOPMENT
-    return config.benchmarks[benchmark].development if learned else None
+    return config.benchmarks[benchmark].development if config.needs_fit(run) else None
 
 
 def fit_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     """Return the job that tries choices on development rows: a run's, without its gate."""
     spec = config.runs[run]
-    options = {k: value for k, value in spec.options.items() if k not in ("fusion", "gate")}
+    options = resolve(spec.method, spec.options).unfitted
     plain = {**config.runs, run: spec.model_copy(update={"options": options})}
     return decode_job(config.model_copy(update={"runs": plain}), benchmark, run)
 

@@ -15,10 +15,8 @@ from typing import Any
 from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, read_config, to_json
-from adafuse.decoding.fusion import LEARNED
-from adafuse.decoding.gate import DEVELOPMENT, read_gate
 from adafuse.errors import UserError
-from adafuse.methods import METHODS
+from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import PUBLISHED, STRICT
@@ -122,9 +120,9 @@ class Plan:
     def _check_gates(self) -> None:
         """Refuse a gate that cannot be used, or that would be tested on what it is fitted on."""
         for chosen in self.config.runs.values():
-            gate = str(chosen.options.get("gate"))
-            if chosen.options.get("fusion") == LEARNED and gate != DEVELOPMENT:
-                read_gate(gate).rule([self.config.models[m].path for m in chosen.models], gate)
+            if chosen.method in METHODS:
+                paths = [self.config.models[name].path for name in chosen.models]
+                resolve(chosen.method, chosen.options).check_files(paths)
         for benchmark, run in product(self.config.benchmarks, self.config.runs):
             if (other := gate_rows(self.config, benchmark, run)) is None:
                 continue

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import (
     FUSION_RULES,
     fusion_rule,
@@ -42,10 +42,10 @@ def test_most_confident_takes_the_surer_model_of_those_with_a_weight():
 
 
 def test_the_length_counts_words_and_the_end():
-    assert Candidate(" two words", ends=False).length == 2
-    assert Candidate(" two words", ends=True).length == 3
-    assert Candidate("", ends=True).length == 2
-    assert Candidate("\n", ends=False).length == 1
+    assert Span(" two words", ends=False).length == 2
+    assert Span(" two words", ends=True).length == 3
+    assert Span("", ends=True).length == 2
+    assert Span("\n", ends=False).length == 1
 
 
 @given(st.sampled_from(sorted(FUSION_RULES)), st.floats(0, 50), st.integers(1, 20))

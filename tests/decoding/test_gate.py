@@ -4,18 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import mean_nll, per_candidate
 from adafuse.decoding.gate import (
     MODEL_FEATURES,
     SPAN_FEATURES,
-    Fitted,
     FittedModel,
-    Gate,
     LearnedRule,
     read_gate,
-    write_gate,
 )
+from adafuse.development.gate_file import FittedGate, Provenance, write_gate
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
 from tests.conftest import toy_path
@@ -27,7 +25,7 @@ PROMPTS = [
     "Translate English to German.\nQuestion: the big dog sees a red house\nAnswer:",
 ]
 NOTHING = [0.0] * len(MODEL_FEATURES), [0.0] * len(SPAN_FEATURES)
-FITTED = Fitted(
+FITTED = Provenance(
     objective="reward",
     method="adafuse",
     options={},
@@ -46,7 +44,7 @@ def gate(*models, **parts):
     """A gate on toy models, with a bias of 0 each and no coefficients but these."""
     fitted = [FittedModel(name=m, key=tuple(model_key(m, None))) for m in map(toy_path, models)]
     given = {"bias": (0.0,) * len(models), "weights": {}, "span": {}} | parts
-    return Gate(models=tuple(fitted), fitted=FITTED, **given)
+    return FittedGate(models=tuple(fitted), fitted=FITTED, **given)
 
 
 numbers = st.floats(-3, 3)
@@ -60,7 +58,7 @@ def pools(draw, models=2):
     """Candidates that between them have been written by every model."""
     size = draw(st.integers(1, 4))
     found = [
-        Candidate(" word" * draw(st.integers(1, 3)), draw(st.booleans()), nll=draw(each))
+        Span(" word" * draw(st.integers(1, 3)), draw(st.booleans()), nll=draw(each))
         for each in [st.tuples(*[nlls] * models)] * size
     ]
     for k in range(models):
@@ -81,7 +79,7 @@ def test_without_coefficients_it_is_the_mean_of_equation_5(pool, weights):
 @given(pools(), st.tuples(numbers, numbers), coefficients)
 def test_it_does_not_matter_which_model_comes_first(pool, bias, rest):
     turned = [
-        Candidate(s.text, s.ends, nll=s.nll[::-1], margins={1 - k: m for k, m in s.margins.items()})
+        Span(s.text, s.ends, nll=s.nll[::-1], margins={1 - k: m for k, m in s.margins.items()})
         for s in pool
     ]
     scores, used = LearnedRule(bias, *rest)(pool, (1.0, 2.0))
@@ -94,7 +92,7 @@ def test_it_does_not_matter_which_model_comes_first(pool, bias, rest):
 def test_a_model_without_weight_has_no_say(pool, bias):
     rest = [0.5] * 4, [0.25, -0.5, 1.0, 0.0, 0.0]
     one = LearnedRule([0.0, bias], *rest)(pool, (1.0, 0.0))
-    changed = [Candidate(s.text, s.ends, nll=(s.nll[0], 9.0), margins=s.margins) for s in pool]
+    changed = [Span(s.text, s.ends, nll=(s.nll[0], 9.0), margins=s.margins) for s in pool]
     assert LearnedRule([0.0, bias], *rest)(changed, (1.0, 0.0)) == one
     assert one[1] == [1.0, 0.0]
 
@@ -102,8 +100,8 @@ def test_a_model_without_weight_has_no_say(pool, bias):
 def test_the_weights_and_the_score_by_hand():
     """Two spans, " a" of model 0 and " b c" of model 1, which ends."""
     pool = [
-        Candidate(" a", nll=(0.5, 3.0), margins={0: (0.9, 0.4)}),
-        Candidate(" b c", ends=True, nll=(2.0, 12.0), margins={1: (0.2, math.nan)}),
+        Span(" a", nll=(0.5, 3.0), margins={0: (0.9, 0.4)}),
+        Span(" b c", ends=True, nll=(2.0, 12.0), margins={1: (0.2, math.nan)}),
     ]
     theta, span = [1.0, 2.0, -0.5, 0.25], [1.0, -0.1, 0.3, 2.0, -1.0]
     scores, used = LearnedRule([0.1, 0.0], theta, span)(pool, (1.0, 1.0))
@@ -124,7 +122,7 @@ def test_the_weights_and_the_score_by_hand():
 def test_what_is_read_is_what_was_written(tmp_path):
     written = gate("mistral", "llama", bias=(0.5, -0.5), weights={"margin": 2.0}, span={"ends": 1})
     write_gate(tmp_path / "gate.json", written)
-    assert read_gate(str(tmp_path / "gate.json")) == written
+    assert read_gate(str(tmp_path / "gate.json"), FittedGate) == written
 
 
 def test_a_gate_knows_its_models_in_any_order():

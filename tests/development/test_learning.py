@@ -1,6 +1,7 @@
 """What a gate learns from rounds whose choices have a worth, and how far it can be trusted."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,15 +9,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adafuse.decoding.gate import LearnedRule, model_features, span_features
 from adafuse.development.learning import (
     BINS,
-    Case,
     CrossValidation,
     Problem,
+    RatedRound,
     Scale,
     learned,
     optimised,
 )
+from tests.decoding.test_gate import coefficients, numbers, pools
 
 
 def made_up(count, right):
@@ -29,7 +32,7 @@ def made_up(count, right):
         nll = np.array([[0.4, 1.0], [1.0, 0.4]]) + random.random((2, 2)) / 10
         worth = np.array([1.0, 0.0]) if right(*margins) else np.array([0.0, 1.0])
         spans = np.zeros((2, 5))
-        cases.append(Case(row, int(nll.mean(axis=1).argmin()), models, spans, nll, worth))
+        cases.append(RatedRound(row, int(nll.mean(axis=1).argmin()), models, spans, nll, worth))
     return cases
 
 
@@ -84,7 +87,7 @@ def test_a_feature_matters_as_far_as_gains_are_lost_without_it():
 
 def test_where_nothing_can_be_learned_the_gate_is_the_papers_rule():
     cases = [
-        Case(row, 0, np.zeros((2, 4)), np.zeros((2, 5)), np.full((2, 2), 0.5), worth)
+        RatedRound(row, 0, np.zeros((2, 4)), np.zeros((2, 5)), np.full((2, 2), 0.5), worth)
         for row, worth in enumerate([np.array([1.0, 0.0])] * 10)
     ]
     found = learned(cases, (1.0, 1.0), "reward")
@@ -98,7 +101,9 @@ def test_calibration_counts_each_round_once_and_how_often_the_choice_was_best(co
     random = np.random.default_rng(seed)
     sizes = random.integers(1, 4, count)  # pools of different sizes, which are padded
     cases = [
-        Case(row, 0, random.random((2, 4)), random.random((n, 5)), random.random((n, 2)), worth)
+        RatedRound(
+            row, 0, random.random((2, 4)), random.random((n, 5)), random.random((n, 2)), worth
+        )
         for row, n in enumerate(sizes)
         for worth in [random.integers(-2, 1, n).astype(float)]
     ]
@@ -116,3 +121,21 @@ def test_calibration_counts_each_round_once_and_how_often_the_choice_was_best(co
     assert sum(each.rounds for each in bins) == count
     assert sum(each.rounds * each.right for each in bins) == pytest.approx(right)
     assert sum(each.rounds * each.chance for each in bins) == pytest.approx(chances)
+
+
+@given(pools(), st.tuples(numbers, numbers), coefficients)
+def test_what_is_fitted_is_the_score_that_decodes(pool, bias, rest):
+    weights = (1.0, 2.5)
+    case = RatedRound(
+        0,
+        0,
+        np.array([model_features(pool, k) for k in (0, 1)]),
+        np.array([span_features(candidate, (0, 1)) for candidate in pool]),
+        np.array([candidate.nll for candidate in pool]),
+        np.ones(len(pool)),
+    )
+    scale = Scale(np.ones(4), np.ones(5))
+    problem = Problem.of([case, replace(case, row=1)], weights, scale)
+    fitted = problem.fused(*(torch.tensor(c, dtype=torch.float64) for c in (bias, *rest)))
+    scores, _ = LearnedRule(bias, *rest)(pool, weights)
+    assert fitted.tolist() == [pytest.approx(scores)] * 2

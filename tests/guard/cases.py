@@ -38,7 +38,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("unite", {"normalise": "vocabulary"}),
     ("unite", {"commit": "first_token"}),
     ("gac", {}),
-    *[("gac", {"threshold": 0.5, "gate": model}) for model in (0, 1)],
+    *[("gac", {"threshold": 0.5, "primary": model}) for model in (0, 1)],
     *[("deepen", {"main": model}) for model in (0, 1)],
     ("deepen", {"steps": 2, "top": 64, "reduction": "sum"}),
     ("bytewise", {}),
@@ -91,6 +91,10 @@ def prompts() -> list[str]:
 
 Runs = Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]
 """Names with the rows that were decoded, each with its id."""
+
+
+RECORDED = {("gac", "primary"): "gate"}
+"""Options that the record holds by an earlier name."""
 
 
 def of_methods() -> Runs:
@@ -146,6 +150,10 @@ def _case(
     settings = {"max_new_tokens": 16, "stop": ["\n"], **options}
     results = ensemble.generate(texts, method=method, **settings)
     hidden = ("batch_size", *BLENDER)
-    shown = [f"{key}={value}" for key, value in options.items() if key not in hidden]
+    shown = [
+        f"{RECORDED.get((method, key), key)}={value}"
+        for key, value in options.items()
+        if key not in hidden
+    ]
     rows = [(str(number), asdict(result)) for number, result in enumerate(results)]
     return " ".join([f"{title}: {method}", *shown]), rows

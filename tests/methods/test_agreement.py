@@ -1,6 +1,6 @@
 """Models that agree cost little, and reading ahead changes no proposal."""
 
-from adafuse.decoding.candidates import Candidate, Pool
+from adafuse.decoding.candidates import Pool, Span
 from adafuse.engine.node import evaluated
 from adafuse.ensemble import Ensemble
 from tests.methods.test_engines_agree import PROMPTS
@@ -46,7 +46,7 @@ def test_a_text_that_a_model_cannot_read_is_left_out(pair, monkeypatch):
     engine = ReferenceEngine(pair.models[0], top=2)
     sequence = engine.open([5, 6, 7])
     pool = Pool([sequence])
-    pool.add(0, [Candidate(" one two"), Candidate(" one three")])
+    pool.add(0, [Span(" one two"), Span(" one three")])
     assert len(next(pool.read_by(sequence))) > 3
     sequence.root.children.clear()
     monkeypatch.setattr(engine, "context", 3)  # no position is left

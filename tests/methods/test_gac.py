@@ -31,7 +31,7 @@ def spellings(candidate):
 def test_every_step_is_the_default():
     assert resolve("gac", {}).options.model_dump() == {
         "threshold": None,
-        "gate": 0,
+        "primary": 0,
         "mean": "arithmetic",
         "positions": "all",
         "weighting": "given",
@@ -58,7 +58,7 @@ def test_the_first_round_takes_the_likeliest_bytes_of_both_models(ensemble, requ
 
 def test_a_confident_gate_decides_alone_and_the_other_model_is_not_asked(pair):
     for gate in (0, 1):
-        results = decode(pair, threshold=0.6, gate=gate)
+        results = decode(pair, threshold=0.6, primary=gate)
         alone = [taken for taken in rounds(results) if not taken.margins[1 - gate]]
         assert alone
         for taken in alone:

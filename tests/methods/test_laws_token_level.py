@@ -73,7 +73,7 @@ def test_a_model_with_itself_writes_its_own_greedy_text_behind_its_template(
         ("unite", {"primary": 0}, {"primary": 1}),
         ("unite", {"primary": 1, "commit": "first_token"}, {"primary": 0, "commit": "first_token"}),
         ("gac", {}, {}),
-        ("gac", {"threshold": 0.5, "gate": 0}, {"threshold": 0.5, "gate": 1}),
+        ("gac", {"threshold": 0.5, "primary": 0}, {"threshold": 0.5, "primary": 1}),
         ("unite", {"positions": "stable"}, {"positions": "stable", "primary": 1}),
         ("gac", {"positions": "stable"}, {"positions": "stable"}),
     ],
@@ -94,7 +94,7 @@ def test_a_model_that_decides_alone_writes_its_own_greedy_ids(ensemble, request,
         if not (ensemble == "random_pair" and spells_twice(model)):
             (greedy,) = ids((model,), (1.0,), "single")
             weights = tuple(float(number == other) for other in range(len(models)))
-            always = {"threshold": 0.0, "gate": number}
+            always = {"threshold": 0.0, "primary": number}
             for found in (
                 ids(models, weights, "gac")[number],
                 ids(models, (1.0, 1.0), "gac", **always)[number],

@@ -48,7 +48,8 @@ from adafuse.options import parse
             r"weighting must be 'given' or 'prompt', not 'consist",
         ),
         ("unite", {"mean": "median"}, r"mean must be 'arithmetic' or 'geometric', not 'median'"),
-        ("gac", {"gate": -1}, r"gate must be greater than or equal to 0, not -1"),
+        ("gac", {"gate": 1}, r"^method gac: option 'gate' is now 'primary'; rename it$"),
+        ("gac", {"primary": -1}, r"primary must be greater than or equal to 0, not -1"),
     ],
 )
 def test_an_impossible_option_is_refused_in_one_sentence(method, options, sentence):
@@ -90,7 +91,7 @@ def test_the_numbers_of_models():
     assert limited == {"single": (1, 1), "llm_blender": (2, None)}
 
 
-@pytest.mark.parametrize(("method", "option"), [("unite", "primary"), ("gac", "gate")])
+@pytest.mark.parametrize(("method", "option"), [("unite", "primary"), ("gac", "primary")])
 def test_a_model_that_does_not_exist_is_refused_by_its_number(method, option):
     resolve(method, {option: 1}).check_models(2)
     sentence = f"method {method}: {option} is 2, but the models are numbered from 0 to 1"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adafuse.decoding.candidates import Candidate
+from adafuse.decoding.candidates import Span
 from adafuse.engine.node import NextToken
 from adafuse.methods.specfuse import last_complete_word, nucleus
 from tests.methods.test_engines_agree import PROMPTS
@@ -31,7 +31,7 @@ LIMITS = {"method": "specfuse", "max_new_tokens": 24}
 )
 def test_a_full_draft_is_cut_back_to_its_last_complete_word(pieces, kept):
     texts = ["".join(pieces[:count]) for count in range(len(pieces) + 1)]
-    steps = [Candidate(text) for text in texts]
+    steps = [Span(text) for text in texts]
     assert last_complete_word(steps).text == kept
 
 

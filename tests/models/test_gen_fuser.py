@@ -9,7 +9,7 @@ from adafuse.errors import ExampleError, UserError
 from adafuse.methods.llm_blender.networks import (
     TASK,
     GenFuser,
-    Request,
+    NetworkRequest,
     fuser_prompt,
     load_gen_fuser,
 )
@@ -107,7 +107,7 @@ def test_a_text_does_not_depend_on_the_prompts_beside_it():
     sources += [(LONG, ("a", LONG, "c")), ("a", ("", "b"))]
 
     def ask():
-        return [Request(FUSER, *source) for source in sources * 2]
+        return [NetworkRequest(FUSER, *source) for source in sources * 2]
 
     together, alone = ask(), ask()
     FUSER.evaluate(together)
@@ -122,7 +122,7 @@ def test_a_text_ends_by_itself_or_at_the_limit():
     for tokens, ended in ((32, True), (2, False)):
         instruction = "Give the best response to the input."
         fuser = changed(fused_tokens=tokens, instruction=instruction)
-        request = Request(fuser, source, answers)
+        request = NetworkRequest(fuser, source, answers)
         fuser.evaluate([request])
         text, found = request.result
         assert text
@@ -152,8 +152,8 @@ def test_pickled_weights_of_a_fuser_are_read_only_where_they_are_allowed(tmp_pat
         load(str(folder))
     entry = ModelEntry(path=str(folder), allow_pickle=True)
     fuser = load_gen_fuser(entry, FUSER.options, PLACE)
-    asked = Request(fuser, "Who?", ["Mira", "Orrin"])
-    again = Request(FUSER, "Who?", ["Mira", "Orrin"])
+    asked = NetworkRequest(fuser, "Who?", ["Mira", "Orrin"])
+    again = NetworkRequest(FUSER, "Who?", ["Mira", "Orrin"])
     fuser.evaluate([asked])
     FUSER.evaluate([again])
     assert asked.result == again.result
@@ -164,7 +164,7 @@ def test_pickled_weights_of_a_fuser_are_read_only_where_they_are_allowed(tmp_pat
 def test_logits_that_are_not_finite_end_the_example_and_no_other(monkeypatch, value, beams):
     fuser = changed(beams=beams)
     sources = [("Question: Who?", ("Ann", "Bob")), ("Question: Where?", ("Rome", "Oslo"))]
-    alone = Request(fuser, *sources[1])
+    alone = NetworkRequest(fuser, *sources[1])
     fuser.evaluate([alone])
     forward = fuser.network.lm_head.forward
 
@@ -175,7 +175,7 @@ def test_logits_that_are_not_finite_end_the_example_and_no_other(monkeypatch, va
 
     monkeypatch.setattr(fuser.network.lm_head, "forward", broken)
     program = fuser.fuse(*sources[0])
-    (first,), second = next(program), Request(fuser, *sources[1])
+    (first,), second = next(program), NetworkRequest(fuser, *sources[1])
     fuser.evaluate([first, second])
     assert second.result == alone.result
     with pytest.raises(ExampleError, match=r"fuser .*gen_fuser gives logits that are not finite"):

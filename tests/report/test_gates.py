@@ -2,7 +2,7 @@
 
 import pytest
 
-from adafuse.decoding.gate import Bin, Gate, write_gate
+from adafuse.development.gate_file import Bin, FittedGate, write_gate
 from adafuse.errors import UserError
 from adafuse.report.figures import measured
 from tests.decoding.test_gate import FITTED
@@ -22,7 +22,9 @@ def stored(world):
     for run, bins in calibrations.items():
         world.runs[run] = LEARNED | {"options": {"fusion": "learned", "gate": "development"}}
         about = {"calibration": bins} | (told if run == "gated" else {"penalty": None})
-        gate = Gate(models=(), bias=(), weights={}, span={}, fitted=FITTED.model_copy(update=about))
+        gate = FittedGate(
+            models=(), bias=(), weights={}, span={}, fitted=FITTED.model_copy(update=about)
+        )
         write_gate(world.root / "gates/other_rows" / f"{run}.json", gate)
     return world
 
@@ -52,7 +54,7 @@ def test_a_gate_that_is_the_papers_rule_has_its_curve_and_no_features(stored):
 
 def test_where_no_choice_mattered_there_is_nothing_to_show(stored):
     none = FITTED.model_copy(update={"penalty": None})
-    empty = Gate(models=(), bias=(), weights={}, span={}, fitted=none)
+    empty = FittedGate(models=(), bias=(), weights={}, span={}, fitted=none)
     write_gate(stored.root / "gates/other_rows/gated.json", empty)
     with pytest.raises(UserError, match="no choice mattered on any development row"):
         measured(stored.experiment("gates", ["squad"], ["gated"]))

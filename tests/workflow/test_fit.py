@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from adafuse.decoding.gate import FittedModel, Gate, write_gate
+from adafuse.decoding.gate import FittedModel, Gate
+from adafuse.development.gate_file import write_gate
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
 from adafuse.storage.parquet import read_metadata, read_rows

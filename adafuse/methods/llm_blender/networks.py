@@ -44,7 +44,7 @@ PAIRS, PROMPTS = 8, 4
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class NetworkRequest:
     """`candidates` as answers to `source`, best first for the fuser; `result` is to be filled in.
 
     That of the ranker is a matrix of logits, that of the fuser its text and whether it ended; None
@@ -111,7 +111,7 @@ class PairRanker(Evaluator):
 
     def compare(self, source: str, candidates: Sequence[str]) -> Program[Sequence[Sequence[float]]]:
         """Return the logits that candidate i, shown first, is better than j (0 for i = j)."""
-        request = Request(self, source, candidates)
+        request = NetworkRequest(self, source, candidates)
         yield [request]
         matrix: Sequence[Sequence[float]] = request.result
         if not all(math.isfinite(logit) for row in matrix for logit in row):
@@ -119,7 +119,7 @@ class PairRanker(Evaluator):
             raise ExampleError(f"ranker {name} gives logits that are not finite numbers")
         return matrix
 
-    def evaluate(self, requests: Iterable[Request]) -> None:
+    def evaluate(self, requests: Iterable[NetworkRequest]) -> None:
         """Compare all candidates of all requests; a pair that occurs twice is compared once."""
         waiting = list(requests)
         pairs = dict.fromkeys(
@@ -231,7 +231,7 @@ class GenFuser(Evaluator):
 
     def fuse(self, source: str, candidates: Sequence[str]) -> Program[tuple[str, bool]]:
         """Return the fused answer, and whether the fuser ended it itself."""
-        request = Request(self, source, candidates)
+        request = NetworkRequest(self, source, candidates)
         yield [request]
         if request.result is None:
             name = self.network.name_or_path
@@ -239,7 +239,7 @@ class GenFuser(Evaluator):
         text, ended = request.result
         return text, ended
 
-    def evaluate(self, requests: Iterable[Request]) -> None:
+    def evaluate(self, requests: Iterable[NetworkRequest]) -> None:
         waiting = list(requests)
         for start in range(0, len(waiting), PROMPTS):
             batch = waiting[start : start + PROMPTS]

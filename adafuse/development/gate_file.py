@@ -1,0 +1,53 @@
+"""The file of a fitted gate: the rule that decoding reads, with where it comes from."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from adafuse.decoding.gate import Gate
+from adafuse.options import Section
+from adafuse.storage.files import write_text
+
+
+class Bin(Section):
+    """Rounds in which the gate's choice has about the same probability.
+
+    `chance` is the mean of that, `right` the share of the rounds in which no other candidate was
+    worth more.
+    """
+
+    chance: float
+    right: float
+    rounds: int
+
+
+class Provenance(Section):
+    """Where a gate comes from, and what it does for rows that it was not fitted on.
+
+    `gain` is what it adds to their scores, in points, by the penalty on its coefficients;
+    `importance` what of that is lost without each feature; `calibration` has its bins, and those of
+    `mean_nll`.
+    """
+
+    objective: Literal["reward", "likelihood"]
+    method: str
+    options: dict[str, Any]
+    benchmarks: tuple[str, ...]
+    rows: int
+    rounds: int
+    penalty: float | None
+    gain: dict[str, float]
+    importance: dict[str, float]
+    calibration: dict[str, tuple[Bin, ...]]
+    versions: dict[str, Any]
+
+
+class FittedGate(Gate):
+    """A gate with its provenance."""
+
+    fitted: Provenance
+
+
+def write_gate(path: Path, gate: Gate) -> None:
+    """Write a gate as JSON."""
+    write_text(path, json.dumps(gate.model_dump(mode="json"), indent=2) + "\n")
