@@ -12,7 +12,7 @@ from adafuse.decoding.round import Example
 ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-MOST_LINES, MOST_FILES, MOST_PACKAGES = 25_860, 205, 18
+MOST_LINES, MOST_FILES, MOST_PACKAGES = 25_950, 205, 18
 """A size that can be understood as a whole: before adding to it, look for what to remove."""
 
 LISTENERS = {"ensemble.py", "decoding/run.py"}

@@ -106,10 +106,9 @@ def advise(
     leaders = [n for n, row in zip(best, by_row, strict=True) if row.count(max(row)) == 1]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
     better = max(scored, key=lambda one: merit(one.value))
-    compared = compare_runs(runs, [*scored, together])
-    against = next(c for c in compared if c.against == better.score.run)
-    words = not METHODS[method].one_token
-    agreed = [taken.agreed for result in fused for taken in result.rounds if words]
+    pairs = compare_runs(runs, [*scored, together])
+    against = next(pair for pair in pairs if pair.against == better.score.run)
+    agreed = [taken.agreed for result in fused for taken in result.rounds]
     advice = Advice(
         rows=len(rows.prompts),
         metric=together.metric.label,
@@ -125,7 +124,7 @@ def advise(
         ),
         fused=together.score.main,
         ceiling=_scored(rows, "oracle", oracle).value,
-        agreement=100 * fmean(agreed) if agreed else None,
+        agreement=None if METHODS[method].one_token or not agreed else 100 * fmean(agreed),
         forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
         seconds=seconds[-1],
         cut=together.score.cut_share or 0.0,
