@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 __version__ = "0.1.0"
 
-ENGINE_VERSION = 4
+ENGINE_VERSION = 5
 """Part of every decode job's digest: raise it whenever the text that a method decodes, or what
 its trace says of it, may change."""
 
@@ -13,7 +13,7 @@ SCORING_VERSION = 3
 """Part of the key of every score and of every choice by scores: raise it whenever a score of the
 same texts may change."""
 
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 """Part of the key of every table, figure and page: raise it whenever one of them changes."""
 
 CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{SCORING_VERSION}.{REPORT_VERSION}"
