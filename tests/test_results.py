@@ -122,9 +122,9 @@ def test_show_prints_the_rounds_and_the_text(results, capsys):
     told = capsys.readouterr().out
     assert "round 1" in told
     assert "candidate" in told
-    assert f"stopped by {results[0].stop_reason}" in told
+    assert f"stop reason: {results[0].stop_reason}" in told
     results[0].show(1)
-    assert "stopped by" not in capsys.readouterr().out
+    assert "stop reason" not in capsys.readouterr().out
 
 
 def test_a_notebook_shows_them_as_html_and_runs_no_markup_of_a_model(results):

@@ -244,7 +244,7 @@ def print_text(ensemble: "Ensemble", row: PromptRow, decoding: Mapping[str, Any]
         tokens = max(result.tokens, default=0)
         counts = f"{len(result.rounds)} rounds, {tokens} tokens, {result.seconds:.1f} s"
         rate = _speed(tokens, result.seconds)
-        typer.echo(f"{counts}, {rate}; stopped by {result.stop_reason}", err=True)
+        typer.echo(f"{counts}, {rate}; stop reason: {result.stop_reason}", err=True)
     return int(result.stop_reason == "error")
 
 

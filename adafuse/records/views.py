@@ -109,7 +109,7 @@ class ResultView:
     @property
     def facts(self) -> str:
         """Why the text ends, and what it took."""
-        facts = f"stopped by {self.stop_reason} after {len(self.rounds)} rounds"
+        facts = f"stop reason: {self.stop_reason}, after {len(self.rounds)} rounds"
         costs = f"tokens {list(self.tokens)}, forwards {list(self.forwards)} per model"
         return f"{facts}; {costs}; {self.seconds:.2f} s"
 

@@ -30,7 +30,7 @@ def test_a_prompt_on_the_command_line_has_written_line_breaks(expected):
     done = in_terminal("generate", *PAIR, *SHORT, "--prompt", given, stream="stderr")
     assert done.piped == expected.text
     assert f"{len(expected.rounds)} rounds, {max(expected.tokens)} tokens, " in done.terminal
-    assert f"tokens/s; stopped by {expected.stop_reason}" in done.terminal
+    assert f"tokens/s; stop reason: {expected.stop_reason}" in done.terminal
 
 
 def test_a_terminal_gets_the_text_and_a_line_break(expected):
