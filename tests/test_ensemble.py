@@ -153,7 +153,7 @@ def test_what_are_no_prompts_is_one_sentence(pair, prompts, sentence):
 
 @pytest.mark.parametrize("asked", [["one text"], ["ab"], [("prompt", None)], [("a", "b", "c")]])
 def test_what_are_no_continuations_is_one_sentence(pair, asked):
-    with pytest.raises(UserError, match=r"is no \(prompt, text\); give pairs of a prompt and the"):
+    with pytest.raises(UserError, match=r"is not a pair \(prompt, text\); give a prompt and the"):
         pair.loglikelihoods(asked)
 
 

@@ -49,7 +49,7 @@ def test_a_gate_is_written_decoded_with_and_shown(folder):
         (["--option", "taus=1"], {}, "unknown option 'taus'"),
         (["--method", "unite"], {}, "method unite cannot be fitted"),
         (["--objective", "x"], {}, "unknown objective 'x'"),
-        ([], {"models": PAIR[:2]}, "there is one; give two"),
+        ([], {"models": PAIR[:2]}, "only one was given; give two"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, options, more, says):

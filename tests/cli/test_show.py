@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.cli.generate import PromptRow, decode_rows, load
 from adafuse.cli.main import app
-from adafuse.cli.result_file import write_trace
 from adafuse.models.spec import model_specs
-from adafuse.storage.parquet import read_arrow, write_arrow
+from adafuse.storage.parquet import as_table, read_arrow, write_arrow
+from adafuse.storage.traces import PROMPT_FIELDS, write_trace
 from adafuse.workflow.layout import ResultsLayout
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
@@ -33,7 +33,8 @@ def trace(tmp_path_factory):
     rows = [row(name, text) for name, text in PROMPTS.items()]
     ensemble = load(model_specs(MODELS, device="cpu"))
     done = decode_rows(ensemble, rows, {"max_new_tokens": 10}, None, None)
-    write_trace(path, done, {"models": MODELS}, {})
+    settings = {"models": MODELS, "chat_date": [], "method": "adafuse"}
+    write_trace(path, as_table(PROMPT_FIELDS, done), settings, {})
     return path
 
 

@@ -71,7 +71,9 @@ def test_an_experiment_fits_its_runs(
 def test_two_runs_at_one_place_of_a_sweep_are_refused(values: dict[str, Any]) -> None:
     values["runs"]["twin"] = {"method": "adafuse", "models": ["left", "right"]}
     sweep = {**FIGURE, "kind": "sweep", "options": ["tau"], "runs": ["both", "twin"]}
-    with pytest.raises(UserError, match=r"f: runs 'both' and 'twin' differ in nothing .*tau 0\.7"):
+    with pytest.raises(
+        UserError, match=r"f: runs 'both' and 'twin' differ only in their names .*tau 0\.7"
+    ):
         parse_config({**values, "experiments": {"f": sweep}})
     values["runs"]["twin"]["options"] = {"tau": 0.6}
     parse_config({**values, "experiments": {"f": sweep}})
@@ -143,7 +145,7 @@ def test_a_choice_needs_each_model_alone(values: dict[str, Any]) -> None:
         ({"method": "best_of", "models": ["left"]}, "needs at least 2 different models"),
         ({"method": "best_of", "models": ["left", "left"]}, "needs at least 2 different models"),
         ({"method": "best_pair", "options": {"runs": ["no"]}}, "unknown run 'no'"),
-        ({"method": "best_pair", "options": {"runs": ["best"]}}, "decodes nothing itself"),
+        ({"method": "best_pair", "options": {"runs": ["best"]}}, "decodes nothing; name a run"),
         ({"method": "best_pair", "options": {"runs": ["left"]}}, "no run among .*left and right"),
         (
             {"method": "best_of", "weights": [1, 2]},

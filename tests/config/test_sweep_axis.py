@@ -31,7 +31,11 @@ def test_a_part_that_only_one_method_has_tells_nothing() -> None:
         ({"a": run()}, ["tau", "branching"], "f: run 'a' of method adafuse has 2 of the options"),
         ({"a": run("rerank")}, ["tau"], "f: run 'a' of method rerank has 0 of the options"),
         ({"a": run()}, ["fusion"], "f: run 'a': fusion is 'mean_nll'; only numbers"),
-        ({"a": run(), "b": run(tau=0.7)}, ["tau"], r"runs 'a' and 'b' differ in nothing .*tau 0.7"),
+        (
+            {"a": run(), "b": run(tau=0.7)},
+            ["tau"],
+            r"runs 'a' and 'b' differ only in their names .*tau 0.7",
+        ),
     ],
 )
 def test_runs_that_do_not_fit_the_sweep_are_named(runs, options, sentence) -> None:

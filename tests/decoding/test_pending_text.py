@@ -69,7 +69,7 @@ def test_the_ids_join_to_the_text_and_are_committed_where_words_begin(name, piec
         if strand.sequence.generated > before and strand.generated < LONGEST_CHAIN:
             assert pending[:1].isspace()
             assert not committed[-1:].isspace()
-    strand.finish()
+    strand.sequence.engine.commit(strand.node)
     assert written(strand) == (text, b"")
 
 

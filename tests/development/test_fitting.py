@@ -118,5 +118,5 @@ def test_models_that_never_differ_leave_the_rule_of_the_paper():
 
 def test_one_model_has_nothing_to_weigh():
     alone = Ensemble.from_pretrained([toy_path("mistral")], device="cpu")
-    with pytest.raises(UserError, match="there is one; give two"):
+    with pytest.raises(UserError, match="only one was given; give two"):
         fit(alone, [development()])

@@ -131,7 +131,7 @@ def test_a_tokenizer_without_bytes_is_refused_before_decoding(pair, method):
     )
     ensemble = Ensemble((pair.models[0], pieces), (1.0, 1.0))
     with pytest.raises(
-        UserError, match=r"tokenizer of 'pieces' .* '##ing' for one; use a byte-lev"
+        UserError, match=r"tokenizer of 'pieces' .* such as '##ing'; use a byte-lev"
     ):
         next(ensemble.stream(PROMPTS, method=method))
 

@@ -170,7 +170,10 @@ def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> No
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
-        ({"general.type": "adapter", "adapter.type": "lora"}, "is a LoRA or other adapter, no mod"),
+        (
+            {"general.type": "adapter", "adapter.type": "lora"},
+            "is a LoRA or other adapter, not a mod",
+        ),
         (
             {"adapter.type": "lora"},
             "is a LoRA or other adapter, not a model; merge it into its base",

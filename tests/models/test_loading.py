@@ -76,7 +76,9 @@ def test_a_model_without_weights_is_refused(copy):
 def test_a_tokenizer_with_more_tokens_than_the_network_has_rows_is_refused(copy, tmp_path, pair):
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps(config | {"vocab_size": 700}))
-    sentence = "has 1280 tokens, its network only 700; give it the tokenizer that it was trained"
+    sentence = (
+        "has 1280 tokens, but its network only 700; give it the tokenizer that it was trained"
+    )
     with pytest.raises(UserError, match=sentence):
         load(str(copy))
     network = random_llama(700, seed=0)
@@ -235,7 +237,7 @@ def test_a_spec_says_all_that_keywords_say():
     assert (model.name, model.chat) == (toy_path("llama"), True)
     assert model.network.dtype == torch.bfloat16
     assert specs == model_specs([toy_path("llama")], device="cpu", chat=[True], dtype="bfloat16")
-    with pytest.raises(UserError, match="a ModelSpec says how its model is loaded"):
+    with pytest.raises(UserError, match="a ModelSpec has all settings of its model"):
         Ensemble.from_pretrained(specs, device="cpu")
     with pytest.raises(UserError, match="'x': trust_remote_code must be a valid boolean, not 'y'"):
         model_specs(["x"], trust_remote_code="y")

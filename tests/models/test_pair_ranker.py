@@ -12,9 +12,9 @@ from transformers import AutoConfig
 from adafuse.errors import ExampleError, UserError
 from adafuse.methods.llm_blender.networks import (
     PREFIXES,
+    NetworkRequest,
     PairNetwork,
     PairRanker,
-    Request,
     collate,
     load_pair_ranker,
 )
@@ -109,7 +109,10 @@ def test_a_pair_that_occurs_twice_is_compared_once(monkeypatch):
     monkeypatch.setattr(
         PairRanker, "logits", lambda self, pairs: seen.extend(pairs) or [1.0] * len(pairs)
     )
-    requests = [Request(RANKER, "q", ("a", "b", "a")), Request(RANKER, "q", ("b", "a"))]
+    requests = [
+        NetworkRequest(RANKER, "q", ("a", "b", "a")),
+        NetworkRequest(RANKER, "q", ("b", "a")),
+    ]
     RANKER.evaluate(requests)
     assert seen == [("q", "a", "b"), ("q", "b", "a")]
     assert requests[0].result == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
@@ -118,7 +121,7 @@ def test_a_pair_that_occurs_twice_is_compared_once(monkeypatch):
 
 def test_a_single_candidate_needs_no_forward():
     ranker = PairRanker(RANKER.network, SimpleNamespace())
-    request = Request(ranker, "q", ("a",))
+    request = NetworkRequest(ranker, "q", ("a",))
     ranker.evaluate([request])
     assert request.result == [[0.0]]
 

@@ -178,7 +178,7 @@ def test_logprobs_are_those_of_the_fused_tokens(client, pair):
         ({"method": "fuse"}, 400, "unknown method 'fuse'; known are: single, adafuse"),
         ({"method": "single"}, 400, "method single needs exactly 1 model, not 2"),
         ({"options": {"tau": -1}}, 400, "tau must be greater than or equal to 0, not -1"),
-        ({"logprobs": 1}, 400, "method 'adafuse' commits words, for which each model has a prob"),
+        ({"logprobs": 1}, 400, "method 'adafuse' commits words, which have no common log-prob"),
         ({"model": "gpt-4"}, 404, "there is no model 'gpt-4'; 'adafuse' is served"),
         ({"echo": True}, 400, "echo must be left out"),
         ({"prompt": "x" * 70000}, 413, "the request is larger than 65536 bytes; send less"),

@@ -164,13 +164,13 @@ def test_a_disk_that_is_full_is_one_sentence_and_loses_no_row(tmp_path: Path, si
     kept = len(Journal(path, dict(zip("abcd", "ABCD", strict=True))).rows)
     assert kept == size // LINE
     assert done.stdout == (
-        f"journal {str(path)!r} cannot be written (File too large); make room or give a results"
-        f" folder that can, and run again: its {kept} rows are kept\n"
+        f"journal {str(path)!r} cannot be written (File too large); make room or give another"
+        f" results folder, and run again: its {kept} rows are kept\n"
     )
     assert done.stderr == ""
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot be written \(.*\); make room or give a results"):
+    with pytest.raises(UserError, match=r"cannot be written \(.*\); make room or give another"):
         Journal(tmp_path / "file/x.journal", {}).__enter__()

@@ -78,7 +78,7 @@ def test_a_tokenizer_without_bytes_is_refused_by_one_of_its_tokens():
     vocabulary = {"[UNK]": 0, "play": 1, "##ing": 2}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.decoder = decoders.WordPiece()
-    with pytest.raises(UserError, match=r"tokenizer of 'bert' .*'##ing' for one; use a byte-level"):
+    with pytest.raises(UserError, match=r"tokenizer of 'bert' .*such as '##ing'; use a byte-level"):
         TokenBytes.read(PreTrainedTokenizerFast(tokenizer_object=backend), "bert")
 
 

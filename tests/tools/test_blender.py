@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 import adafuse.toy
 from adafuse.methods.llm_blender.networks import (
-    Request,
+    NetworkRequest,
     fuser_prompt,
     load_gen_fuser,
     load_pair_ranker,
@@ -80,7 +80,9 @@ def test_the_ranker_prefers_right_answers() -> None:
 def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
     fuser = load_gen_fuser(ModelEntry(path=str(MODELS / "gen_fuser")), LlmBlenderOptions(), PLACE)
     rng = random.Random(2)
-    asked = [Request(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(40)]
+    asked = [
+        NetworkRequest(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(40)
+    ]
     fuser.evaluate(asked)
     texts, ended = zip(*(request.result for request in asked), strict=True)
     assert all(ended)
