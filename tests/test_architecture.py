@@ -1,7 +1,8 @@
-"""The shape of the package: its size, which part imports which, how many files a round takes."""
+"""The package: the size of its rooms, which part imports which, how many files a round takes."""
 
 import ast
 import sys
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -12,8 +13,16 @@ from adafuse.decoding.round import Example
 ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-MOST_LINES, MOST_FILES, MOST_PACKAGES = 25_950, 205, 18
-"""A size that can be understood as a whole: before adding to it, look for what to remove."""
+BUDGETS = {
+    "": 990, "storage": 780, "records": 390, "tokenization": 750, "models": 2060, "engine": 1430,
+    "decoding": 2200, "methods": 2230, "benchmarks": 600, "metrics": 2440, "development": 840,
+    "config": 1080, "workflow": 2040, "report": 2590, "export": 340, "bench": 510, "serve": 1440,
+    "lm_eval": 510, "cli": 2810, "toy": 1,
+}  # fmt: skip
+"""The most lines of each room, and of the files at the top: before adding, look for what to remove.
+
+A room that needs more takes it from another one, or says what it does without.
+"""
 
 LISTENERS = {"ensemble.py", "decoding/run.py"}
 """What hears of a round (the scheduler's events), and takes no part in it."""
@@ -68,13 +77,17 @@ def part(name):
     return [*name.split("."), ""][1]
 
 
-def test_the_package_is_no_larger_than_agreed():
-    lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in FILES)
-    modules = [file for file in FILES if file.name != "__init__.py"]  # toy/ holds data only
-    packages = {file.parent for file in modules if file.parent.parent == ROOT}
-    assert lines <= MOST_LINES
-    assert len(FILES) <= MOST_FILES
-    assert len(packages) <= MOST_PACKAGES
+def room(file):
+    """The folder of the package that a file is in, with what is below it; "" at the top."""
+    return file.relative_to(ROOT).parts[0] if file.parent != ROOT else ""
+
+
+def test_no_room_is_larger_than_agreed():
+    sizes = Counter()
+    for file in FILES:
+        sizes[room(file)] += len(file.read_text(encoding="utf-8").splitlines())
+    assert sizes.keys() == BUDGETS.keys()
+    assert not {name: size for name, size in sizes.items() if size > BUDGETS[name]}
 
 
 def test_no_file_is_longer_than_500_lines_and_no_function_than_60():

@@ -49,7 +49,7 @@ def _nothing(value: object) -> object:
     return value
 
 
-def _some(value: list[Any]) -> list[Any]:
+def _check_not_empty(value: list[Any]) -> list[Any]:
     if not value:
         raise ValueError("must hold a message at least")
     return value
@@ -61,7 +61,7 @@ MOST_STOPS, LONGEST_STOP = 64, 256
 """So many stop strings may a request have, each of so many characters: all are looked for often."""
 
 
-def _few(value: str | list[str] | None) -> str | list[str] | None:
+def _check_stops(value: str | list[str] | None) -> str | list[str] | None:
     strings = [value] if isinstance(value, str) else value or []
     if len(strings) > MOST_STOPS:
         raise ValueError(f"must hold {MOST_STOPS} strings at most")
@@ -91,7 +91,7 @@ class Body(Section):
     model: str | None = None
     stream: Flag = False
     stream_options: dict[str, bool] | None = None
-    stop: Annotated[str | list[str] | None, AfterValidator(_few)] = None
+    stop: Annotated[str | list[str] | None, AfterValidator(_check_stops)] = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     method: str | None = None
@@ -212,7 +212,7 @@ class Conversation(Body):
 
     id_prefix, kind, chunk = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    messages: Annotated[list[dict[str, Any]], AfterValidator(_some)]
+    messages: Annotated[list[dict[str, Any]], AfterValidator(_check_not_empty)]
     logprobs: Flag | None = None
     top_logprobs: Nothing = None
     tools: Nothing = None

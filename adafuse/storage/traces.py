@@ -51,7 +51,7 @@ PROMPT_FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *
 SETTINGS = {"models", "chat_date", "method"}
 """What the settings of every trace name, besides options and limits."""
 ORIGIN = ("versions", "git", "place")
-"""What every trace says of the code and the machine that wrote it."""
+"""What a trace says of the code and the machine that decoded; merged ones say it per shard."""
 
 
 def write_trace(
@@ -63,7 +63,7 @@ def write_trace(
     settings_key: str = "settings",
     **others: Any,
 ) -> None:
-    """Write a trace with what every trace says of how its texts came about.
+    """Write decoded rows and how they came about; a merged trace repeats that for each shard.
 
     That is the `settings` they were decoded with, the versions of packages, with the code of
     `plugins`, the commit of AdaFuse and the machine; `others` is what only this kind of trace says.

@@ -1,5 +1,6 @@
 """A server in this process, and one that runs by itself."""
 
+import json
 import os
 import re
 import signal
@@ -35,6 +36,24 @@ DEFAULTS = {
     "name": "adafuse", "method": "adafuse", "options": {}, "max_new_tokens": 16, "batch_size": 4,
     "max_waiting": 64, "longest": 512, "seconds": 60.0, "body": 1 << 16,
 }  # fmt: skip
+
+
+PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
+MESSAGES = [{"role": "user", "content": "Which city is the capital of Rustan?"}]
+
+
+def completed(client: TestClient, **body: Any) -> Any:
+    done = client.post("/v1/completions", json={"prompt": PROMPT, **body})
+    assert done.status_code == 200, done.text
+    return done.json()
+
+
+def streamed(client: TestClient, path: str, **body: Any) -> list[Any]:
+    with client.stream("POST", path, json={"stream": True, **body}) as answer:
+        assert answer.status_code == 200
+        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
 
 
 @pytest.fixture

@@ -11,23 +11,7 @@ import adafuse.serve
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.records.result import Chat
-
-PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
-MESSAGES = [{"role": "user", "content": "Which city is the capital of Rustan?"}]
-
-
-def completed(client, **body):
-    done = client.post("/v1/completions", json={"prompt": PROMPT, **body})
-    assert done.status_code == 200, done.text
-    return done.json()
-
-
-def streamed(client, path, **body):
-    with client.stream("POST", path, json={"stream": True, **body}) as answer:
-        assert answer.status_code == 200
-        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
-    assert lines.pop() == "[DONE]"
-    return [json.loads(line) for line in lines]
+from tests.serve.conftest import MESSAGES, PROMPT, completed, streamed
 
 
 def test_a_completion_is_what_generate_writes(client, pair):
@@ -164,52 +148,6 @@ def test_logprobs_are_those_of_the_fused_tokens(client, pair):
     assert all(token["logprob"] <= 0 for token in content["content"])
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "sentence"),
-    [
-        ({"temperature": 0.7}, 400, "request: temperature must be 0: decoding is greedy and gives"),
-        ({"n": 2}, 400, "request: n must be 1: decoding is greedy and gives one text, not 2"),
-        ({"prompt": [1, 2]}, 400, "must be a text or a list of texts: the models have different"),
-        ({"prompt": " "}, 400, "prompt must hold some text"),
-        ({"temprature": 0}, 400, "request: unknown field 'temprature'; known are: "),
-        ({"max_tokens": 0}, 400, "request: max_tokens must be greater than or equal to 1, not 0"),
-        ({"max_tokens": 600}, 400, "and 600 more were asked for; there is room for 512"),
-        ({"prompt": "word " * 700}, 400, "there is room for 512"),
-        ({"method": "fuse"}, 400, "unknown method 'fuse'; known are: single, adafuse"),
-        ({"method": "single"}, 400, "method single needs exactly 1 model, not 2"),
-        ({"options": {"tau": -1}}, 400, "tau must be greater than or equal to 0, not -1"),
-        ({"logprobs": 1}, 400, "method 'adafuse' commits words, which have no common log-prob"),
-        ({"model": "gpt-4"}, 404, "there is no model 'gpt-4'; 'adafuse' is served"),
-        ({"echo": True}, 400, "echo must be left out"),
-        ({"prompt": "x" * 70000}, 413, "the request is larger than 65536 bytes; send less"),
-    ],
-)
-def test_what_cannot_be_is_one_sentence_and_its_status(client, body, status, sentence):
-    done = client.post("/v1/completions", json={"prompt": PROMPT, **body})
-    assert done.status_code == status
-    told = done.json()["error"]["message"]
-    assert sentence in told
-    assert "\n" not in told
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b"[" * 9000, b"\xff", b"null"])
-def test_what_is_no_json_object_is_refused(client, body):
-    done = client.post("/v1/completions", content=body)
-    assert done.status_code == 400
-    assert "the request is not" in done.json()["error"]["message"]
-
-
-def test_tools_and_other_messages_are_refused(client):
-    for change, sentence in (
-        ({"tools": [{"type": "function"}]}, "tools must be left out"),
-        ({"messages": []}, "messages must hold a message at least"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "unknown role 'tool'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "part that is no"),
-    ):
-        done = client.post("/v1/chat/completions", json={"messages": MESSAGES, **change})
-        assert (done.status_code, sentence in done.json()["error"]["message"]) == (400, True)
-
-
 def test_a_key_is_needed_for_everything_but_health(serving):
     with serving(api_key="secret") as client:
         assert client.get("/health").status_code == 200
@@ -288,26 +226,6 @@ def test_metrics_count_what_was_decoded(client):
     assert "adafuse_rounds_total" in told
 
 
-def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
-    from adafuse.storage.parquet import read_metadata, read_rows
-    from adafuse.storage.traces import ORIGIN
-
-    with serving(traces=tmp_path / "traces") as client:
-        completed(client, stop=["\n"])
-        completed(client, method="unite")
-        streamed(client, "/v1/completions", prompt=PROMPT, stop=["\n"])
-    files = sorted((tmp_path / "traces").iterdir())
-    methods = [read_metadata(file)["settings"]["method"] for file in files]
-    assert methods == ["adafuse, unite"]
-    assert read_metadata(files[0]).keys() == {"settings", *ORIGIN}
-    assert read_metadata(files[0])["settings"]["chat_date"] == ["2024-07-26"] * 2
-    rows = read_rows(files[0])
-    assert [row["method"] for row in rows] == ["adafuse", "unite", "adafuse"]
-    assert json.loads(rows[0]["options"])["stop"] == ["\n"]
-    assert [row["prompt"] for row in rows] == [PROMPT] * 3
-    assert all(row["rounds"] for row in rows)
-
-
 @pytest.mark.parametrize("limit", range(1, 15))
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_text_has_at_most_max_tokens_tokens_in_each_model(serving, random_pair, limit, stream):
@@ -339,40 +257,6 @@ def test_without_max_tokens_a_text_has_what_is_left_of_the_context(serving, rand
         assert 1 <= answer["usage"]["completion_tokens"] <= 7
 
 
-GREEDY = {
-    "temperature": 0, "top_p": 1, "top_k": -1, "min_p": 0, "n": 1, "presence_penalty": 0.0,
-    "frequency_penalty": 0, "repetition_penalty": 1.0, "logit_bias": {}, "seed": 7, "stop": None,
-    "user": "u", "metadata": {"a": "b"}, "store": False, "service_tier": "auto",
-    "stream_options": None, "max_completion_tokens": 4, "max_tokens": None,
-    "safety_identifier": "x", "prompt_cache_key": "x",
-}  # fmt: skip
-OF_CHATS = {
-    "logprobs": False, "top_logprobs": 0, "tools": [], "tool_choice": "none",
-    "parallel_tool_calls": True, "response_format": {"type": "text"}, "modalities": ["text"],
-    "reasoning_effort": "low", "verbosity": "low", "audio": None, "prediction": None,
-}  # fmt: skip
-
-
-def test_fields_of_openai_at_values_that_change_nothing_are_accepted(client):
-    own = {"best_of": 1, "echo": False, "suffix": None, "logprobs": None}
-    completed(client, **GREEDY, **own)
-    chat = {"messages": MESSAGES, **GREEDY, **OF_CHATS}
-    done = client.post("/v1/chat/completions", json=chat)
-    assert done.status_code == 200, done.text
-
-
-def test_sampling_can_be_ignored_by_the_server_but_not_several_texts(serving):
-    sampled = {"temperature": 0.7, "top_p": 0.9, "top_k": 40, "presence_penalty": 1}
-    with serving(ignore_sampling=True) as client:
-        text = completed(client)["choices"][0]["text"]
-        assert completed(client, **sampled)["choices"][0]["text"] == text
-        assert client.post("/v1/completions", json={"prompt": "a", "n": 2}).status_code == 400
-    with serving() as client:
-        for name, value in sampled.items():
-            done = client.post("/v1/completions", json={"prompt": PROMPT, name: value})
-            assert "start the server with --ignore-sampling" in done.json()["error"]["message"]
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -395,23 +279,6 @@ def test_what_is_too_long_is_refused_before_a_tokenizer_reads_it(serving, pair, 
         done = client.post(path, json=body)
         assert done.status_code == 400
         assert "read" not in done.json()["error"]["message"].split()
-
-
-def test_an_error_repeats_no_more_than_a_piece_of_what_was_sent(client):
-    long = "x" * 30_000
-    for body in (
-        {"prompt": "a", "temperature": long},
-        {"prompt": "a", long: 1},
-        {"prompt": "a", "model": long},
-        {"prompt": "a", "method": long},
-        {"prompt": {long: long}},
-        {"prompt": "a", "options": {long: 1}},
-    ):
-        done = client.post("/v1/completions", json=body)
-        assert done.status_code in (400, 404)
-        assert len(done.content) < 2000
-    assert len(client.get(f"/v1/models/{long}").content) < 2000
-    assert len(client.get(f"/{long}").content) < 2000
 
 
 @pytest.mark.parametrize(
@@ -473,51 +340,6 @@ def test_no_client_reads_a_path_of_this_machine(serving, pair, tmp_path, monkeyp
     (file,) = (tmp_path / "traces").iterdir()
     assert folder not in told + refused + str(read_rows(file)) + file.read_bytes().decode("latin")
     assert '"mistral"' in told
-
-
-def test_a_field_that_is_there_twice_is_refused(client):
-    done = client.post("/v1/completions", content='{"prompt": "a", "stop": "b", "stop": "c"}')
-    assert done.status_code == 400
-    assert "key 'stop' occurs twice" in done.json()["error"]["message"]
-
-
-def test_half_a_surrogate_pair_is_refused(client):
-    for body in ({"prompt": "a\ud800"}, {"prompt": "a", "stop": "\udc00"}):
-        done = client.post("/v1/completions", content=json.dumps(body))
-        assert done.status_code == 400
-        assert "half of a surrogate pair" in done.json()["error"]["message"]
-
-
-def test_traces_are_bounded_and_their_files_do_not_grow_with_stop_strings(
-    serving, tmp_path, monkeypatch
-):
-    import adafuse.serve.traces as module
-    from adafuse.storage.parquet import read_rows
-
-    folder = tmp_path / "traces"
-    with serving(traces=folder) as client:
-        for number in range(8):
-            completed(client, stop=[f"stop {number}"], max_tokens=2)
-        kept = {file.suffix for file in folder.iterdir()}
-        assert kept == {".parquet", ".journal", ".lock"}
-    (file,) = folder.iterdir()
-    assert len(read_rows(file)) == 8
-    monkeypatch.setattr(module, "ROWS", 2)
-    with serving(traces=folder, trace_mib=0) as client:
-        for _ in range(6):
-            completed(client, max_tokens=2)
-    assert len(list(folder.iterdir())) == 0
-
-
-def test_traces_name_the_code_of_plug_ins(serving, tmp_path, monkeypatch):
-    import adafuse.decoding.method as module
-    from adafuse.storage.parquet import read_metadata
-
-    monkeypatch.setattr(module, "code_of", lambda *used: {"brought 1.0": "code 123"})
-    with serving(traces=tmp_path / "traces") as client:
-        completed(client, max_tokens=2)
-    (file,) = (tmp_path / "traces").iterdir()
-    assert read_metadata(file)["versions"]["brought 1.0"] == "code 123"
 
 
 @pytest.mark.parametrize(
