@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from snakemake.utils import update_config
 
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config, read_config, to_json
@@ -165,6 +167,18 @@ def test_the_configurations_of_the_project_are_of_the_right_form(
     monkeypatch.chdir(ROOT)
     config = read_config(ROOT / f"config/{name}.yaml")
     assert {"mistral", "llama", "adafuse", "fixed_3"} <= config.runs.keys()
+
+
+@pytest.mark.parametrize(("below", "above"), [("toy", "controller"), ("small", "small_controller")])
+def test_the_configurations_that_extend_another_one_are_of_the_right_form(
+    below: str, above: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    values, more = (
+        yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in (below, above)
+    )
+    update_config(values, more)  # as Snakemake does with two files after --configfile
+    assert "gates" in parse_config(values).experiments
 
 
 def test_every_field_is_explained_in_the_readme() -> None:
