@@ -48,7 +48,7 @@ def bench(
     ] = 96,
     tau: Annotated[
         float | None,
-        option("Margin threshold; 0.7, or the median margin of random weights.", "X"),
+        option("Margin threshold; by default 0.7, or with random weights the median margin.", "X"),
     ] = None,
     threads: ThreadsOption = "auto",
     others: Annotated[bool, option("Also time all other methods.")] = True,

@@ -88,9 +88,11 @@ MethodOption = Annotated[
         autocompletion=method_options,
     ),
 ]
-Tau = Annotated[float | None, option("Margin threshold; margins range from 0 to 1.", "X", DECODING)]
-MaxWords = Annotated[int | None, option("M, maximum words per proposal.", "N", DECODING)]
-Branching = Annotated[int | None, option("B, alternatives when not confident.", "N", DECODING)]
+Tau = Annotated[float | None, option("Margin threshold, 0 to 1; default 0.7.", "X", DECODING)]
+MaxWords = Annotated[int | None, option("M, maximum words per proposal; default 3.", "N", DECODING)]
+Branching = Annotated[
+    int | None, option("B, alternatives if not confident; default 1.", "N", DECODING)
+]
 _RULES = ("mean_nll", "mixture", "most_confident", "learned")
 Fusion = Annotated[
     str | None,

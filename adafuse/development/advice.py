@@ -162,8 +162,8 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
         )
     if sign > 0 and not (advice.fused.value or any(m.score.value for m in advice.members)):
         return (
-            "No verdict: nobody has a single point. Look at the answers: check the template, stop,"
-            " the scorer and the accepted answers, or take easier rows."
+            "No verdict: neither the models nor the ensemble score a point. Look at the answers:"
+            " check the template, stop, the scorer and the accepted answers, or take easier rows."
         )
     gain, room = found.gain, sign * (advice.ceiling - member.score.value)
     unequal = any(_apart(member.score, other.score) for other in advice.members)
@@ -185,8 +185,8 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
         said.append("These rows do not show which is better.")
     if room < LITTLE and gain < LITTLE:
         said.append(
-            f"There is little to gain: with the better answer of each row, which nobody knows, it"
-            f" would be {room:.1f} points."
+            f"There is little to gain: always choosing the better of the models' answers would add"
+            f" {room:.1f} points."
         )
     elif gain < room / 2:
         said.append(

@@ -111,10 +111,10 @@ class UniteOptions(WeightingOptions, TokenFusionOptions):
     primary: ModelNumber = 0
     """number of the model whose tokens win ties"""
     duplicates: Duplicates = "exclude"
-    """probability of an entry that is not a token of the model, if the first of its tokens already
-    stands for another entry: none (`exclude`), that of this first token (`keep`, as published for
-    SentencePiece models), or that of a logit of 0 (`zero`, as published for other models; logits
-    here are log-probabilities, so 0 is above all others)"""
+    """probability that a model gives to an entry that is not one of its tokens, if the first of
+    the tokens that spell the entry already stands for another one: 0 (`exclude`), that of this
+    first token (`keep`, as published for SentencePiece models), or that of a logit of 0 (`zero`, as
+    published for other models; logits here are log-probabilities, so 0 is above all others)"""
     normalise: Normalise = "union"
     """normalise probabilities over the union (as published) or over the whole vocabulary"""
     commit: Literal["surface", "first_token"] = "surface"

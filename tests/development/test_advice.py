@@ -95,7 +95,7 @@ def valued(advice, *values):
         (12.0, 5.0, 0.001, 90.0, 200, "Fuse them."),
         (-12.0, -20.0, 0.001, 90.0, 200, "Do not fuse them in this way."),
         (1.0, -4.0, 0.7, 90.0, 200, "These rows do not show which is better. There is more to ga"),
-        (0.2, -4.0, 0.9, 71.0, 200, "There is little to gain: with the better answer of each row"),
+        (0.2, -4.0, 0.9, 71.0, 200, "There is little to gain: always choosing the better of"),
         (1.0, -4.0, 0.7, 90.0, 20, "So few rows (20) show only large differences; use more."),
     ],
 )
@@ -148,7 +148,7 @@ def test_one_that_was_mostly_cut_is_enough(advice, who):
 def test_zero_against_zero_has_no_best_model_and_no_verdict(pair, rows):
     never = replace(rows, answers=[["xyzzy"]] * len(rows.answers))
     verdict = advise(pair, never).verdict
-    assert verdict.startswith("No verdict: nobody has a single point.")
+    assert verdict.startswith("No verdict: neither the models nor the ensemble score a point.")
     assert "best" not in verdict
 
 

@@ -29,15 +29,15 @@ COLUMNS = {
     " of one digest are decoded once",
     "text": "generated text, cut before the first stop string, otherwise unchanged",
     "fits": "number of characters of the text that fit into `max_new_tokens` tokens of at least one"
-    " model; null if all do, that is unless the last span exceeds the limit",
+    " model; null if the whole text fits, that is, unless its last span exceeds the limit",
     "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
     " (`max_new_tokens` or `max_rounds`) or `error`",
     "error": "one sentence; null unless `stop_reason` is `error`",
     "traceback": "Python traceback of the error; null unless `stop_reason` is `error`",
     "seconds": "wall time from the example's admission to its end, including the models' own"
     " answers if the method starts from these; examples of a batch share their time",
-    "tokens[]": "per model: generated token ids at the end",
-    "prompt_tokens[]": "per model: token ids of the prompt",
+    "tokens[]": "per model: number of tokens of the text",
+    "prompt_tokens[]": "per model: number of tokens of the prompt",
     "forwards[]": "per model: forward passes with this example",
     "rounds[]": "one entry per round, in order",
     "rounds[].candidates[]": "the pool of the round, in order of model, then alternative",
