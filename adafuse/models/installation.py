@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -109,5 +109,6 @@ def _wrong(installation: Installation) -> Iterator[Finding]:
         yield warning(f"snakemake is not installed; {install('workflow')}")
 
 
+@cache
 def _pip_check() -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True)

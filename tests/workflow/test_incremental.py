@@ -62,10 +62,6 @@ def test_an_edited_row_of_a_large_file_runs_its_own_shard_and_what_depends_on_it
     shard = shard_of(rows[4]["id"], SHARDS["qa"])
     files = {("shard", ("qa", str(shard))), ("prepare", ("qa",)), ("datasets", ())}
     assert place.plan().all == files | decoding(["qa"], RUNS, shard)
-    place.run()
-    assert place.plan().all == set()
-    trace = read_rows(place.folder / "results/traces/qa/adafuse.parquet", ["id"])
-    assert {row["id"] for row in trace} == {row["id"] for row in rows}
 
 
 def test_a_corrected_answer_is_scored_without_decoding(place: Workplace) -> None:
@@ -132,8 +128,13 @@ def test_other_results_than_the_plan_s_run_again_without_snakemake_s_own_records
     place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.2))
     shutil.rmtree(place.folder / ".snakemake")
     assert place.plan().all == decoding(SHARDS, ["adafuse"])
+    rows = place.rows("qa")
+    rows[4]["question"] = "Who painted the quiet lighthouse?"
+    place.write_rows("qa", rows)
     place.run()
     assert place.plan().all == set()
+    trace = read_rows(place.folder / "results/traces/qa/adafuse.parquet", ["id"])
+    assert {row["id"] for row in trace} == {row["id"] for row in rows}
 
 
 def test_the_table_has_a_row_per_run_and_the_columns_of_each_benchmark(

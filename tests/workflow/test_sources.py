@@ -41,6 +41,12 @@ def from_dataset(
     return values
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fetch here: what a process of its own adds is asserted where a dataset is fetched once."""
+    monkeypatch.setattr(sources, "_fetch", sources.fetch)
+
+
 def write(folder: Path, answer: str) -> None:
     folder.mkdir(exist_ok=True)
     rows = [{"key": f"r{n}", "question": f"q{n}?", "answer": f"{answer}{n}"} for n in range(12)]
@@ -60,6 +66,7 @@ def test_a_dataset_is_fetched_once_and_its_rows_are_those_of_a_file(
     assert again.prepared("qa") == plan.prepared("qa")
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("damage", [b"", b'{"question": "q", "answer": "a"}\n', b"\xff"])
 def test_a_damaged_copy_of_a_dataset_is_fetched_again(
     from_dataset: dict[str, Any], damage: bytes
@@ -72,6 +79,7 @@ def test_a_damaged_copy_of_a_dataset_is_fetched_again(
     assert file.read_bytes() == whole
 
 
+@pytest.mark.usefixtures("in_process")
 def test_other_content_or_fields_are_fetched_again(
     from_dataset: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -94,6 +102,7 @@ configs:
 """
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_card_of_a_folder_decides_its_rows(
     from_dataset: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -106,6 +115,7 @@ def test_the_card_of_a_folder_decides_its_rows(
         assert benchmark_rows(config, "qa")[0].answers == (answer,)
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("name", ["test.jsonl", "test.zip"])
 def test_data_of_the_same_size_and_time_are_other_rows(
     from_dataset: dict[str, Any], tmp_path: Path, name: str
