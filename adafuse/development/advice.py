@@ -15,6 +15,7 @@ from adafuse.methods import METHODS
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import ScoredRun, evaluate
+from adafuse.metrics.scorer import Metric
 from adafuse.records.result import Chat, Result
 from adafuse.results import Results
 from adafuse.storage.traces import result_columns
@@ -98,20 +99,20 @@ def advise(
     names = [str(number) for number in range(len(alone))]
     scored = [_scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
     together = _scored(rows, "fused", fused)
-    merit = together.metric.merit
-    values = ([merit(outcome.value) for outcome in one.outcomes] for one in scored)
+    metric = together.metric
+    values = ([metric.merit(outcome.value) for outcome in one.outcomes] for one in scored)
     by_row = list(zip(*values, strict=True))
     best = [row.index(max(row)) for row in by_row]
     oracle = [alone[number][row] for row, number in enumerate(best)]
     leaders = [n for n, row in zip(best, by_row, strict=True) if row.count(max(row)) == 1]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
-    better = max(scored, key=lambda one: merit(one.value))
+    better = max(scored, key=lambda one: metric.merit(one.value))
     pairs = compare_runs(runs, [*scored, together])
     against = next(pair for pair in pairs if pair.against == better.score.run)
     agreed = [taken.agreed for result in fused for taken in result.rounds]
     advice = Advice(
         rows=len(rows.prompts),
-        metric=together.metric.label,
+        metric=metric.label,
         members=tuple(
             Member(
                 name=model.name,
@@ -132,7 +133,7 @@ def advise(
         verdict="",
         samples=_samples(rows, [*alone, fused]),
     )
-    verdict = _verdict(advice, names.index(better.score.run), int(merit(1)))
+    verdict = _verdict(advice, names.index(better.score.run), metric)
     return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
 
 
@@ -152,7 +153,7 @@ def _samples(rows: Development, results: Sequence[Results]) -> tuple[Sample, ...
     return tuple(Sample(asked[k], rows.answers[k][0], texts[k]) for k in chosen)
 
 
-def _verdict(advice: Advice, better: int, sign: int) -> str:
+def _verdict(advice: Advice, better: int, metric: Metric) -> str:
     """Say in a few sentences what the figures mean; without any, what to do first."""
     found, member = advice.against, advice.members[better]
     if (cut := max(advice.cut, *(other.cut for other in advice.members))) > MOSTLY:
@@ -160,12 +161,13 @@ def _verdict(advice: Advice, better: int, sign: int) -> str:
             f"No verdict: limits cut {cut:.0f} % of the answers of a model or of the fused ones."
             " Raise max_new_tokens, or give what ends an answer as stop."
         )
-    if sign > 0 and not (advice.fused.value or any(m.score.value for m in advice.members)):
+    scores = [advice.fused, *(other.score for other in advice.members)]
+    if metric.higher_is_better and not any(score.value for score in scores):
         return (
             "No verdict: neither the models nor the ensemble score a point. Look at the answers:"
             " check the template, stop, the scorer and the accepted answers, or take easier rows."
         )
-    gain, room = found.gain, sign * (advice.ceiling - member.score.value)
+    gain, room = found.gain, metric.merit(advice.ceiling - member.score.value)
     unequal = any(_apart(member.score, other.score) for other in advice.members)
     estimate = Estimate(found.difference, found.low, found.high)
     interval = f"{found.difference:+.1f}{estimate.ends(form=' [{}, {}]', sign='+')}"

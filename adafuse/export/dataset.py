@@ -235,7 +235,7 @@ def _samples(
     }
     model, primary = _model(results.config, run)["id"], scored.score.primary
     metric = scored.metric
-    full = (1 if metric.binary else 100) if metric.higher_is_better else 0
+    full = max((0, 1 if metric.binary else 100), key=metric.merit)
     for outcome in scored.outcomes:
         row, decoded = rows[outcome.id], decoded_rows.get(outcome.id, {})
         raw = row.question or row.prompt

@@ -17,6 +17,7 @@ from adafuse.metrics.paired import (
     paired_bootstrap,
     paired_randomization,
 )
+from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import MANY_CUT, ScoredRun
 from adafuse.metrics.scorer import Metric
 
@@ -139,7 +140,7 @@ class Comparison:
     @property
     def gain(self) -> float:
         """The difference, positive where the run is better."""
-        return self.difference if self.higher_is_better else -self.difference
+        return metric_named(self.metric).merit(self.difference)
 
 
 def compare_runs(

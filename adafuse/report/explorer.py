@@ -125,14 +125,17 @@ class RunEntry:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkEntry:
-    """A benchmark of `n` examples, the runs on it, and the metric of an example's value."""
+    """A benchmark of `n` examples, the runs on it, and the metric of an example's value.
+
+    `merit` is what one unit more of it is worth: 1, or -1 where less is better.
+    """
 
     name: str
     n: int
     runs: tuple[str, ...]
     label: str = ""
     binary: bool = False
-    higher_is_better: bool = True
+    merit: float = 1
 
 
 @dataclass(frozen=True, slots=True)

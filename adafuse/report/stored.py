@@ -80,7 +80,7 @@ class StoredResults:
             runs=tuple(runs),
             label=metric.label,
             binary=metric.binary,
-            higher_is_better=metric.higher_is_better,
+            merit=metric.merit(1),
         )
 
 

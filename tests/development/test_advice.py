@@ -9,10 +9,12 @@ from adafuse import Ensemble, UserError
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.development.advice import _verdict, advise
 from adafuse.development.fitting import Development, fit
+from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import evaluate
 from tests.conftest import TOY_MODELS
 
 ROWS = TOY_MODELS.parent / "benchmarks/development/toy_qa.jsonl"
+METRIC = SCORERS["triviaqa"].primary
 SETTINGS = {"max_new_tokens": 16, "stop": ["\n"]}
 
 
@@ -104,16 +106,16 @@ def test_the_verdict_follows_the_figures(advice, difference, low, p, ceiling, co
     high = difference + abs(difference - low)
     against = replace(advice.against, difference=difference, low=low, high=high, p_holm=p)
     found = replace(advice, members=members, against=against, ceiling=ceiling, rows=count)
-    assert says in _verdict(found, 0, 1)
+    assert says in _verdict(found, 0, METRIC)
 
 
 def test_unequal_models_are_told_to_be_weighed(advice):
     members = valued(advice, *(70.0, 30.0))
     against = replace(advice.against, difference=-5.0, low=-9.0, high=1.0, p_holm=0.1)
     found = replace(advice, members=members, against=against, ceiling=75.0)
-    assert "The models are unequal: give the better one more weight" in _verdict(found, 0, 1)
+    assert "The models are unequal: give the better one more weight" in _verdict(found, 0, METRIC)
     near = replace(found, members=valued(advice, *(70.0, 55.0)))  # within their intervals
-    assert "unequal" not in _verdict(near, 0, 1)
+    assert "unequal" not in _verdict(near, 0, METRIC)
 
 
 def test_what_cannot_be_advised_on_is_one_sentence(pair, rows):
@@ -135,14 +137,14 @@ def test_answers_that_were_mostly_cut_give_no_verdict(pair, rows):
 
 @pytest.mark.parametrize("who", ["a member", "the other member", "fused"])
 def test_one_that_was_mostly_cut_is_enough(advice, who):
-    assert not _verdict(advice, 0, 1).startswith("No verdict")
+    assert not _verdict(advice, 0, METRIC).startswith("No verdict")
     first, second = advice.members
     found = {
         "a member": replace(advice, members=(replace(first, cut=51.0), second)),
         "the other member": replace(advice, members=(first, replace(second, cut=51.0))),
         "fused": replace(advice, cut=51.0),
     }[who]
-    assert _verdict(found, 0, 1).startswith("No verdict: limits cut 51 %")
+    assert _verdict(found, 0, METRIC).startswith("No verdict: limits cut 51 %")
 
 
 def test_zero_against_zero_has_no_best_model_and_no_verdict(pair, rows):
@@ -155,8 +157,8 @@ def test_zero_against_zero_has_no_best_model_and_no_verdict(pair, rows):
 def test_equal_models_are_not_called_the_best(advice):
     found = replace(advice, members=valued(advice, 70.0, 70.0))
     names = [member.name for member in advice.members]
-    assert f"{names[0]} alone, which scores as {names[1]}." in _verdict(found, 0, 1)
-    assert "the best" in _verdict(replace(advice, members=valued(advice, 70.0, 60.0)), 0, 1)
+    assert f"{names[0]} alone, which scores as {names[1]}." in _verdict(found, 0, METRIC)
+    assert "the best" in _verdict(replace(advice, members=valued(advice, 70.0, 60.0)), 0, METRIC)
 
 
 def test_a_few_answers_are_there_to_be_looked_at(advice, pair, rows):
