@@ -70,6 +70,16 @@ Threads = BatchSize
 MaxWords = Annotated[Positive | Literal["adaptive"], _positive_or("adaptive")]
 """Words of a proposal: at most a number, or up to the end of the sentence."""
 
+OTHER_LENGTHS = ("max_gen_toks", "max_tokens", "max_completion_tokens")
+"""What other libraries call `max_new_tokens`."""
+SAMPLING: dict[str, tuple[object, ...]] = {
+    "do_sample": (False,), "temperature": (0,), "top_p": (1,), "top_k": (1, 0, -1), "min_p": (0,),
+    "typical_p": (1,), "num_beams": (1,), "use_beam_search": (False,), "n": (1,), "best_of": (1,),
+    "num_return_sequences": (1,), "presence_penalty": (0,), "frequency_penalty": (0,),
+    "repetition_penalty": (1,), "length_penalty": (1,), "no_repeat_ngram_size": (0,),
+}  # fmt: skip
+"""Settings of other libraries, with their values that change nothing about greedy decoding."""
+
 
 class Section(BaseModel):
     """Base of all groups of settings: frozen, unknown keys refused.
@@ -109,7 +119,9 @@ class StrictSection(Section):
 
 
 class MethodOptions(StrictSection):
-    """Base of the options of a method."""
+    """Base of the options of a method; a gate can be fitted if it replaces some of them."""
+
+    replaced_by_gate: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def functions(self) -> tuple[object, ...]:

@@ -20,6 +20,7 @@ from adafuse.cli.options import (
     MethodName,
     Strings,
     ThreadsOption,
+    fusion_rules,
     given,
     method_options,
     option,
@@ -93,10 +94,14 @@ MaxWords = Annotated[int | None, option("M, maximum words per proposal; default 
 Branching = Annotated[
     int | None, option("B, alternatives if not confident; default 1.", "N", DECODING)
 ]
-_RULES = ("mean_nll", "mixture", "most_confident", "learned")
 Fusion = Annotated[
     str | None,
-    option("mean_nll, mixture, most_confident or learned.", "NAME", DECODING, values=_RULES),
+    option(
+        "Fusion rule, default mean_nll; see `adafuse methods adafuse`.",
+        "NAME",
+        DECODING,
+        autocompletion=fusion_rules,
+    ),
 ]
 MaxRounds = Annotated[int | None, option("Maximum rounds; no limit by default.", "N", DECODING)]
 Stop = Annotated[

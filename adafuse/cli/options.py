@@ -46,6 +46,14 @@ def method_options(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{name}=" for name in names if name.startswith(incomplete)]
 
 
+def fusion_rules(incomplete: str) -> list[str]:
+    """Suggest fusion rules."""
+    from adafuse.methods import METHODS
+
+    names = METHODS["adafuse"].Options.model_json_schema()["properties"]["fusion"]["enum"]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def model_folders(incomplete: str) -> list[str]:
     """Suggest folders: those of models, and with a slash those that may hold some."""
     before, slash, name = incomplete.rpartition("/")
@@ -202,24 +210,13 @@ MethodName = Annotated[
     str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
 ]
 MaxNewTokens = Annotated[int, option("Maximum new tokens of any model.", "N", DECODING)]
+_OR_AUTO: dict[str, Any] = {"values": ["auto"], "parser": _number_or_name}
 BatchSize = Annotated[
-    Any,
-    option(
-        "Examples at a time: a number, or auto.",
-        "N",
-        DECODING,
-        values=["auto"],
-        parser=_number_or_name,
-    ),
+    Any, option("Examples at a time: a number, or auto.", "N", DECODING, **_OR_AUTO)
 ]
 ThreadsOption = Annotated[
     Any,
-    option(
-        "CPU threads: a number, or auto for the cores that are idle now.",
-        "N",
-        values=["auto"],
-        parser=_number_or_name,
-    ),
+    option("CPU threads: a number, or auto for the cores that are idle now.", "N", **_OR_AUTO),
 ]
 ResultsFolder = Annotated[Path, typer.Argument(help="A results folder.", metavar="RESULTS")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]

@@ -129,6 +129,7 @@ class WeightingOptions(MethodOptions):
 class FusionOptions(WeightingOptions):
     """What every method that fuses words shares."""
 
+    replaced_by_gate = frozenset({"fusion", "gate"})
     fusion: Annotated[
         str | SkipJsonSchema[FusionRule],
         AfterValidator(_registered),

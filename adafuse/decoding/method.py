@@ -33,6 +33,7 @@ class Method(ABC, Generic[OptionsT]):
         uses_models: a method that `reads_answers` needs the models for something else, too;
             otherwise they are not loaded where their answers are given.
         one_token: each round commits one token, and F(s) is minus its log-probability.
+        threshold: the option that says below which margin a model is unsure, if there is one.
     """
 
     name: ClassVar[str]
@@ -41,6 +42,7 @@ class Method(ABC, Generic[OptionsT]):
     reads_answers: ClassVar[bool] = False
     uses_models: ClassVar[bool] = True
     one_token: ClassVar[bool] = False
+    threshold: ClassVar[str | None] = None
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options
@@ -89,7 +91,7 @@ class Method(ABC, Generic[OptionsT]):
     @property
     def unfitted(self) -> dict[str, Any]:
         """The options, as in JSON, with which rows are decoded that a gate is fitted on."""
-        return self.options.model_dump(mode="json", exclude={"fusion", "gate"})
+        return self.options.model_dump(mode="json", exclude=set(self.options.replaced_by_gate))
 
     def check_files(self, models: Sequence[str]) -> None:
         """Refuse files that are not for these models, given by their paths, before one is loaded.

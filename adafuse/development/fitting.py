@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from adafuse.decoding.candidates import Pool, Span
-from adafuse.decoding.fusion import FusionOptions, PoolFusion
+from adafuse.decoding.fusion import PoolFusion
 from adafuse.decoding.gate import (
     MODEL_FEATURES,
     SPAN_FEATURES,
@@ -38,7 +38,7 @@ from adafuse.metrics import scorer as scoring
 from adafuse.metrics.registry import scorer_named
 from adafuse.models.files import keys_now
 from adafuse.options import parse
-from adafuse.records.result import Prompt, Result, Round, question_of
+from adafuse.records.result import Prompt, Result, Round
 from adafuse.version import versions
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Fitter:
             return example
 
         run = Run(models, self.ensemble.weights, self.ensemble.at, method, settings, start)
-        results = dict(run.results(prompts, list(map(question_of, prompts))))
+        results = dict(run.results(prompts))
         return [results[index] for index in range(len(prompts))]
 
     def _case(
@@ -317,9 +317,10 @@ def _check(
         raise UserError(f"unknown objective {objective!r}; use reward or likelihood")
     if len(ensemble.models) < 2:
         raise UserError("a gate weights several models, but only one was given; give two or more")
-    chosen = resolve(method, options)
-    if not isinstance(chosen.options, FusionOptions) or "fusion" in options:
-        odd = f"option fusion={options['fusion']!r}" if "fusion" in options else f"method {method}"
+    replaced = resolve(method, options).options.replaced_by_gate
+    given = [f"option {name}={options[name]!r}" for name in sorted(replaced) if name in options]
+    if given or not replaced:
+        odd = given[0] if given else f"method {method}"
         raise UserError(
             f"{odd} cannot be fitted, because a gate replaces the fusion rule; use adafuse,"
             " fixed_length or beam_scaling, without `fusion`"

@@ -74,6 +74,7 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
 
     name = "adafuse"
     Options = AdaFuseOptions
+    threshold = "tau"
 
     @property
     def top(self) -> int:

@@ -10,13 +10,7 @@ from pydantic import Field
 from adafuse.decoding.fusion import WeightingOptions
 from adafuse.decoding.method import Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.token_round import (
-    TRACED,
-    Choice,
-    Entry,
-    Mean,
-    PendingText,
-)
+from adafuse.decoding.token_round import TRACED, Choice, Entry, Mean, PendingText
 from adafuse.engine.node import Program
 from adafuse.methods.matched_tokens import ByModel, MatchesTokens, TokenFusionOptions
 from adafuse.options import ModelNumber

@@ -86,7 +86,5 @@ class StoredResults:
 
 def tau_of(method: str, options: Mapping[str, object]) -> float | None:
     """Return the threshold of a method with these options; None if it has none."""
-    if method not in METHODS:
-        return None
-    tau: float | None = getattr(resolve(method, options).options, "tau", None)
-    return tau
+    name = METHODS[method].threshold if method in METHODS else None
+    return getattr(resolve(method, options).options, name) if name else None
