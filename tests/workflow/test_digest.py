@@ -4,6 +4,7 @@ import importlib
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +17,9 @@ from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.metrics.registry import SCORERS
 from adafuse.workflow import digest as digest_module
 from adafuse.workflow.digest import decode_digest, scoring_version
-from adafuse.workflow.jobs import decode_job
+from adafuse.workflow.jobs import DecodeJob, decode_job
 from adafuse.workflow.plan import Plan
+from tools.docs.tables import JOB
 
 Change = Callable[[dict[str, Any]], object]
 
@@ -70,6 +72,14 @@ def test_the_code_of_another_package_changes_it(
     plugins._code_digest.cache_clear()
     assert digest(values) != before
     assert decode_job(parse_config(values), "qa", "both").record()["plugins"].keys() == {"ruler"}
+
+
+def test_the_page_on_traces_names_every_key_of_a_job(
+    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DecodeJob, "plugins", {"ruler": "code 1"})
+    job = decode_job(parse_config(values), "qa", "both")
+    assert replace(job, timed=True, fitted_on="development").record().keys() == JOB.keys()
 
 
 def test_the_code_of_another_package_changes_what_its_scorer_finds(
