@@ -17,7 +17,7 @@ from adafuse.models.language_model import LanguageModel, load_models, wrapped
 from adafuse.models.memory import use_threads
 from adafuse.models.placement import Place
 from adafuse.models.spec import Loading, ModelSpec, model_specs
-from adafuse.options import parse
+from adafuse.options import OTHER_LENGTHS, SAMPLING, parse
 from adafuse.records.result import (
     Answer,
     Chat,
@@ -26,16 +26,15 @@ from adafuse.records.result import (
     Prompt,
     Result,
     as_prompt,
-    question_of,
 )
 from adafuse.results import Results
 
 _GREEDY = "decoding is greedy, and the same each time; leave it out"
 _ELSEWHERE = {
-    "max_tokens": "give max_new_tokens",
+    **dict.fromkeys(OTHER_LENGTHS, "give max_new_tokens"),
     "max_length": "give max_new_tokens, which does not count the prompt",
     "stop_strings": "give stop",
-    **dict.fromkeys(("temperature", "top_p", "do_sample", "seed", "num_beams"), _GREEDY),
+    **dict.fromkeys((*SAMPLING, "seed"), _GREEDY),
 }
 """What other libraries call a setting, or have and this one has not."""
 
@@ -215,7 +214,7 @@ class Ensemble:
         }
         run = self._run(method, {**settings, "drafts": drafts, **options})
         described = settings_of(self, {"method": method, **options, **settings})
-        stream: Iterable[tuple[int, Result]] = _results(run, given, questions, answers)
+        stream: Iterable[tuple[int, Result]] = run.results(given, questions, answers)
         if progress:
             from tqdm.auto import tqdm
 
@@ -252,7 +251,7 @@ class Ensemble:
             "drafts": drafts,
         }
         run = self._run(method, {**settings, **options})
-        return _results(run, _prompts(prompts), questions, answers)
+        return run.results(_prompts(prompts), questions, answers)
 
     def loglikelihoods(
         self,
@@ -307,8 +306,7 @@ class Ensemble:
             "drafts": drafts,
         }
         run = self._run(method, {**settings, **options})
-        given = as_prompt(prompt, "the prompt")
-        return TextStream(run.text(given, question or question_of(given)))
+        return TextStream(run.text(as_prompt(prompt, "the prompt"), question))
 
     def _check_open(self) -> None:
         if self._closed:
@@ -375,13 +373,3 @@ def _continuation(given: object) -> tuple[Prompt, str]:
 def _is_frame(given: object) -> bool:
     """Whether it is a data frame, over which one iterates by columns."""
     return hasattr(given, "columns")
-
-
-def _results(
-    run: Run,
-    prompts: Sequence[Prompt],
-    questions: Sequence[str] | None,
-    answers: Sequence[Sequence[Answer]] | None,
-) -> Iterator[tuple[int, Result]]:
-    known = answers if run.method.reads_answers else None
-    return run.results(prompts, questions or [*map(question_of, prompts)], known)

@@ -29,7 +29,7 @@ from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel, demands, slots
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
-from adafuse.records.result import Answer, Chat, Prompt, Result, letters
+from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
 from adafuse.tokenization.prompts import check_chat, common, ids_if_any, shared_prefix
 from adafuse.tokenization.text import Anchor
 
@@ -56,8 +56,7 @@ class Batch:
     ) -> "Batch":
         """Return a batch of at most `most` rows; "auto" is as many as fit into the free memory."""
         if rows == "auto":
-            needs = chain.from_iterable(map(demands, models, longest))
-            rows = rows_that_fit([*needs], most)
+            rows = rows_that_fit([*chain.from_iterable(map(demands, models, longest))], most)
             logger.info("%d examples at a time", rows)
         return cls(models, longest, min(rows, most))
 
@@ -162,10 +161,12 @@ class Run:
     def events(
         self,
         prompts: Sequence[Prompt],
-        questions: Sequence[str],
+        questions: Sequence[str] | None = None,
         answers: Sequence[Sequence[Answer]] | None = None,
     ) -> Iterator[Event[Example]]:
         """Decode all prompts; what cannot run is refused at the call. See `Ensemble.stream`."""
+        questions = questions or [*map(question_of, prompts)]
+        answers = answers if self.method.reads_answers else None
         for given, what in ((questions, "questions"), (answers, "lists of answers")):
             if given is not None and len(given) != len(prompts):
                 raise UserError(f"{len(given)} {what} for {len(prompts)} prompts; give one each")
@@ -176,10 +177,9 @@ class Run:
         self.prepare()
         lookups = defaultdict[LanguageModel, Lookup](Lookup)
 
-        def start(index: int) -> Example:
-            own = None if answers is None else tuple(answers[index])
-            prompt, question = prompts[index], questions[index]
-            return self.start(self.weights, self.settings, prompt, question, own, index)
+        def start(n: int) -> Example:
+            own = tuple(answers[n]) if answers else None
+            return self.start(self.weights, self.settings, prompts[n], questions[n], own, n)
 
         program = partial(self.program, lookups=lookups)
         top = self.method.top
@@ -188,7 +188,7 @@ class Run:
     def results(
         self,
         prompts: Sequence[Prompt],
-        questions: Sequence[str],
+        questions: Sequence[str] | None = None,
         answers: Sequence[Sequence[Answer]] | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Decode as `events` does; yield each prompt's number and result as soon as it ends."""
@@ -208,12 +208,12 @@ class Run:
         own = self.method.decode(example)
         yield from Drafter(example, kinds, lookups).run(own) if kinds else own
 
-    def text(self, prompt: Prompt, question: str) -> Generator[str | Result]:
+    def text(self, prompt: Prompt, question: str | None) -> Generator[str | Result]:
         """Decode one prompt; yield its text as it is committed, and at last its result.
 
         What a stop string may still cut is held back; all of it, where the method may replace it.
         """
-        return self._spans(self.events([prompt], [question]))
+        return self._spans(self.events([prompt], [question] if question else None))
 
     def _spans(self, events: Iterator[Event[Example]]) -> Generator[str | Result]:
         given = ""

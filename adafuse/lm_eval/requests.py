@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from adafuse.errors import UserError, unknown
+from adafuse.options import OTHER_LENGTHS, SAMPLING
 from adafuse.records.result import Chat, Likelihood, Prompt, Turn
 
 logger = logging.getLogger(__name__)
@@ -39,21 +40,7 @@ def read_prompt(text: str) -> Prompt:
     return Chat(tuple(Turn(**turn) for turn in row["adafuse_chat"]), row["continues"])
 
 
-LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-"""Names for the same thing in the harness."""
-NEUTRAL = {
-    "do_sample": False,
-    "temperature": 0,
-    "num_beams": 1,
-    "n": 1,
-    "num_return_sequences": 1,
-    "repetition_penalty": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "length_penalty": 1,
-    "no_repeat_ngram_size": 0,
-}
-"""Settings with the value that changes nothing about greedy decoding."""
+LENGTHS = (*OTHER_LENGTHS, "max_new_tokens")
 IDLE = ("top_p", "top_k", "min_p", "typical_p", "seed", "early_stopping", "use_cache")
 """Settings whose value makes no difference to greedy decoding: the likeliest id is always kept."""
 
@@ -77,13 +64,13 @@ def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
             continue
         if name == "temperature" and value == 1 and given.get("do_sample") is False:
             continue  # the default of a sampling that is switched off
-        if name not in NEUTRAL:
-            names = ["until", *LENGTHS, *NEUTRAL, *IDLE]
-            raise UserError(unknown("generation setting", name, names))
-        if value is not None and value != NEUTRAL[name]:
+        if name not in SAMPLING:
+            names = dict.fromkeys(["until", *LENGTHS, *SAMPLING, *IDLE])
+            raise UserError(unknown("generation setting", name, [*names]))
+        if value is not None and value not in SAMPLING[name]:
             raise UserError(
                 f"generation setting {name} is {value!r}, but fused decoding is greedy; set"
-                f" --gen_kwargs {name}={NEUTRAL[name]}, or take another task"
+                f" --gen_kwargs {name}={SAMPLING[name][0]}, or take another task"
             )
     return GenerationLimits(_stop(given.get("until")), _length(given, default))
 

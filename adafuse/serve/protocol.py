@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from adafuse.errors import UserError
-from adafuse.options import Flag, Positive, Section, parse
+from adafuse.options import SAMPLING, Flag, Positive, Section, parse
 from adafuse.records.result import Candidate, Chat, Prompt, Result, Turn
 from adafuse.storage.yaml_files import parse_json
 
@@ -29,18 +29,23 @@ GREEDY = "decoding is greedy and gives one text"
 NO_SAMPLING = f"{GREEDY} (leave it out, or start the server with --ignore-sampling)"
 
 
+def _check(value: object, allowed: Sequence[object], why: str) -> object:
+    if value is not None and value not in allowed:
+        shown = " or ".join(json.dumps(each) for each in allowed)
+        raise ValueError(f"must be {shown}: {why}")
+    return value
+
+
 def _only(*allowed: object, why: str = "there is nothing else for an ensemble") -> AfterValidator:
-    def check(value: object) -> object:
-        if value is not None and value not in allowed:
-            shown = " or ".join(json.dumps(each) for each in allowed)
-            raise ValueError(f"must be {shown}: {why}")
-        return value
-
-    return AfterValidator(check)
+    return AfterValidator(lambda value: _check(value, allowed, why))
 
 
-def _greedy(*allowed: object) -> AfterValidator:
-    return _only(*allowed, why=NO_SAMPLING)
+def _check_greedy(value: object, info: ValidationInfo) -> object:
+    assert info.field_name is not None
+    return _check(value, SAMPLING[info.field_name], NO_SAMPLING)
+
+
+Greedy = AfterValidator(_check_greedy)
 
 
 def _nothing(value: object) -> object:
@@ -70,13 +75,6 @@ def _check_stops(value: str | list[str] | None) -> str | list[str] | None:
     return value
 
 
-SAMPLING = {
-    "temperature", "top_p", "top_k", "min_p", "typical_p", "presence_penalty", "frequency_penalty",
-    "repetition_penalty", "length_penalty", "best_of", "do_sample", "use_beam_search",
-}  # fmt: skip
-"""The fields that only say how to sample, which `--ignore-sampling` leaves unread."""
-
-
 class Body(Section):
     """What both kinds of completions have in common; what does not change a text is ignored.
 
@@ -99,19 +97,19 @@ class Body(Section):
     max_rounds: Positive | None = None
     logprobs: Any = None
 
-    temperature: Annotated[float | None, _greedy(0)] = None
-    top_p: Annotated[float | None, _greedy(1)] = None
-    top_k: Annotated[int | None, _greedy(1, 0, -1)] = None
-    min_p: Annotated[float | None, _greedy(0)] = None
-    typical_p: Annotated[float | None, _greedy(1)] = None
-    n: Annotated[int | None, _only(1, why=GREEDY)] = None
-    best_of: Annotated[int | None, _greedy(1)] = None
-    presence_penalty: Annotated[float | None, _greedy(0)] = None
-    frequency_penalty: Annotated[float | None, _greedy(0)] = None
-    repetition_penalty: Annotated[float | None, _greedy(1)] = None
-    length_penalty: Annotated[float | None, _greedy(1)] = None
-    do_sample: Annotated[bool | None, _greedy(False)] = None
-    use_beam_search: Annotated[bool | None, _greedy(False)] = None
+    temperature: Annotated[float | None, Greedy] = None
+    top_p: Annotated[float | None, Greedy] = None
+    top_k: Annotated[int | None, Greedy] = None
+    min_p: Annotated[float | None, Greedy] = None
+    typical_p: Annotated[float | None, Greedy] = None
+    n: Annotated[int | None, _only(*SAMPLING["n"], why=GREEDY)] = None
+    best_of: Annotated[int | None, Greedy] = None
+    presence_penalty: Annotated[float | None, Greedy] = None
+    frequency_penalty: Annotated[float | None, Greedy] = None
+    repetition_penalty: Annotated[float | None, Greedy] = None
+    length_penalty: Annotated[float | None, Greedy] = None
+    do_sample: Annotated[bool | None, Greedy] = None
+    use_beam_search: Annotated[bool | None, Greedy] = None
     logit_bias: Nothing = None
 
     seed: Any = None
@@ -294,7 +292,7 @@ def read_request(kind: type[Body], body: bytes, *, ignore_sampling: bool = False
         raise UserError(f"the request is not valid JSON ({error}); send an object") from None
     if not isinstance(values, dict):
         raise UserError("the request is not a JSON object; send one")
-    unread = SAMPLING if ignore_sampling else set()
+    unread = SAMPLING.keys() - {"n"} if ignore_sampling else set()
     given = {k: v for k, v in values.items() if v is not None and k not in unread}
     return parse(kind, given, "request")
 
