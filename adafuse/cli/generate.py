@@ -34,6 +34,7 @@ from adafuse.models.spec import ModelSpec
 from adafuse.options import Identifier, parse, refusing
 from adafuse.records.result import Prompt, as_prompt, as_text
 from adafuse.records.views import harmless, one_line
+from adafuse.startup import fast_imports
 from adafuse.storage.files import read_text, text_of
 from adafuse.storage.yaml_files import parse_json
 
@@ -223,8 +224,6 @@ def load(
     weights: Sequence[float] | None = None,
     threads: int | Literal["auto"] = "auto",
 ) -> "Ensemble":
-    from adafuse.startup import fast_imports
-
     with fast_imports():  # of torch, for which bad input need not wait
         from adafuse.ensemble import Ensemble
 

@@ -83,7 +83,6 @@ def example_ids(ctx: typer.Context, incomplete: str) -> list[str]:
 
 NONE = "none"
 PROMPTS, MODELS, DECODING = "Prompts and output", "Models", "Decoding"
-_DEVICES = ("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential")
 
 
 def option(
@@ -116,7 +115,7 @@ Device = Annotated[
         " One value, or one per model.",
         "DEVICE",
         MODELS,
-        values=_DEVICES,
+        values=("auto", "cpu", "cuda:0", "cuda:0+cuda:1", "balanced", "sequential"),
     ),
 ]
 Dtype = Annotated[

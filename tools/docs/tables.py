@@ -78,7 +78,7 @@ JOB = {
     "engine": "`tree` or `reference`",
     "batch_size": "examples decoded at a time, or `auto`",
     "dtype": "data type of weights and activations",
-    "timed": "true: nothing else ran on the machine, because seconds are compared; otherwise absent",
+    "timed": "true: nothing else ran on the machine, for seconds to compare; otherwise absent",
     "fitted_on": "the benchmark whose rows the gate was fitted on; absent without such a gate",
     "plugins": "digest of the code of each plug-in that the job uses; absent without plug-ins",
 }
