@@ -91,7 +91,7 @@ def serve(
     """Answer OpenAI clients with an ensemble.
 
     /v1/completions and /v1/chat/completions, streamed or not; a request may
-    name a method and its options. On Ctrl-C or SIGTERM, running requests end first.
+    name a method and its options. Ctrl-C or SIGTERM: running requests finish.
     """
     options = with_options({}, option or [])
     limits = {"max_new_tokens": max_new_tokens, "batch_size": batch_size}
