@@ -5,19 +5,22 @@ import os
 import re
 import subprocess
 import sys
+from operator import mul
 from pathlib import Path
 
 import pytest
 
+from adafuse.decoding.method import Method
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
 from adafuse.methods.registry import register
 from tests.conftest import toy_path
+from tests.support.next_token import logprobs
 
 ROOT = Path(__file__).parents[2]
-CODE = re.search(
-    r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(encoding="utf-8"), re.DOTALL
-)[1]
+PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
+PROMPTS = ["Question: who founded Orrin?\nAnswer:", "Question: 3 plus 4\n"]
+CODE, SUREST, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -63,15 +66,44 @@ def test_an_installed_package_adds_a_method_to_the_command_line(package):
 
 
 def test_a_registered_method_decodes_and_both_engines_agree(minimax, pair):
-    prompts = ["Question: who founded Orrin?\nAnswer:", "Question: 3 plus 4\n"]
     settings = {"method": "minimax", "max_new_tokens": 8}
-    tree = pair.generate(prompts, **settings)
-    plain = pair.generate(prompts, engine="reference", batch_size=1, **settings)
+    tree = pair.generate(PROMPTS, **settings)
+    plain = pair.generate(PROMPTS, engine="reference", batch_size=1, **settings)
     assert [r.text for r in tree] == [r.text for r in plain]
     for result in tree:
         for taken in result.rounds:
             fused = [max(candidate.nll) for candidate in taken.candidates]
             assert fused[taken.selected] == min(fused)
+
+
+@pytest.fixture
+def surest(monkeypatch):
+    """The second method of the page, in the registry of this process."""
+    monkeypatch.chdir(ROOT)
+    try:
+        exec(SUREST, {"__name__": "__main__"})
+        yield METHODS["surest"]
+    finally:
+        METHODS.pop("surest", None)
+
+
+@pytest.mark.parametrize("weighting", ["given", "prompt"])
+def test_what_a_method_does_before_it_decodes_weights_all_its_rounds(surest, pair, weighting):
+    settings = {"max_new_tokens": 8, "weighting": weighting}
+    results = pair.generate(PROMPTS, method="surest", **settings)
+    plain = pair.generate(PROMPTS, method="fixed_length", **settings)
+    slow = pair.generate(PROMPTS, method="surest", engine="reference", batch_size=1, **settings)
+    assert [result.text for result in results] == [result.text for result in slow]
+    for prompt, result, unweighed in zip(PROMPTS, results, plain, strict=True):
+        before = unweighed.rounds[0].weights or pair.weights
+        p = [logprobs(m, prompt).max().exp().item() for m in pair.models]
+        expected = [w * p_k for w, p_k in zip(before, p, strict=True)]
+        for taken in result.rounds:
+            assert taken.weights == pytest.approx(expected, rel=1e-4)
+            nll = [candidate.nll for candidate in taken.candidates]
+            means = [sum(map(mul, expected, each)) / sum(expected) for each in nll]
+            fused = [candidate.fused for candidate in taken.candidates]
+            assert fused == pytest.approx(means, rel=1e-4)
 
 
 def test_two_methods_of_one_name_are_refused(minimax):
@@ -81,3 +113,11 @@ def test_two_methods_of_one_name_are_refused(minimax):
     with pytest.raises(UserError, match="there are two methods 'minimax'; rename one"):
         register(Other)
     assert register(minimax) is minimax
+
+
+def test_the_page_names_every_hook_of_a_method():
+    hooks = {name for name in vars(Method) if not name.startswith("_")}
+    table = PAGE.partition("| hook |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(\w+)\b", "".join(line.split("|")[1] for line in table.split("\n")[2:]))
+    rest = {"models", "decode", "plugins", "checkpoint", "check_models"}
+    assert set(named) == hooks - rest
