@@ -105,7 +105,7 @@ def _questions(benchmark: str = "toy_math") -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Usage:
     """What one pass over a workload came to: ids written and forwards taken part in, per model.
 
     `agreement` is the share of rounds whose pool had one entry; None where there are no rounds.
@@ -131,10 +131,10 @@ def decode(
     )
 
 
-def outcome(results: Sequence[Result]) -> Outcome:
+def outcome(results: Sequence[Result]) -> Usage:
     """Summarise what was decoded."""
     pools = [len(each.candidates) for result in results for each in result.rounds]
-    return Outcome(
+    return Usage(
         tuple(map(sum, zip(*(result.tokens for result in results), strict=True))),
         tuple(map(sum, zip(*(result.forwards for result in results), strict=True))),
         pools.count(1) / len(pools) if pools else None,
@@ -143,7 +143,7 @@ def outcome(results: Sequence[Result]) -> Outcome:
 
 def generate(
     model: LanguageModel, work: Workload, batch_size: int, lengths: Sequence[int]
-) -> Outcome:
+) -> Usage:
     """Let transformers' own greedy `generate` write as many tokens per prompt as `lengths` says.
 
     Batches are padded on the left, and each is as long as its longest text: that is what users of
@@ -157,7 +157,7 @@ def generate(
             rows = [model.prompt_ids(prompt) for prompt in work.prompts[part]]
             _generate_batch(model, rows, steps)
         forwards += steps * len(work.prompts[part])
-    return Outcome((sum(lengths),), (forwards,))
+    return Usage((sum(lengths),), (forwards,))
 
 
 def _generate_batch(
@@ -184,7 +184,7 @@ class Case:
     name: str
     workload: Workload
     batch_size: int
-    run: Callable[[], Outcome]
+    run: Callable[[], Usage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class Timing:
     seconds: float
     low: float
     high: float
-    outcome: Outcome
+    outcome: Usage
     tokens_per_second: float
 
 
@@ -207,7 +207,7 @@ def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None)
     bar = bar if bar is not None else tqdm(disable=True)
     bar.reset(total=(repeats + 1) * len(cases))
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, Usage] = {}
     for turn, case in product(range(repeats + 1), cases):
         bar.set_description(
             f"{turn} of {repeats}: {case.name}" if turn else f"warming up {case.name}"
@@ -224,7 +224,7 @@ def measure(cases: Sequence[Case], repeats: int, bar: "tqdm[Any] | None" = None)
     return [_timing(case, seconds[case.name], outcomes[case.name]) for case in cases]
 
 
-def _timing(case: Case, repeats: list[float], done: Outcome) -> Timing:
+def _timing(case: Case, repeats: list[float], done: Usage) -> Timing:
     low, middle, high = quantiles(repeats, method="inclusive") if len(repeats) > 1 else repeats * 3
     about = case.name, case.workload.name, len(case.workload.prompts), case.batch_size
     return Timing(*about, middle, low, high, done, done.tokens[0] / middle)

@@ -37,10 +37,10 @@ def doctor(
     from adafuse.options import parse
 
     parse(Settings, {"batch_size": batch_size, "max_new_tokens": max_new_tokens}, "doctor")
-    from adafuse.models.doctor import Batch, examination  # imports torch
+    from adafuse.models.doctor import Load, examination  # imports torch
 
     rows = None if batch_size == "auto" else batch_size
-    report = examination(models, Batch(rows, prompt_tokens, max_new_tokens))
+    report = examination(models, Load(rows, prompt_tokens, max_new_tokens))
     if as_json:
         echo_json({**asdict(report), "healthy": report.healthy})
     else:

@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 MOST_CHOICES = 32
 """At most this many candidates of a row are tried, those that lost by least."""
-Choice = tuple[str, bool]
+CandidateKey = tuple[str, bool]
 """A candidate by its text, and whether END is in it."""
 Guide = Callable[[Example, Pool], Span | None]
 """Says which candidate of a round is committed; None: that of the rule."""
@@ -103,7 +103,7 @@ class Fitter:
         tried = self._decode(rows, [rows.prompts[row] for row, _, _ in choices], guides)
         owners = [*range(len(base)), *(row for row, _, _ in choices)]
         worth = _worth(rows, owners, [*base, *tried])
-        found: dict[tuple[int, int], dict[Choice, float]] = defaultdict(dict)
+        found: dict[tuple[int, int], dict[CandidateKey, float]] = defaultdict(dict)
         for (row, number, choice), value in zip(choices, worth[len(base) :], strict=True):
             found[row, number][choice] = value
         return [
@@ -154,7 +154,7 @@ class Fitter:
         return [results[index] for index in range(len(prompts))]
 
     def _case(
-        self, row: int, taken: Round, worth: Mapping[Choice, float], best: Choice
+        self, row: int, taken: Round, worth: Mapping[CandidateKey, float], best: CandidateKey
     ) -> RatedRound:
         active = [k for k, weight in enumerate(self.ensemble.weights) if weight > 0]
         pool = [
@@ -172,13 +172,13 @@ class Fitter:
         )
 
 
-def _choice(taken: Round) -> Choice:
+def _choice(taken: Round) -> CandidateKey:
     assert taken.selected is not None
     selected = taken.candidates[taken.selected]
     return selected.text, selected.ends
 
 
-def _on_course(course: Sequence[Choice], example: Example, pool: Pool) -> Span | None:
+def _on_course(course: Sequence[CandidateKey], example: Example, pool: Pool) -> Span | None:
     number = len(example.rounds) - 1
     wanted = course[number] if number < len(course) else None
     return next((s for s in _scored(pool.candidates) if (s.text, s.ends) == wanted), None)

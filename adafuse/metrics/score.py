@@ -221,14 +221,14 @@ def write_outcomes(path: Path, outcomes: Sequence[Outcome], metadata: dict[str, 
     """Write outcomes as Parquet: id, value, hypothesis, references."""
     import pyarrow as pa
 
-    from adafuse.storage.parquet import write_table
+    from adafuse.storage.parquet import write_rows
 
     text = pa.string()
     kinds = {"id": text, "value": pa.float64(), "hypothesis": text, "references": pa.list_(text)}
     rows = [
         dict(zip(kinds, (o.id, float(o.value), o.text, o.answers), strict=True)) for o in outcomes
     ]
-    write_table(path, [pa.field(*kind) for kind in kinds.items()], rows, metadata)
+    write_rows(path, [pa.field(*kind) for kind in kinds.items()], rows, metadata)
 
 
 def read_outcomes(path: Path) -> tuple[Outcome, ...]:

@@ -41,7 +41,7 @@ _SMALL = 1024  # positions
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Load:
     """Examples at a time (None: as many as fit), and the tokens of a prompt and of an answer."""
 
     rows: int | None
@@ -110,7 +110,7 @@ class Report:
         return not any(finding.problem for finding in self.findings)
 
 
-def examination(specs: Sequence[ModelSpec], batch: Batch) -> Report:
+def examination(specs: Sequence[ModelSpec], batch: Load) -> Report:
     """Look at the installation, and at some models without loading their weights.
 
     If a device or quantization cannot be had here, that is a problem, nothing is said of memory,
@@ -146,7 +146,7 @@ def examination(specs: Sequence[ModelSpec], batch: Batch) -> Report:
     return Report(installation, tuple(models), tuple(overlaps), tuple(loads), tuple(findings))
 
 
-def _examine(spec: ModelSpec, batch: Batch) -> tuple[ModelFacts, TokenBytes | None, list[Finding]]:
+def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, TokenBytes | None, list[Finding]]:
     """Return what can be told of a model without its weights, and its tokens' bytes if certain."""
     config = load_config(spec)
     own_code = spec.trust_remote_code and getattr(config, "auto_map", None)
@@ -251,7 +251,7 @@ def _is_control(tokenizer: PreTrainedTokenizerBase, token: str) -> bool:
     return token in {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
 
 
-def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
+def _wrong_network(facts: ModelFacts, batch: Load) -> Iterator[Finding]:
     name, folder = f"model {facts.name!r}", Path(facts.name)
     if facts.cache is None:
         yield warning(
@@ -282,7 +282,7 @@ def _wrong_network(facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
             yield problem(f"{few}; lower --max-new-tokens or shorten the prompts")
 
 
-def _slow_attention(config: PreTrainedConfig, facts: ModelFacts, batch: Batch) -> Iterator[Finding]:
+def _slow_attention(config: PreTrainedConfig, facts: ModelFacts, batch: Load) -> Iterator[Finding]:
     name, slow = f"model {facts.name!r}", "the slower reference engine"
     if facts.cache is not None and (limit := unknown_attention(config)) is not None:
         yield warning(
@@ -313,7 +313,7 @@ def _overlaps(vocabularies: dict[str, set[bytes]]) -> list[Overlap]:
     return overlaps
 
 
-def _device_loads(models: Sequence[ModelFacts], batch: Batch) -> list[DeviceLoad]:
+def _device_loads(models: Sequence[ModelFacts], batch: Load) -> list[DeviceLoad]:
     """Return what each device has to hold; a model that is spread takes the same of each."""
     weights, per_row = defaultdict[str, float](float), defaultdict[str, float](float)
     longest = batch.prompt_tokens + batch.max_new_tokens

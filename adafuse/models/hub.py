@@ -111,7 +111,7 @@ def _sentence(error: str, model: ModelEntry) -> str:
     return f"model {model.path!r}{where} cannot be loaded{offline}: {reason}"
 
 
-SETTINGS = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration and tokenizer
+SETTING_FILES = ("*.json", "*.jinja", "*.model", "*.txt")  # configuration and tokenizer
 CODE = ("*.py",)
 DUPLICATES = (
     "consolidated*",
@@ -122,7 +122,7 @@ DUPLICATES = (
 
 def file_patterns(model: ModelEntry) -> tuple[str, ...]:
     """Return patterns of what loading may read, if there are safetensors weights."""
-    return (*SETTINGS, SAFE, *(CODE if model.trust_remote_code else ()))
+    return (*SETTING_FILES, SAFE, *(CODE if model.trust_remote_code else ()))
 
 
 def download(model: ModelEntry) -> Path:

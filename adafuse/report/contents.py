@@ -28,7 +28,7 @@ _LEGEND = (
     " of the difference without 0, and about as many answers cut (see the paired comparisons)."
 )
 
-Place = tuple[str, str, str]
+ScoreKey = tuple[str, str, str]
 """Protocol, benchmark and run."""
 
 
@@ -141,9 +141,9 @@ def _model(model: Mapping[str, str | None]) -> str:
     return f"{path.name if model['content'] else path} ({exact or 'not pinned'})"
 
 
-def marks(comparisons: Iterable[Comparison]) -> dict[Place, str]:
+def marks(comparisons: Iterable[Comparison]) -> dict[ScoreKey, str]:
     """Return the marks of each cell that has some."""
-    better: dict[Place, dict[str, bool]] = defaultdict(dict)
+    better: dict[ScoreKey, dict[str, bool]] = defaultdict(dict)
     for test in comparisons:
         roles = better[test.protocol, test.benchmark, test.run]
         roles[test.role] = roles.get(test.role, True) and test.significant and test.gain > 0

@@ -17,7 +17,7 @@ from adafuse.storage.files import atomic_path
 _METADATA = b"adafuse"
 
 
-def write_table(
+def write_rows(
     path: Path,
     columns: Sequence[pa.Field],
     rows: Sequence[dict[str, Any]],
@@ -45,7 +45,7 @@ def as_table(columns: Iterable[pa.Field], rows: Iterable[dict[str, Any]]) -> pa.
 
 
 def write_arrow(path: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
-    """Write an Arrow table as `write_table` does."""
+    """Write an Arrow table as `write_rows` does."""
     described = table.replace_schema_metadata({_METADATA: json.dumps(metadata)})
     with atomic_path(path) as temporary:
         pq.write_table(described, temporary, compression="zstd")
@@ -85,7 +85,7 @@ def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return what `write_table` was given as metadata.
+    """Return what `write_rows` was given as metadata.
 
     Raises:
         UserError: not a readable Parquet file, or one that adafuse did not write.

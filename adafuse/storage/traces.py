@@ -48,7 +48,7 @@ RESULT_FIELDS = [
 PROMPT_FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
 """Columns of a trace of prompts that belong to no benchmark of a configuration."""
 
-SETTINGS = {"models", "chat_date", "method"}
+REQUIRED_SETTINGS = {"models", "chat_date", "method"}
 """What the settings of every trace name, besides options and limits."""
 ORIGIN = ("versions", "git", "place")
 """What a trace says of the code and the machine that decoded; merged ones say it per shard."""
@@ -68,7 +68,7 @@ def write_trace(
     That is the `settings` they were decoded with, the versions of packages, with the code of
     `plugins`, the commit of AdaFuse and the machine; `others` is what only this kind of trace says.
     """
-    assert settings.keys() >= SETTINGS, settings.keys()
+    assert settings.keys() >= REQUIRED_SETTINGS, settings.keys()
     used = {**versions(), **plugins}
     origin = dict(zip(ORIGIN, (used, source_commit(), this_machine()), strict=True))
     write_arrow(path, table, {**others, settings_key: dict(settings), **origin})

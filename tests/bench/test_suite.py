@@ -7,8 +7,8 @@ import pytest
 
 from adafuse.bench import suite as measuring
 from adafuse.bench.suite import (
-    Outcome,
     Suite,
+    Usage,
     chains,
     decode,
     generate,
@@ -39,7 +39,7 @@ class Ticking:
     def run(self):
         self.order.append(self.name)
         self.clock["now"] += self.seconds.pop(0)
-        return Outcome((10,), (5,))
+        return Usage((10,), (5,))
 
 
 def test_repeats_take_turns_and_the_first_pass_does_not_count(monkeypatch):
@@ -55,7 +55,7 @@ def test_repeats_take_turns_and_the_first_pass_does_not_count(monkeypatch):
 
 def test_generate_writes_as_many_tokens_as_it_is_told(pair):
     found = generate(pair.models[0], chains(3), 2, [4, 6, 5])
-    assert found == Outcome((15,), (6 * 2 + 5,))
+    assert found == Usage((15,), (6 * 2 + 5,))
 
 
 def test_a_fused_case_tells_tokens_forwards_and_agreement(pair):

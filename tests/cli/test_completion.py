@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS
@@ -50,7 +50,7 @@ def test_examples_of_the_trace_are_suggested(tmp_path):
 
     row = dict.fromkeys((field.name for field in RESULT_FIELDS), None)
     rows = [{"id": name, **row} for name in ("one", "other", "two")]
-    write_table(tmp_path / "t.parquet", [pa.field("id", pa.string()), *RESULT_FIELDS], rows, {})
+    write_rows(tmp_path / "t.parquet", [pa.field("id", pa.string()), *RESULT_FIELDS], rows, {})
     assert suggested("adafuse show t.parquet --id o", cwd=tmp_path) == ["one", "other"]
 
 

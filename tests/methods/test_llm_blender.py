@@ -8,7 +8,7 @@ from adafuse.decoding.words import Limits
 from adafuse.errors import ExampleError, UserError
 from adafuse.methods import resolve
 from adafuse.records.result import Answer, Candidate
-from adafuse.storage.parquet import read_rows, write_table
+from adafuse.storage.parquet import read_rows, write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns, result_from
 from tests.conftest import toy_path
 
@@ -160,7 +160,7 @@ def test_a_blended_trace_is_written_and_shown(pair, tmp_path):
     results = pair.generate(["a", "b"], method="llm_blender", max_new_tokens=8, **TOYS)
     columns = [pa.field("id", pa.string()), *RESULT_FIELDS]
     rows = [{"id": str(n), **result_columns(result)} for n, result in enumerate(results)]
-    write_table(tmp_path / "out.parquet", columns, rows, {})
+    write_rows(tmp_path / "out.parquet", columns, rows, {})
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "out.parquet"), "--id", "1"])
     assert shown.exit_code == 0
     assert "round 2" in shown.output

@@ -10,7 +10,7 @@ from adafuse.benchmarks.rows import Row
 from adafuse.errors import UserError
 from adafuse.metrics.predictions import read_exclusions, read_predictions
 from adafuse.metrics.score import evaluate
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 
 ROWS = (
     Row("a", "Where?", ("here",)),
@@ -85,7 +85,7 @@ def test_broken_json_and_missing_files_are_refused(tmp_path: Path) -> None:
 def trace(path: Path, benchmark: str) -> Path:
     names = ("id", "benchmark", "text", "stop_reason")
     rows = [dict(zip(names, ("a", benchmark, "here", "error"), strict=True))]
-    write_table(path, [pa.field(name, pa.string()) for name in names], rows, {})
+    write_rows(path, [pa.field(name, pa.string()) for name in names], rows, {})
     return path
 
 
@@ -104,13 +104,13 @@ def test_a_trace_is_read_with_what_fits_so_that_answers_beyond_the_budget_are_co
 ) -> None:
     columns = [pa.field("id", pa.string()), pa.field("text", pa.string())]
     rows = [{"id": "a", "text": "here", "fits": 2}, {"id": "b", "text": "now", "fits": None}]
-    write_table(tmp_path / "t.parquet", [*columns, pa.field("fits", pa.int32())], rows, {})
+    write_rows(tmp_path / "t.parquet", [*columns, pa.field("fits", pa.int32())], rows, {})
     found = read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
     assert evaluate(ROWS, found, "squad", benchmark="qa", run="fused").score.beyond == 1
 
 
 def test_a_parquet_file_without_text_is_refused(tmp_path: Path) -> None:
-    write_table(tmp_path / "t.parquet", [pa.field("id", pa.string())], [{"id": "a"}], {})
+    write_rows(tmp_path / "t.parquet", [pa.field("id", pa.string())], [{"id": "a"}], {})
     with pytest.raises(UserError, match=r"row 0 .*: text is missing"):
         read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
 

@@ -10,7 +10,7 @@ from adafuse.metrics.intervals import wilson
 from adafuse.metrics.measures import word_shares, words_per_round
 from adafuse.records.result import Result, Round
 from adafuse.report.tables import to_csv, words_table
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 
 NAMES = [pa.field("benchmark", pa.string()), pa.field("run", pa.string())]
@@ -25,7 +25,7 @@ def row(*words: int, run: str = "adafuse"):
 
 def trace(tmp_path, *rows):
     path = tmp_path / "trace.parquet"
-    write_table(path, [*NAMES, *RESULT_FIELDS], rows, {})
+    write_rows(path, [*NAMES, *RESULT_FIELDS], rows, {})
     return path
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from adafuse import Ensemble, UserError
-from adafuse.models.doctor import Batch, examination
+from adafuse.models.doctor import Load, examination
 from adafuse.models.hub import download
 from adafuse.models.language_model import load_config
 from adafuse.models.spec import ModelEntry, ModelSpec
@@ -57,7 +57,7 @@ def test_an_adapter_beside_weights_is_refused(model: Path, names: tuple[str, ...
     sentence = r"a LoRA or other adapter \(.*\) beside its weights, which would not be applied"
     with pytest.raises(UserError, match=sentence):
         Ensemble.from_pretrained([model], device="cpu")
-    report = examination([ModelSpec(path=str(model), device="cpu")], Batch(1, 8, 8))
+    report = examination([ModelSpec(path=str(model), device="cpu")], Load(1, 8, 8))
     assert not report.healthy
     assert any("beside its weights" in finding.sentence for finding in report.findings)
 

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.doctor import SPANS, Batch, DeviceLoad, examination, odd_spans, wrong_with
+from adafuse.models.doctor import SPANS, DeviceLoad, Load, examination, odd_spans, wrong_with
 from adafuse.models.spec import model_specs
 from adafuse.tokenization.text import SPECIAL
 from tests.conftest import toy_path
@@ -20,7 +20,7 @@ from tests.conftest import toy_path
 
 def examined(*paths, batch=None, **loading):
     specs = model_specs(paths, **{"device": "cpu", **loading})
-    return examination(specs, batch or Batch(8, 512, 256))
+    return examination(specs, batch or Load(8, 512, 256))
 
 
 def said(report, *, problem=True):
@@ -118,7 +118,7 @@ def test_what_would_go_wrong_is_one_sentence_with_the_fix(copied, file, values, 
     if not (copied / file).exists():
         (copied / file).write_text("{}")
     change(copied, file, **values)
-    report = examined(str(copied), batch=Batch(8, 512, 600))
+    report = examined(str(copied), batch=Load(8, 512, 600))
     assert not report.healthy
     (problem,) = said(report)
     assert re.search(sentence, problem)
@@ -188,15 +188,15 @@ def test_a_chat_that_a_model_has_no_template_for_is_a_problem(copied):
 
 
 def test_too_little_memory_says_how_many_examples_fit(monkeypatch):
-    batch = Batch(8, 512, 256)
+    batch = Load(8, 512, 256)
     (load,) = examined(toy_path("llama"), batch=batch).loads
     monkeypatch.setattr(
         "adafuse.models.doctor.free_memory", lambda _: load.weights + 4 * load.per_row
     )
     report = examined(toy_path("llama"), batch=batch)
     assert "; use --batch-size 3, or other or more devices" in said(report)[0]
-    assert examined(toy_path("llama"), batch=Batch(None, 512, 256)).healthy
-    assert examined(toy_path("llama"), batch=Batch(3, 512, 256)).healthy
+    assert examined(toy_path("llama"), batch=Load(None, 512, 256)).healthy
+    assert examined(toy_path("llama"), batch=Load(3, 512, 256)).healthy
     monkeypatch.setattr("adafuse.models.doctor.free_memory", lambda _: load.weights - 1)
     assert "the weights of" in said(examined(toy_path("llama")))[0]
 
@@ -234,11 +234,11 @@ def test_what_runs_on_the_reference_engine_is_said(copied):
     factors = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 300}
     change(copied, "config.json", rope_parameters=rope | factors, window_size=64)
-    own, long = said(examined(str(copied), batch=Batch(8, 200, 101)), problem=False)
+    own, long = said(examined(str(copied), batch=Load(8, 200, 101)), problem=False)
     assert "a way of its own (window_size 64)" in own
     assert "texts of more than 300 tokens" in long
     change(copied, "config.json", window_size=None)
-    assert said(examined(str(copied), batch=Batch(8, 200, 100)), problem=False) == []
+    assert said(examined(str(copied), batch=Load(8, 200, 100)), problem=False) == []
 
 
 def test_the_advice_on_a_start_token_that_is_not_put_before_a_text_helps(copied):

@@ -27,7 +27,7 @@ from adafuse.report.explorer import (
     write_manifest,
 )
 from adafuse.report.pages import write_explorer
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.decode import TRACE_FIELDS
 from tests.support.browser import DESKTOP, Tab
@@ -141,7 +141,7 @@ class World:
             for shard in shards
         ]
         path = self.root / "traces" / benchmark / f"{run}.parquet"
-        write_table(path, TRACE_FIELDS, rows, {"digest": "x", "shards": described})
+        write_rows(path, TRACE_FIELDS, rows, {"digest": "x", "shards": described})
         return path
 
     def _row(
@@ -177,7 +177,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for name, result in zip(identifiers(), results, strict=True)
         ]
         trace, outcomes = folder / f"{run}.parquet", folder / f"{run}.outcomes.parquet"
-        write_table(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], rows, {})
+        write_rows(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], rows, {})
         values = [
             Outcome(row["id"], row["text"], ("x",), right)
             for row, right in zip(rows, RIGHT[run], strict=True)

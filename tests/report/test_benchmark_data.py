@@ -10,7 +10,7 @@ from adafuse.metrics.score import write_outcomes
 from adafuse.metrics.scorer import Outcome
 from adafuse.report import explorer
 from adafuse.report.explorer import Question, RunFiles, write_benchmark
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
@@ -20,7 +20,7 @@ def trace(path: Path, numbers: list[int], **further: str) -> Path:
     fields = [pa.field("id", pa.string()), *RESULT_FIELDS]
     fields += [pa.field(name, pa.string()) for name in further]
     rows = [{"id": f"q{n}", **result_columns(FUSED[n]), **further} for n in numbers]
-    write_table(path, fields, rows, {})
+    write_rows(path, fields, rows, {})
     return path
 
 

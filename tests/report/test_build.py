@@ -25,7 +25,7 @@ from adafuse.report.pages import write_examples, write_report
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.storage.files import write_text
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.layout import ResultsLayout
 from tests.report.test_facts import shard
@@ -74,7 +74,7 @@ def _write_run(config: Config, benchmark: str, run: str, rows: Path) -> None:
     for row in results:
         row.update(benchmark=benchmark, run=run)
     names = [pa.field(name, pa.string()) for name in ("id", "benchmark", "run")]
-    write_table(trace, [*names, *RESULT_FIELDS], results, {"shards": [shard()]})
+    write_rows(trace, [*names, *RESULT_FIELDS], results, {"shards": [shard()]})
     metric = config.benchmarks[benchmark].scorer
     found = score_trace(rows, trace, metric, "strict", benchmark=benchmark, run=run)
     write_outcomes(

@@ -10,7 +10,7 @@ import pytest
 from adafuse.metrics.measures import cost
 from adafuse.records.result import Candidate, Result, Round
 from adafuse.report.contents import origin
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.support.made_up import FUSED
 
@@ -37,7 +37,7 @@ def shard(**changes: Any) -> dict[str, Any]:
 
 def write(path: Path, numbers: list[int], metadata: dict[str, Any]) -> Path:
     rows = [{"id": str(n), **result_columns(replace(FUSED[n], seconds=float(n)))} for n in numbers]
-    write_table(path, FIELDS, rows, metadata)
+    write_rows(path, FIELDS, rows, metadata)
     return path
 
 
@@ -70,9 +70,9 @@ def test_the_models_agree_where_all_propose_what_is_committed(tmp_path: Path) ->
     ]
     rows = [{"id": str(n), **result_columns(result)} for n, result in enumerate(results)]
     path = tmp_path / "t.parquet"
-    write_table(path, FIELDS, rows, {})
+    write_rows(path, FIELDS, rows, {})
     assert cost(path, "qa", "run").agreed == 50
-    write_table(path, FIELDS, rows[1:2], {})
+    write_rows(path, FIELDS, rows[1:2], {})
     assert cost(path, "qa", "run").agreed is None
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.errors import UserError
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
@@ -22,7 +22,7 @@ FIELDS = [pa.field("id", pa.string()), *RESULT_FIELDS]
 def generated(path: Path, ids: list[str], **settings: Any) -> Path:
     rows = [{"id": name, **result_columns(FUSED[at])} for at, name in enumerate(ids)]
     described = {"models": ["org/a", "folder/b"], "method": "adafuse", **settings}
-    write_table(path, FIELDS, rows, {"settings": described})
+    write_rows(path, FIELDS, rows, {"settings": described})
     return path
 
 
@@ -57,7 +57,7 @@ def test_traces_of_other_prompts_under_the_same_ids_are_refused(tmp_path: Path) 
     for name in ("one", "two"):
         row = {"id": "1", "prompt": f"prompt {name}", **result_columns(FUSED[0])}
         settings = {"models": ["a"], "method": "single"}
-        write_table(tmp_path / f"{name}.parquet", fields, [row], {"settings": settings})
+        write_rows(tmp_path / f"{name}.parquet", fields, [row], {"settings": settings})
     with pytest.raises(UserError, match="have different prompts of id '1'; make a report of each"):
         report(tmp_path / "one.parquet", tmp_path / "two.parquet", "--out", tmp_path / "out")
 
@@ -83,7 +83,7 @@ def test_errors_and_tracebacks_show_files_by_their_last_parts(tmp_path: Path) ->
     )
     row = {"id": "x", **result_columns(failed)}
     settings = {"models": ["org/a"], "method": "adafuse"}
-    write_table(tmp_path / "t.parquet", FIELDS, [row], {"settings": settings})
+    write_rows(tmp_path / "t.parquet", FIELDS, [row], {"settings": settings})
     report(tmp_path / "t.parquet")
     rounds = unpacked(tmp_path / "t_report/data/prompts/runs/t/rounds-0.js")
     assert "'a.bin' is cut" in str(rounds)
@@ -116,7 +116,7 @@ def test_traces_that_do_not_belong_together_are_one_sentence(
 
 def test_a_trace_of_the_workflow_alone_is_refused(tmp_path: Path) -> None:
     rows = [{"id": "x", **result_columns(FUSED[0])}]
-    write_table(tmp_path / "t.parquet", FIELDS, rows, {"shards": []})
+    write_rows(tmp_path / "t.parquet", FIELDS, rows, {"shards": []})
     with pytest.raises(
         UserError, match="is not a trace of adafuse generate; for those of the workflow"
     ):

@@ -55,7 +55,7 @@ from adafuse.report.pages import write_explorer, write_report
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import best_members_section, comparison_table, read_comparisons, to_csv
 from adafuse.storage.files import write_text
-from adafuse.storage.parquet import read_rows, write_table
+from adafuse.storage.parquet import read_rows, write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.choose import choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
@@ -262,7 +262,7 @@ def stored(values: dict[str, Any]) -> Config:
                 for n in range(2)
             ]
             about = {"digest": run, "shards": [shard()]}
-            write_table(layout.trace(benchmark, run), TRACE_FIELDS, rows, about)
+            write_rows(layout.trace(benchmark, run), TRACE_FIELDS, rows, about)
     return config
 
 
@@ -342,7 +342,7 @@ def _site(folder: Path, values: dict[str, Any], scorer: str, outcomes: Sequence[
     (entry,) = StoredResults(config, {"qa": ("fused", "other")}).manifest().benchmarks
     trace = folder / "trace.parquet"
     written = [{"id": f"q{n}", **result_columns(FUSED[n])} for n in range(2)]
-    write_table(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], written, {})
+    write_rows(trace, [pa.field("id", pa.string()), *RESULT_FIELDS], written, {})
     given = [Outcome(f"q{n}", "x", ("x",), value) for n, value in enumerate(outcomes)]
     write_outcomes(folder / "outcomes.parquet", given, {})
     nine = [replace(outcome, value=9.0) for outcome in given]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from adafuse.errors import UserError
 from adafuse.records.result import Candidate, Result, Round
 from adafuse.storage.files import write_text
-from adafuse.storage.parquet import as_table, iterate_rows, read_metadata, read_rows, write_table
+from adafuse.storage.parquet import as_table, iterate_rows, read_metadata, read_rows, write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns, result_from
 
 RESULT = Result(
@@ -35,7 +35,7 @@ RESULT = Result(
 def test_results_are_read_back_as_written(tmp_path: Path) -> None:
     path = tmp_path / "new" / "trace.parquet"
     fields = [pa.field("id", pa.string()), *RESULT_FIELDS]
-    write_table(path, fields, [{"id": "x", **result_columns(RESULT)}], {"digest": "d", "n": [1]})
+    write_rows(path, fields, [{"id": "x", **result_columns(RESULT)}], {"digest": "d", "n": [1]})
     (row,) = read_rows(path)
     assert row["id"] == "x"
     assert result_from(row) == RESULT
@@ -65,9 +65,9 @@ def test_any_row_becomes_a_row_of_the_table(rows):
 def test_writing_rows_imports_no_pandas(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib, pyarrow as pa\n"
-        "from adafuse.storage.parquet import read_rows, write_table\n"
+        "from adafuse.storage.parquet import read_rows, write_rows\n"
         "path = pathlib.Path(sys.argv[1])\n"
-        "write_table(path, [pa.field('a', pa.list_(pa.float64()))], [{'a': [1.0]}], {})\n"
+        "write_rows(path, [pa.field('a', pa.list_(pa.float64()))], [{'a': [1.0]}], {})\n"
         "assert read_rows(path) == [{'a': [1.0]}]\n"
         "assert 'pandas' not in sys.modules\n"
     )
@@ -96,7 +96,7 @@ def test_files_of_others_are_refused_in_one_sentence(tmp_path: Path) -> None:
         read_rows(torn)
     with pytest.raises(UserError, match="does not exist"):
         read_rows(missing)
-    pa.parquet.write_table(pa.table({"a": [1]}), plain)
+    pa.parquet.write_rows(pa.table({"a": [1]}), plain)
     with pytest.raises(UserError, match="was not written by adafuse"):
         read_metadata(plain)
     with pytest.raises(UserError, match="has no column 'id'"):

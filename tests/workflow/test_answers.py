@@ -6,7 +6,7 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.records.result import Answer, Result
-from adafuse.storage.parquet import read_rows, write_table
+from adafuse.storage.parquet import read_rows, write_rows
 from adafuse.storage.traces import result_columns
 from adafuse.workflow.decode import TRACE_FIELDS, mark_failed, read_answers
 
@@ -17,7 +17,7 @@ def trace(path: Path, texts: dict[str, str]) -> Path:
         | result_columns(Result(text, "eos", (), (1,), (2,), (3,), 0.5))
         for row, text in texts.items()
     ]
-    write_table(path, TRACE_FIELDS, rows, {"digest": f"digest of {path.stem}"})
+    write_rows(path, TRACE_FIELDS, rows, {"digest": f"digest of {path.stem}"})
     return path
 
 
@@ -37,7 +37,7 @@ def test_a_row_of_a_failed_answer_is_another_row_than_one_of_an_answer(tmp_path:
     digests = {"a": "0", "b": "1"}
     assert mark_failed(digests, files) == digests
     rows = [row | {"stop_reason": "error"} for row in read_rows(files[1]) if row["id"] == "b"]
-    write_table(files[1], TRACE_FIELDS, rows, {"digest": "two"})
+    write_rows(files[1], TRACE_FIELDS, rows, {"digest": "two"})
     assert mark_failed(digests, files) == {"a": "0", "b": "1-failed"}
 
 

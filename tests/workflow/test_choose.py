@@ -10,7 +10,7 @@ from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
 from adafuse.metrics.score import evaluate, write_outcomes, write_score
 from adafuse.records.result import Result
-from adafuse.storage.parquet import read_metadata, read_rows, write_table
+from adafuse.storage.parquet import read_metadata, read_rows, write_rows
 from adafuse.storage.traces import result_columns
 from adafuse.workflow.choose import ballot, choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
@@ -47,7 +47,7 @@ def store(config: Config, run: str, texts: list[str], benchmark: str = "qa") -> 
         for row, text in zip(IDS, texts, strict=True)
     ]
     layout = ResultsLayout(config.results)
-    write_table(layout.trace(benchmark, run), TRACE_FIELDS, rows, {"digest": run})
+    write_rows(layout.trace(benchmark, run), TRACE_FIELDS, rows, {"digest": run})
     result = evaluate(
         [Row(row) for row in IDS], rows, "squad", benchmark=benchmark, run=run, exclude={"r3"}
     )

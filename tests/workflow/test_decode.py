@@ -16,7 +16,7 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.records.result import Result
 from adafuse.storage.journal import Journal, journal_path
-from adafuse.storage.parquet import read_metadata, read_rows, write_table
+from adafuse.storage.parquet import read_metadata, read_rows, write_rows
 from adafuse.workflow.decode import (
     TRACE_FIELDS,
     Answers,
@@ -195,7 +195,7 @@ def test_failed_rows_and_damaged_files_are_not_reused(decoded: Shards, values: A
     rows = read_rows(decoded.out(0))
     rows[0] |= {"stop_reason": "error", "error": "out of memory"}
     metadata = read_metadata(decoded.out(0))
-    write_table(decoded.out(0), TRACE_FIELDS, rows, metadata)
+    write_rows(decoded.out(0), TRACE_FIELDS, rows, metadata)
     write_stamp(decoded.out(0), "digest")
     decoded.out(0).with_suffix(".journal").unlink()
     decoded.out(1).with_suffix(".journal").unlink()
@@ -213,7 +213,7 @@ def test_rows_of_a_file_that_the_workflow_did_not_write_are_not_used(
     decoded: Shards, values: Any
 ) -> None:
     rows = [{**row, "text": "made up"} for row in read_rows(decoded.out(0))]
-    write_table(decoded.folder / "a/what_if.parquet", TRACE_FIELDS, rows, {})
+    write_rows(decoded.folder / "a/what_if.parquet", TRACE_FIELDS, rows, {})
     odd = pa.table({"digest": [{"a": 1}]})
     pq.write_table(odd, decoded.folder / "a/odd.parquet")
     decoded.merge()
@@ -397,7 +397,7 @@ def test_merging_finds_rows_that_are_missing_or_there_twice(
 ) -> None:
     file = decoded.out(0)
     rows, metadata = read_rows(file), read_metadata(file)
-    write_table(file, TRACE_FIELDS, change(rows), metadata)
+    write_rows(file, TRACE_FIELDS, change(rows), metadata)
     with pytest.raises(UserError) as error:
         decoded.merge()
     assert sentence.format(rows[0]["id"]) in str(error.value)

@@ -16,7 +16,7 @@ from adafuse.errors import UserError
 from adafuse.storage import journal
 from adafuse.storage.files import write_text
 from adafuse.storage.journal import Journal, only_writer
-from adafuse.storage.parquet import write_table
+from adafuse.storage.parquet import write_rows
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
@@ -46,7 +46,7 @@ class Results:
 
     def finish(self, run: str, shard: int, digest: str | None = None) -> None:
         wanted = digest or self.plan.digest("qa", run, shard)
-        write_table(self.trace(run, shard), TRACE_FIELDS, [], {"digest": wanted})
+        write_rows(self.trace(run, shard), TRACE_FIELDS, [], {"digest": wanted})
 
     def journal(self, run: str, shard: int, rows: int) -> Path:
         path = self.trace(run, shard).with_suffix(".journal")
@@ -267,7 +267,7 @@ def test_several_versions_are_listed(results: Results) -> None:
     for run, torch in (("left", "2.13.0"), ("both", "2.14.0")):
         shards = [{"versions": {"torch": torch, "bitsandbytes": None}}] * 2
         path = results.folder / f"traces/qa/{run}.parquet"
-        write_table(path, TRACE_FIELDS, [], {"digest": "0123", "shards": shards})
+        write_rows(path, TRACE_FIELDS, [], {"digest": "0123", "shards": shards})
     done = CliRunner().invoke(app, ["status", str(results.folder)])
     assert "decoded with several versions, which reruns nothing:" in done.stdout
     assert "  2 shards with torch 2.13.0\n  2 shards with torch 2.14.0\n" in done.stdout
