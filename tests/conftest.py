@@ -32,6 +32,10 @@ SHARED_FIXTURES = ("demo", "finished", "results", "browser")
 SLURM = "tests/workflow/test_slurm"
 """How the files begin that start a Slurm cluster, of which a machine has room for one."""
 
+LONGEST = (SLURM, "tests/serve/test_load", "demo", "finished", "results", "tests/workflow/",
+           "tests/guard/", "browser", "tests/methods/test_engines", "tests/engine/")  # fmt: skip
+"""How the groups begin that take longest, the longest first."""
+
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what is to run in the background so, and its processes would not see Ctrl-C.
@@ -61,7 +65,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest groups, so that no worker ends long after the others."""
-    items.sort(key=lambda item: not _is_long(item.get_closest_marker("xdist_group").args[0]))
+    items.sort(key=lambda item: _rank(item.get_closest_marker("xdist_group").args[0]))
 
 
 def _group(item: pytest.Item) -> str:
@@ -72,8 +76,8 @@ def _group(item: pytest.Item) -> str:
     return used[0] if used else file
 
 
-def _is_long(group: str) -> bool:
-    return group in SHARED_FIXTURES or group.startswith(("tests/workflow/", "tests/guard/"))
+def _rank(group: str) -> int:
+    return [*map(group.startswith, LONGEST), True].index(True)
 
 
 def toy_path(name: str) -> str:

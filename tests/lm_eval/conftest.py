@@ -21,6 +21,8 @@ def manager():
 def evaluate(manager, tmp_path, monkeypatch):
     """Evaluate tasks; returns all results and the samples of the first task."""
     monkeypatch.setenv("HF_HOME", str(tmp_path))
+    # It asks pip for every package here, each time.
+    monkeypatch.setattr("torch.utils.collect_env.get_pretty_env_info", str)
     import lm_eval as harness
 
     def run(*tasks, limit=4, **settings):
