@@ -19,16 +19,17 @@ def oracle_models(ensemble):
     return [oracle.OracleModel(m.network, m.tokenizer, set(m.end_ids)) for m in ensemble.models]
 
 
-@pytest.mark.parametrize("ensemble", ["pair", "random_pair"])
 @pytest.mark.parametrize(
-    ("tau", "branching", "margin"),
+    ("ensemble", "tau", "branching", "margin"),
     [
-        (0.7, 1, "start"),
-        (0.3, 3, "start"),
-        (0.0, 1, "start"),
-        (1.0, 2, "start"),
-        (0.7, 2, "word"),
-        (0.2, 3, "word"),
+        ("random_pair", 0.7, 1, "start"),
+        ("random_pair", 0.3, 3, "start"),
+        ("random_pair", 0.0, 1, "start"),
+        ("random_pair", 1.0, 2, "start"),
+        ("random_pair", 0.2, 3, "word"),
+        ("pair", 0.7, 1, "start"),
+        ("pair", 1.0, 2, "start"),
+        ("pair", 0.7, 2, "word"),
     ],
 )
 def test_adafuse_is_algorithm_1(ensemble, tau, branching, margin, request):

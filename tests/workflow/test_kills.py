@@ -18,7 +18,9 @@ from tests.support.traces import assert_same, decoded
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FEW, MANY = 2, 12
-"""Moments at which the quick suite kills, and the soak suite."""
+"""Moments at which the quick suite kills a decode job, and the soak suite."""
+WHOLE = 6
+"""Moments at which the soak suite kills a workflow: two for each signal."""
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +102,10 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.journal*"))
     workflow.clear()
     rng, watch, kills, finished = random.Random(0), Watch(workflow.results), 0, False
-    while kills < MANY or not finished:
+    while kills < WHOLE or not finished:
         watch.begin()
         running = workflow.start()
-        if kills < MANY:
+        if kills < WHOLE:
             time.sleep(rng.uniform(0, seconds))
             if running.poll() is None:
                 os.killpg(running.pid, SIGNALS[kills % len(SIGNALS)])
@@ -114,5 +116,5 @@ def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
         workflow.unlock()
         if finished:
             assert_same(workflow.traces(), wanted)
-            if kills < MANY:
+            if kills < WHOLE:
                 workflow.clear()
