@@ -32,7 +32,8 @@ def status(
     """
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
-    from adafuse.workflow.status import decoded_with, failed_jobs, failed_steps, shard_status
+    from adafuse.workflow.snakemake import failed_jobs
+    from adafuse.workflow.status import decoded_with, failed_steps, shard_status
 
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(results_config(results, config)))

@@ -4,8 +4,9 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,8 @@ from adafuse.version import CODE_VERSION
 if TYPE_CHECKING:
     from adafuse.config.config import Config
     from adafuse.report.main_table import Cell
+    from adafuse.workflow.plan import Plan
+    from adafuse.workflow.steps import Job
 
 logger = logging.getLogger(__name__)
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
@@ -42,13 +45,13 @@ def _begin() -> None:
     logging.getLogger("adafuse").setLevel(logging.INFO)
 
 
-def _read(config: str) -> "Config":
+def _read(config: Path) -> "Config":
     from adafuse.config.reading import read_config
     from adafuse.models.files import DIGESTS
     from adafuse.workflow.layout import ResultsLayout
 
-    check_config(Path(config))
-    settings = read_config(Path(config))
+    check_config(config)
+    settings = read_config(config)
     DIGESTS.load(ResultsLayout(settings.results).model_files)
     return settings
 
@@ -65,79 +68,183 @@ def check_config(path: Path) -> None:
         )
 
 
-Input = Annotated[Path, "input"]
-"""A file that a step reads, refused if it is not what the workflow wrote there."""
-Inputs = Annotated[list[Path], "input"]
-OptionalInput = Annotated[Path | None, "input"]
-OptionalInputs = Annotated[list[Path] | None, "input"]
-
-Output = Annotated[Path, "output"]
-"""A file or folder that a step writes, stamped with the digest of what it is made from."""
-OptionalOutput = Annotated[Path | None, "output"]
-
-
 def step(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a function a command: keyword-only parameters are options, the others arguments.
+    """Make a function the command of the step that it is named after.
 
-    A parameter of type `Config` is given as the path of a configuration. With outputs there is an
-    option `--digest`, that of the plan, without which nothing is stamped.
+    It gets the plan, the step's outputs by name, and what the keyword-only parameters ask for: the
+    values of the wildcards, and further options of the step.
     """
     given = inspect.signature(function).parameters
-    inputs, outputs = _marked(given, "input"), _marked(given, "output")
-    parameters = list(map(_command_parameter, given.values()))
-    if adds_digest := bool(outputs) and "digest" not in given:
-        option = inspect.Parameter("digest", inspect.Parameter.KEYWORD_ONLY)
-        parameters.append(option.replace(annotation=str | None, default=typer.Option(None)))
+    config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, annotation=Path)
+    asked = [config, *(each for each in given.values() if each.kind is each.KEYWORD_ONLY)]
+    options = [each.replace(default=typer.Option(...)) for each in asked]
+    if "digest" not in given:
+        digest = config.replace(name="digest", annotation=str | None)
+        options.append(digest.replace(default=typer.Option(None)))
 
-    def command(**values: Any) -> None:
+    def command(config: Path, digest: str | None = None, **values: Any) -> None:
+        """Run the step on what it reads, and stamp what it writes with the digest of the plan."""
+        from adafuse.workflow.plan import Plan
         from adafuse.workflow.stamps import check_content, write_stamp
 
-        digest = values.pop("digest", None) if adds_digest else values.get("digest")
-        for path in _paths(values, inputs):
+        plan = Plan(_read(config))
+        job = plan.job(function.__name__, values)
+        if "digest" in given:
+            values["digest"] = digest
+        for path in plan.inputs(job):
             check_content(path)
-        written = _paths(values, outputs)
-        function(**values)
         if digest is not None:
-            for path in written:
+            _check_planned(plan, job, digest)
+        function(plan, **plan.named_outputs(job), **values)
+        if digest is not None:
+            for path in plan.outputs(job):
                 write_stamp(path, digest)
 
     command.__doc__ = function.__doc__
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     command.__annotations__ = {}
     app.command(function.__name__.replace("_", "-"))(command)
     return function
 
 
-def _marked(parameters: Mapping[str, inspect.Parameter], kind: str) -> list[str]:
-    marks = {name: getattr(p.annotation, "__metadata__", ()) for name, p in parameters.items()}
-    return [name for name, found in marks.items() if kind in found]
-
-
-def _paths(values: Mapping[str, Any], names: Sequence[str]) -> list[Path]:
-    given = [values[name] for name in names if values[name] is not None]
-    return [path for value in given for path in (value if isinstance(value, list) else [value])]
-
-
-def _command_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
-    info = typer.Option if parameter.kind is parameter.KEYWORD_ONLY else typer.Argument
-    default = ... if parameter.default is parameter.empty else parameter.default
-    if parameter.annotation == "Config":
-        return parameter.replace(annotation=Any, default=info(default, parser=_read))
-    return parameter.replace(default=info(default))
+def _check_planned(plan: "Plan", job: "Job", digest: str) -> None:
+    if job.step in ("prepare", "shard") and plan.key(job) != digest:
+        raise UserError(f"the files of benchmark {job.values[0]!r} changed meanwhile; run again")
 
 
 @step
-def compare_runs(scores: Inputs, *, config: "Config", csv: Output, markdown: Output) -> None:
+def prepare(plan: "Plan", rows: Path, *, benchmark: str) -> None:
+    """Read a benchmark and put every question into its prompt template."""
+    from adafuse.benchmarks.shards import write_prepared
+
+    prepared = plan.prepared(benchmark)
+    write_prepared(rows, prepared.rows)
+    shots = sum(row.shot for row in prepared.rows)
+    counts = (len(prepared.rows), prepared.duplicates, shots)
+    logger.info("%d rows, %d with a repeated id, %d few-shot examples of the prompt", *counts)
+
+
+@step
+def shard(plan: "Plan", rows: Path, *, benchmark: str, shard: int) -> None:
+    """Prepare the rows of one shard of a benchmark."""
+    from adafuse.benchmarks.shards import write_shard
+
+    chosen = plan.shard(benchmark, shard)
+    write_shard(rows, chosen)
+    logger.info("%d rows", len(chosen))
+
+
+@step
+def fit(plan: "Plan", gate: Path, *, benchmark: str, run: str) -> None:
+    """Fit the gate of a run on development rows."""
+    from adafuse.benchmarks.shards import read_prepared
+    from adafuse.development.gate_file import write_gate
+    from adafuse.workflow.decode import fitted_gate
+    from adafuse.workflow.jobs import fit_job
+
+    rows = read_prepared(plan.layout.rows(benchmark))
+    scorer = plan.config.benchmarks[benchmark].scorer
+    found = fitted_gate(fit_job(plan.config, benchmark, run), rows, scorer)
+    write_gate(gate, found)
+    fitted = found.fitted
+    message = "%d rounds of %d rows, penalty %s, gain by penalty %s"
+    logger.info(message, fitted.rounds, fitted.rows, fitted.penalty, fitted.gain)
+
+
+@step
+def decode(plan: "Plan", trace: Path, *, benchmark: str, run: str, shard: int, digest: str) -> None:
+    """Decode a shard with a run; an interrupted job goes on where it was."""
+    from adafuse.workflow.decode import decode_shard, ensemble_decoder
+    from adafuse.workflow.jobs import answer_runs
+
+    config, layout = plan.config, plan.layout
+    gate = next(iter(plan.gates(benchmark, run)), None)
+    decode_shard(
+        plan.decode_job(benchmark, run).with_gate(gate),
+        shard,
+        layout.shard_rows(benchmark, shard),
+        trace,
+        digest=digest,
+        decoder=ensemble_decoder,
+        answers=[layout.shard_trace(benchmark, r, shard) for r in answer_runs(config, run)],
+        traces=None if config.benchmarks[benchmark].timed else layout.traces,
+        max_error_share=config.decode.max_error_share,
+    )
+
+
+@step
+def merge(plan: "Plan", trace: Path, *, benchmark: str, run: str, digests: str) -> None:
+    """Join the shards of a run, after checking that each belongs to the plan."""
+    from adafuse.workflow.decode import merge_shards
+
+    shards = plan.shards(benchmark)
+    files = [plan.layout.shard_trace(benchmark, run, shard) for shard in shards]
+    rows = [plan.layout.shard_rows(benchmark, shard) for shard in shards]
+    merge_shards(files, digests.split(","), rows, trace)
+    logger.info("%d shards", len(files))
+
+
+@step
+def choose(plan: "Plan", trace: Path, *, benchmark: str, run: str) -> None:
+    """Make the trace of a run that chooses between other runs."""
+    from adafuse.workflow.choose import choose_rows
+
+    logger.info("rows from %s", choose_rows(plan.config, benchmark, run, trace))
+
+
+@step
+def score(
+    plan: "Plan", score: Path, outcomes: Path, *, protocol: str, benchmark: str, run: str
+) -> None:
+    """Score a run on a benchmark under one protocol, with a row of outcomes per example."""
+    from adafuse.metrics.score import score_trace, write_outcomes, write_score
+
+    task, layout = plan.config.benchmarks[benchmark], plan.layout
+    result = score_trace(
+        layout.rows(benchmark),
+        layout.trace(benchmark, run),
+        task.scorer,
+        protocol,
+        benchmark=benchmark,
+        run=run,
+        within_budget=task.within_budget,
+    )
+    about = {"scorer": task.scorer, "score": asdict(result.score)}
+    write_outcomes(outcomes, result.outcomes, about)
+    write_score(score, result.score)
+    main = result.score.main
+    logger.info("%.2f%s, n = %d", main.value, main.ends(2, form=" [{}, {}]"), result.score.n)
+
+
+@step
+def compare(plan: "Plan", csv: Path, markdown: Path) -> None:
+    """Build the main table from scores; the published protocol has tables of its own in it."""
+    from adafuse.metrics.published import read_published
+    from adafuse.metrics.scorer import PUBLISHED
+    from adafuse.report.main_table import score_table, stored_table, tables_markdown
+    from adafuse.report.tables import write_table
+
+    config = plan.config
+    strict, published, paper = stored_table(config), None, None
+    if PUBLISHED in config.protocols:
+        published = stored_table(config, PUBLISHED)
+    if config.published_numbers is not None:
+        paper = read_published(Path(config.published_numbers))
+    write_table(score_table(strict, tables_markdown(strict, published, paper)), csv, markdown)
+    logger.info("%d runs on %d benchmarks", len(strict.rows), len(strict.columns))
+
+
+@step
+def compare_runs(plan: "Plan", csv: Path, markdown: Path) -> None:
     """Test every ensemble against its members and the best baseline."""
     from adafuse.metrics import compare
     from adafuse.metrics.score import read_scored
     from adafuse.report.tables import comparison_table, write_table
-    from adafuse.workflow.stamps import check_content
 
-    for path in scores:
-        check_content(path.with_suffix(".outcomes.parquet"))
+    config, layout = plan.config, plan.layout
     runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
-    study, found = config.main.study, [read_scored(path) for path in scores]
+    cells = product(config.protocols, config.main_benchmarks, config.main_runs)
+    found, study = [read_scored(layout.score(*cell)) for cell in cells], config.main.study
     comparisons = compare.compare_runs(runs, found, study)
     missing = compare.models_without_single(runs)
     write_table(comparison_table(comparisons, missing, study), csv, markdown)
@@ -145,18 +252,44 @@ def compare_runs(scores: Inputs, *, config: "Config", csv: Output, markdown: Out
 
 
 @step
-def words_per_round(traces: OptionalInputs = None, *, csv: Output) -> None:
-    """Count how many words the rounds of each run committed."""
-    from adafuse.metrics import measures
-    from adafuse.report.tables import words_table, write_table
+def audit(plan: "Plan", csv: Path, markdown: Path, published: Path) -> None:
+    """Count what only the published protocol accepts, and write its main table."""
+    from adafuse.metrics.scorer import PUBLISHED
+    from adafuse.report.main_table import score_table, stored_table
+    from adafuse.report.tables import audit_table, stored_audits, write_table
 
-    shares = [share for trace in traces or [] for share in measures.words_per_round(trace)]
-    write_table(words_table(shares), csv)
-    logger.info("%d traces", len(traces or []))
+    audits = stored_audits(plan.config)
+    write_table(audit_table(audits), csv, markdown)
+    write_table(score_table(stored_table(plan.config, PUBLISHED)), published)
+    logger.info("%d accepted by the published scorer only", sum(len(a.accepted) for a in audits))
 
 
 @step
-def experiment(*, config: "Config", name: str, csv: Output, svg: Output, png: Output) -> None:
+def words_per_round(plan: "Plan", csv: Path) -> None:
+    """Count how many words the rounds of each run committed."""
+    from adafuse.metrics import measures
+    from adafuse.report.tables import words_table, write_table
+    from adafuse.workflow.steps import Job
+
+    traces = plan.inputs(Job.of("words_per_round"))
+    shares = [share for trace in traces for share in measures.words_per_round(trace)]
+    write_table(words_table(shares), csv)
+    logger.info("%d traces", len(traces))
+
+
+@step
+def datasets(plan: "Plan", csv: Path, markdown: Path) -> None:
+    """Describe the benchmarks: rows, lengths, repetitions, beside the paper's figures."""
+    from adafuse.report.tables import datasets_table, write_table
+    from adafuse.workflow.benchmarks import describe_benchmarks
+
+    lines = describe_benchmarks(plan.config)
+    write_table(datasets_table(lines), csv, markdown)
+    logger.info("%d benchmarks", len(lines))
+
+
+@step
+def experiment(plan: "Plan", svg: Path, csv: Path, png: Path, *, experiment: str) -> None:
     """Turn results into the numbers and the figure of an experiment."""
     from adafuse.report.charts import rendered
     from adafuse.report.experiments import find_experiment
@@ -164,7 +297,7 @@ def experiment(*, config: "Config", name: str, csv: Output, svg: Output, png: Ou
     from adafuse.report.tables import Table, write_table
     from adafuse.storage.files import write_bytes
 
-    points, figure = measured(find_experiment(config, name))
+    points, figure = measured(find_experiment(plan.config, experiment))
     write_table(Table(points.columns, points.rows()), csv)
     write_bytes(svg, rendered(figure, "svg"))
     write_bytes(png, rendered(figure, "png"))
@@ -172,41 +305,41 @@ def experiment(*, config: "Config", name: str, csv: Output, svg: Output, png: Ou
 
 
 @step
-def prefetch(*, config: "Config") -> None:
+def examples(plan: "Plan", folder: Path, *, benchmark: str) -> None:
+    """Write the trace explorer's data of a benchmark, `data/BENCHMARK` of a report."""
+    from adafuse.report.pages import write_examples
+    from adafuse.report.stored import StoredResults
+
+    results = StoredResults.main(plan.config)
+    write_examples(results, benchmark, plan.layout.report)
+    logger.info("%d runs", len(results.runs[benchmark]))
+
+
+@step
+def report(plan: "Plan", index: Path, explorer: Path) -> None:
+    """Write the report's two pages into a folder; the examples beside them are there already."""
+    from adafuse.report.pages import write_pages
+    from adafuse.report.stored import StoredResults
+
+    write_pages(StoredResults.main(plan.config), plan.layout.report)
+
+
+@app.command()
+def prefetch(config: Annotated[Path, typer.Option()]) -> None:
     """Download models and data sets of a configuration and record their commits."""
     from adafuse.models.hub import download
     from adafuse.workflow import prefetch as prefetching
     from adafuse.workflow.layout import ResultsLayout
 
-    commits = prefetching.prefetch(prefetching.with_commits(config), download)
+    settings = prefetching.with_commits(_read(config))
+    commits = prefetching.prefetch(settings, download)
     for (path, revision), commit in commits.items():
         logger.info("%s, revision %s: commit %s", path, revision, commit)
-    logger.info("%d models in %s", len(commits), ResultsLayout(config.results).commits)
+    logger.info("%d models in %s", len(commits), ResultsLayout(settings.results).commits)
 
 
-@step
-def examples(*, config: "Config", benchmark: str, out: Output) -> None:
-    """Write the trace explorer's data of a benchmark, `data/BENCHMARK` of a report."""
-    from adafuse.report.pages import write_examples
-    from adafuse.report.stored import StoredResults
-
-    results = StoredResults.main(config)
-    write_examples(results, benchmark, out.parents[1])
-    logger.info("%d runs", len(results.runs[benchmark]))
-
-
-@step
-def pages(*, config: "Config", index: Output, explorer: Output) -> None:
-    """Write the report's two pages into a folder; the examples beside them are there already."""
-    from adafuse.report.pages import write_pages
-    from adafuse.report.stored import StoredResults
-
-    assert index.parent == explorer.parent
-    write_pages(StoredResults.main(config), index.parent)
-
-
-@step
-def fetch(*, source: str, out: Path) -> None:
+@app.command()
+def fetch(source: Annotated[str, typer.Option()], out: Annotated[Path, typer.Option()]) -> None:
     """Load a dataset (a `source` section as JSON) and write its rows; planning does so once."""
     from adafuse.config.benchmarks import SourceConfig
     from adafuse.workflow import benchmarks
@@ -214,101 +347,7 @@ def fetch(*, source: str, out: Path) -> None:
     logger.info("%d rows", benchmarks.fetch(SourceConfig.model_validate_json(source), out))
 
 
-@step
-def prepare(*, config: "Config", benchmark: str, out: Output, digest: str | None = None) -> None:
-    """Read a benchmark and put every question into its prompt template."""
-    from adafuse.benchmarks.shards import write_prepared
-    from adafuse.workflow.benchmarks import prepare_benchmark
-    from adafuse.workflow.digest import prepared_digest
-
-    prepared = prepare_benchmark(config, benchmark)
-    _check_planned(digest, "prepare", prepared_digest(prepared), benchmark)
-    write_prepared(out, prepared.rows)
-    shots = sum(row.shot for row in prepared.rows)
-    counts = (len(prepared.rows), prepared.duplicates, shots)
-    logger.info("%d rows, %d with a repeated id, %d few-shot examples of the prompt", *counts)
-
-
-@step
-def shard(
-    *, config: "Config", benchmark: str, shard: int, out: Output, digest: str | None = None
-) -> None:
-    """Prepare the rows of one shard of a benchmark."""
-    from adafuse.benchmarks.shards import write_shard
-    from adafuse.workflow.benchmarks import prepare_benchmark
-    from adafuse.workflow.digest import shard_digest
-
-    chosen = prepare_benchmark(config, benchmark).shard(shard)
-    _check_planned(digest, "shard", shard_digest(chosen), benchmark)
-    write_shard(out, chosen)
-    logger.info("%d rows", len(chosen))
-
-
-def _check_planned(digest: str | None, step: str, rows: str, benchmark: str) -> None:
-    from adafuse.workflow.digest import step_key
-
-    if digest is not None and step_key(step, rows) != digest:
-        raise UserError(f"the files of benchmark {benchmark!r} changed meanwhile; run again")
-
-
-@step
-def decode(
-    *,
-    config: "Config",
-    benchmark: str,
-    run: str,
-    shard: int,
-    rows: Input,
-    digest: str,
-    out: Output,
-    answers: OptionalInputs = None,
-    gate: OptionalInput = None,
-) -> None:
-    """Decode a shard with a run; an interrupted job goes on where it was.
-
-    `digest` is what the plan expects of the job, `answers` are the shard's
-    traces of single models, `gate` is what the run has learned.
-    """
-    from functools import partial
-
-    from adafuse.workflow.benchmarks import prepare_benchmark
-    from adafuse.workflow.decode import decode_shard, ensemble_decoder
-    from adafuse.workflow.digest import planned_job
-
-    decode_shard(
-        planned_job(config, benchmark, run, partial(prepare_benchmark, config)).with_gate(gate),
-        shard,
-        rows,
-        out,
-        digest=digest,
-        decoder=ensemble_decoder,
-        answers=answers or [],
-        traces=None if config.benchmarks[benchmark].timed else out.parents[2],
-        max_error_share=config.decode.max_error_share,
-    )
-
-
-@step
-def fit(*, config: "Config", benchmark: str, run: str, rows: Input, out: Output) -> None:
-    """Fit the gate of a run on development rows."""
-    from adafuse.benchmarks.shards import read_prepared
-    from adafuse.development.gate_file import write_gate
-    from adafuse.workflow.decode import fitted_gate
-    from adafuse.workflow.jobs import fit_job
-
-    scorer = config.benchmarks[benchmark].scorer
-    gate = fitted_gate(fit_job(config, benchmark, run), read_prepared(rows), scorer)
-    write_gate(out, gate)
-    logger.info(
-        "%d rounds of %d rows, penalty %s, gain by penalty %s",
-        gate.fitted.rounds,
-        gate.fitted.rows,
-        gate.fitted.penalty,
-        gate.fitted.gain,
-    )
-
-
-@step
+@app.command()
 def ended(status: int) -> None:
     """Say in the log what a decode job died of, where it could not do so itself."""
     if status == KILLED:
@@ -319,96 +358,7 @@ def ended(status: int) -> None:
         )
 
 
-@step
-def merge(shards: Inputs, *, digests: str, rows: Inputs, out: Output) -> None:
-    """Join the shards of a run, after checking that each belongs to the plan."""
-    from adafuse.workflow.decode import merge_shards
-
-    merge_shards(shards, digests.split(","), rows, out)
-    logger.info("%d shards", len(shards))
-
-
-@step
-def choose(*, config: "Config", benchmark: str, run: str, out: Output) -> None:
-    """Make the trace of a run that chooses between other runs."""
-    from adafuse.workflow.choose import choose_rows
-
-    logger.info("rows from %s", choose_rows(config, benchmark, run, out))
-
-
-@step
-def score(
-    *,
-    rows: Input,
-    trace: Input,
-    scorer: str,
-    protocol: str,
-    benchmark: str,
-    run: str,
-    within_budget: bool = False,
-    out: Output,
-    outcomes: Output,
-) -> None:
-    """Score a run on a benchmark under one protocol; `outcomes` gets a row per example."""
-    from adafuse.metrics.score import score_trace, write_outcomes, write_score
-
-    names = {"benchmark": benchmark, "run": run}
-    result = score_trace(rows, trace, scorer, protocol, **names, within_budget=within_budget)
-    write_outcomes(outcomes, result.outcomes, {"scorer": scorer, "score": asdict(result.score)})
-    write_score(out, result.score)
-    main = result.score.main
-    logger.info("%.2f%s, n = %d", main.value, main.ends(2, form=" [{}, {}]"), result.score.n)
-
-
-@step
-def table(
-    scores: Inputs,
-    *,
-    config: "Config",
-    csv: Output,
-    markdown: Output,
-    published_csv: OptionalOutput = None,
-) -> None:
-    """Build the main table from scores; the published protocol gets tables of its own."""
-    from adafuse.metrics.published import read_published
-    from adafuse.metrics.score import read_score
-    from adafuse.metrics.scorer import PUBLISHED
-    from adafuse.report.main_table import main_table, score_table, tables_markdown
-    from adafuse.report.tables import write_table
-
-    found = [read_score(path) for path in scores]
-    strict, published, paper = main_table(config, found), None, None
-    if published_csv is not None:
-        published = main_table(config, found, PUBLISHED)
-        write_table(score_table(published), published_csv)
-    if config.published_numbers is not None:
-        paper = read_published(Path(config.published_numbers))
-    write_table(score_table(strict, tables_markdown(strict, published, paper)), csv, markdown)
-    logger.info("%d runs on %d benchmarks", len(strict.rows), len(strict.columns))
-
-
-@step
-def audit(*, config: "Config", csv: Output, markdown: Output) -> None:
-    """Count what only the published protocol accepts, over all stored outcomes."""
-    from adafuse.report.tables import audit_table, stored_audits, write_table
-
-    audits = stored_audits(config)
-    write_table(audit_table(audits), csv, markdown)
-    logger.info("%d accepted by the published scorer only", sum(len(a.accepted) for a in audits))
-
-
-@step
-def datasets(*, config: "Config", csv: Output, markdown: Output) -> None:
-    """Describe the benchmarks: rows, lengths, repetitions, beside the paper's figures."""
-    from adafuse.report.tables import datasets_table, write_table
-    from adafuse.workflow.benchmarks import describe_benchmarks
-
-    lines = describe_benchmarks(config)
-    write_table(datasets_table(lines), csv, markdown)
-    logger.info("%d benchmarks", len(lines))
-
-
-@step
+@app.command()
 def summary(config: Path = Path("config/toy.yaml")) -> None:
     """Print the main table and where every output is."""
     from rich.console import Console
@@ -417,12 +367,12 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
 
     from adafuse.errors import UserError
     from adafuse.report.main_table import stored_table
-    from adafuse.workflow.layout import ResultsLayout
+    from adafuse.workflow.steps import listing
 
-    settings = _read(str(config))
-    layout, table = ResultsLayout(settings.results), stored_table(settings)
+    settings = _read(config)
+    table = stored_table(settings)
     if not any(column.n for column in table.columns):
-        folder = str(layout.scores / "strict")
+        folder = str(Path(settings.results, "scores", "strict"))
         raise UserError(f"{folder!r} has no scores of this configuration; run snakemake")
     console = Console(width=None if sys.stdout.isatty() else 160)
     if table.note:
@@ -438,7 +388,7 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
         name = escape(row.run) + "\n(oracle)" * row.oracle
         grid.add_row(name, escape("\n".join(row.models)), *map(_cell, table.shown(row)))
     console.print(grid)
-    for name, path in layout.outputs(settings.protocols).items():
+    for name, path in listing(settings).items():
         console.print(f"{name:<24}{escape(str(path))}", soft_wrap=True)
 
 

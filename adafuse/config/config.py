@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from adafuse.config.benchmarks import BenchmarkConfig
-from adafuse.config.experiments import RULES, ExperimentConfig, MainConfig
+from adafuse.config.experiments import ExperimentConfig, MainConfig
 from adafuse.config.runs import ClusterConfig, DecodeConfig, ModelConfig, RunConfig
 from adafuse.config.sweep_axis import sweep_positions
 from adafuse.decoding.gate import DEVELOPMENT
@@ -62,8 +62,6 @@ def _rule(name: str) -> str:
         raise ValueError(
             f"{name!r} cannot name a rule of the workflow; use letters, digits (not first) and _"
         )
-    if name in RULES:
-        raise ValueError(f"{name!r} is another rule of the workflow; rename it")
     return name
 
 
@@ -247,6 +245,20 @@ class Config(Section):
     @property
     def main_benchmarks(self) -> list[str]:
         return list(self.benchmarks if self.main.benchmarks is None else self.main.benchmarks)
+
+    @property
+    def decoded_runs(self) -> list[str]:
+        return [name for name, run in self.runs.items() if run.method in METHODS]
+
+    @property
+    def chosen_runs(self) -> list[str]:
+        return [name for name, run in self.runs.items() if run.method in SELECTIONS]
+
+    @property
+    def fused_runs(self) -> list[str]:
+        """Runs of the main table that decode with several models."""
+        decoded = [name for name in self.main_runs if name in self.decoded_runs]
+        return [name for name in decoded if len(self.runs[name].models) > 1]
 
     def model_spec(self, name: str) -> ModelSpec:
         """Return how a model is loaded: what it does not say itself is that of `decode`."""

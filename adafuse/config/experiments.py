@@ -10,13 +10,6 @@ from adafuse.options import Identifier, Section, Text
 WHOLE_PAPER = ("paper", "paper_toy")
 """Targets that make all experiments; the toy configuration's documentation uses the second."""
 
-_OTHER_RULES = """
-    all audit choose compare compare_runs datasets decode examples experiment fit merge prefetch
-    prepare report score shard words_per_round
-"""
-RULES = frozenset((*WHOLE_PAPER, *_OTHER_RULES.split()))
-"""The rules of the workflow, whose names no experiment can have: it is a rule itself."""
-
 
 def _different(names: tuple[str, ...]) -> tuple[str, ...]:
     if repeated := [name for name in names if names.count(name) > 1]:

@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
 from adafuse.options import parse, sentence
 from adafuse.storage.files import located, read_text
-from adafuse.storage.yaml_files import TwiceError, parse_json, parse_yaml
+from adafuse.storage.yaml_files import parse_json, parse_yaml
 
 
 def parse_config(values: Mapping[str, Any]) -> Config:
@@ -51,50 +51,7 @@ def read_config(path: Path) -> Config:
 
     The files that it names are not looked at; the workflow did so when it started.
     """
-    return _typed(_read(path, "configuration", "config/README.md"))
-
-
-def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
-    """Return the configuration of a Snakemake workflow as its files and `--config` say it.
-
-    Snakemake reads YAML 1.1, where `on` is true, 012 is 10 and 1e-1 is a text, and forgets a key
-    that is written twice. A module's configuration may be a section of the files; one of other
-    origin stays as it is, and so do templates, which Snakemake has filled in.
-    """
-    from snakemake.common.configfile import load_configfile
-    from snakemake.utils import update_config
-
-    settings = workflow.config_settings
-    files = [Path(os.path.relpath(f)) for f in (*workflow.configfiles, *settings.configfiles)]
-    found: dict[str, Any] = {}
-    read = {file: load_configfile(file) for file in files}
-    for values in (*read.values(), settings.config):
-        update_config(found, values)
-    section = next((key for key, value in found.items() if value == config), None)
-    if found != config and section is None:
-        return config
-    written: dict[str, Any] = {}
-    for file in files:
-        values = _read(file, "configuration", "config/README.md")
-        template = values.pop("__use_yte__", False)
-        update_config(written, read[file] if template else values)
-    update_config(written, _arguments(settings.config_args))
-    return written if section is None else written.get(str(section), config)
-
-
-def _arguments(given: Sequence[str]) -> dict[str, Any]:
-    """Read `--config NAME=VALUE ...`; a value that is not valid YAML is a text."""
-    values: dict[str, Any] = {}
-    for name, _, text in (each.partition("=") for each in given):
-        if name in values:
-            raise UserError(f"--config {name!r} is given twice; give it once")
-        try:
-            values[name] = parse_yaml(text, f"--config {name}={text}")
-        except TwiceError as error:
-            raise UserError(f"--config {name}={text} cannot be read: {error}") from None
-        except yaml.YAMLError:
-            values[name] = text
-    return values
+    return _typed(read_values(path, "configuration", "config/README.md"))
 
 
 def to_json(config: Config) -> str:
@@ -105,7 +62,8 @@ def _typed(values: Mapping[str, Any]) -> Config:
     return parse(Config, with_sweeps(with_used_files(values)))
 
 
-def _read(path: Path, kind: str, page: str) -> dict[str, Any]:
+def read_values(path: Path, kind: str, page: str) -> dict[str, Any]:
+    """Read a file of YAML or JSON that holds keys."""
     name = f"{kind} {str(path)!r}"
     text = read_text(path, kind)
     try:
@@ -181,7 +139,7 @@ def _resolved(name: object, entry: Any) -> Any:
     if not isinstance(file, str) or not file:
         raise UserError(f"config: benchmarks.{name}.use must be the path of a file, not {file!r}")
     file = located(file)
-    values = _read(Path(file), f"benchmarks.{name}: file", "docs/benchmarks.md")
+    values = read_values(Path(file), f"benchmarks.{name}: file", "docs/benchmarks.md")
     if "use" in values:
         raise UserError(f"{file}: it cannot `use` another file; write the fields into it")
     try:

@@ -29,6 +29,7 @@ from adafuse.storage.files import without_folders, write_text
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import __version__
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job, trace_job
 
 SCHEMA_VERSION = "0.3.0"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(_samples\.jsonl|\.json)$")
@@ -43,19 +44,11 @@ def fresh_results(plan: Plan) -> StoredResults:
     """
     results = StoredResults.in_folder(plan.config)
     for benchmark, runs in results.runs.items():
-        steps = [("prepare", plan.layout.rows(benchmark), {"benchmark": benchmark})]
-        for run in runs:
-            cell = {"benchmark": benchmark, "run": run}
-            merged = "choose" if run in plan.chosen_runs else "merge"
-            steps.append((merged, plan.layout.trace(benchmark, run), cell))
-            for protocol in plan.config.protocols:
-                for path in (plan.layout.score, plan.layout.outcomes):
-                    file = path(protocol, benchmark, run)
-                    if file.is_file():
-                        steps.append(("score", file, {**cell, "protocol": protocol}))
-        for step, file, cell in steps:
-            if not plan.is_fresh(step, [file], **cell):
-                raise UserError(f"{str(file)!r} is not up to date; run snakemake, then export")
+        jobs = [Job.of("prepare", benchmark)]
+        jobs += [trace_job(plan.config, benchmark, run) for run in runs]
+        jobs += [Job.of("score", p, benchmark, run) for p in plan.config.protocols for run in runs]
+        if stale := [path for each in jobs for path in plan.stale(each)]:
+            raise UserError(f"{str(stale[0])!r} is not up to date; run snakemake, then export")
     return results
 
 

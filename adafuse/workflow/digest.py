@@ -5,18 +5,21 @@ A step depends on what these functions read of the configuration, and on nothing
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.methods import resolve
 from adafuse.metrics.registry import SCORERS
+from adafuse.metrics.translation import require_model
 from adafuse.models.files import content_digest, model_key
 from adafuse.plugins import code_of
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
-from adafuse.workflow.jobs import DecodeJob, decode_job, fit_job, gate_rows
+from adafuse.workflow.benchmarks import prepare_benchmark
+from adafuse.workflow.jobs import DecodeJob, answer_runs, decode_job, fit_job, gate_rows
 
 
 def _digest(text: str) -> str:
@@ -43,29 +46,10 @@ def prepared_digest(prepared: Prepared) -> str:
     )
 
 
-RowsOf = Callable[[str], Prepared]
-"""Returns the prepared rows of a benchmark."""
-
-
-def fit_digest(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> str:
-    """Return the digest of the gate that a run learns from the rows of a benchmark."""
-    rows, scorer = prepared_digest(rows_of(benchmark)), config.benchmarks[benchmark].scorer
-    settings = _settings(fit_job(config, benchmark, run))
-    return step_key("fit", settings, rows, scorer, scoring_version(scorer))
-
-
 def scoring_version(scorer: str) -> int | str:
     """Return what changes when scores of the same texts may, as the code of another package."""
     outside = code_of(SCORERS[scorer])
     return f"{SCORING_VERSION}, {outside}" if outside else SCORING_VERSION
-
-
-def planned_job(config: Config, benchmark: str, run: str, rows_of: RowsOf) -> DecodeJob:
-    """Return the job of a run on a benchmark; `rows_of` is read where the workflow fits a gate."""
-    job, on = decode_job(config, benchmark, run), gate_rows(config, benchmark, run)
-    if on is None:
-        return job
-    return replace(job, gate=fit_digest(config, on, run, rows_of), fitted_on=on)
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
@@ -121,6 +105,64 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
 
 def merged_digest(shards: Sequence[str]) -> str:
     return _digest("".join(shards))
+
+
+class Digests:
+    """What the results of a configuration depend on; everything is computed at most once.
+
+    `missing` says why the rows of a benchmark cannot be had; they are none then.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.missing: dict[str, str] = {}
+        self._prepared = cache(partial(prepare_benchmark, config))
+        self.decode_job = cache(self._make_job)
+        self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
+        self.shard_digest = cache(lambda *cell: shard_digest(self.shard(*cell)))
+
+    def prepared(self, benchmark: str) -> Prepared:
+        """Return a benchmark's rows; none while it is missing."""
+        return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
+
+    def shards(self, benchmark: str) -> list[int]:
+        return list(range(self.config.benchmarks[benchmark].shards))
+
+    def fit_digest(self, benchmark: str, run: str) -> str:
+        """Return the digest of the gate that a run learns from the rows of a benchmark."""
+        rows = prepared_digest(self.prepared(benchmark))
+        scorer = self.config.benchmarks[benchmark].scorer
+        settings = _settings(fit_job(self.config, benchmark, run))
+        return step_key("fit", settings, rows, scorer, scoring_version(scorer))
+
+    def _make_job(self, benchmark: str, run: str) -> DecodeJob:
+        job, on = decode_job(self.config, benchmark, run), gate_rows(self.config, benchmark, run)
+        return job if on is None else replace(job, gate=self.fit_digest(on, run), fitted_on=on)
+
+    def digest(self, benchmark: str, run: str, shard: int) -> str:
+        """Return the digest of a decode job."""
+        answers = [self.digest(benchmark, r, shard) for r in answer_runs(self.config, run)]
+        return decode_digest(
+            self.decode_job(benchmark, run), self.shard_digest(benchmark, shard), answers
+        )
+
+    def row_digests(self, benchmark: str, run: str, shard: int) -> dict[str, str]:
+        answers = [self.row_digests(benchmark, r, shard) for r in answer_runs(self.config, run)]
+        return row_digests(self.decode_job(benchmark, run), self.shard(benchmark, shard), answers)
+
+    def digests(self, benchmark: str, run: str) -> list[str]:
+        return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
+
+    def score_settings(self, benchmark: str) -> list[Any]:
+        """Return what a score depends on besides the rows and the trace."""
+        task = self.config.benchmarks[benchmark]
+        needs_spm = SCORERS[task.scorer].needs_spm and SPBLEU not in self.missing
+        spm = require_model(self.config.spm_sha256) if needs_spm else None
+        return [task.scorer, task.within_budget, spm, scoring_version(task.scorer)]
+
+
+SPBLEU = "spBLEU"
+"""What is missing without the SentencePiece model of spBLEU."""
 
 
 def _published(config: Config) -> str | None:

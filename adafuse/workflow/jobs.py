@@ -78,6 +78,14 @@ def gate_rows(config: Config, benchmark: str, run: str) -> str | None:
     return config.benchmarks[benchmark].development if config.needs_fit(run) else None
 
 
+def answer_runs(config: Config, run: str) -> list[str]:
+    """Return the runs whose texts a run starts from, one per model; mostly none."""
+    spec = config.runs[run]
+    if spec.method not in METHODS or not METHODS[spec.method].reads_answers:
+        return []
+    return config.single_model_runs(spec)
+
+
 def fit_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     """Return the job that tries choices on development rows: a run's, without its gate."""
     spec = config.runs[run]

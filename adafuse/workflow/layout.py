@@ -7,7 +7,6 @@ from itertools import chain, count, filterfalse
 from pathlib import Path
 
 from adafuse.errors import UserError
-from adafuse.metrics.scorer import PUBLISHED, STRICT
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +57,10 @@ class ResultsLayout:
     def shard_rows(self, benchmark: str, shard: int | str) -> Path:
         return self._path("benchmarks", benchmark, "shards", f"{shard}.jsonl")
 
+    @property
+    def traces(self) -> Path:
+        return self._path("traces")
+
     def trace(self, benchmark: str, run: str) -> Path:
         return self._path("traces", benchmark, f"{run}.parquet")
 
@@ -70,10 +73,6 @@ class ResultsLayout:
 
     def score(self, protocol: str, benchmark: str, run: str) -> Path:
         return self._path("scores", protocol, benchmark, f"{run}.json")
-
-    @property
-    def scores(self) -> Path:
-        return self._path("scores")
 
     def outcomes(self, protocol: str, benchmark: str, run: str) -> Path:
         return self.score(protocol, benchmark, run).with_suffix(".outcomes.parquet")
@@ -118,24 +117,3 @@ class ResultsLayout:
                 f"{str(path)!r} cannot be moved to {str(aside)!r} ({error.strerror}); it is not of"
                 " this configuration, so move it yourself"
             ) from None
-
-    def outputs(self, protocols: tuple[str, ...] = (STRICT,)) -> dict[str, Path]:
-        """Return where what lies, for people: its name with the file or folder that holds it."""
-        published = {
-            "published (CSV)": self.table("main_published.csv"),
-            "audit": self.table("audit.md"),
-        }
-        return {
-            "report": self.report / "index.html",
-            "table (CSV)": self.table("main.csv"),
-            "table (Markdown)": self.table("main.md"),
-            **(published if PUBLISHED in protocols else {}),
-            "comparison": self.table("comparison.md"),
-            "words per round": self.table("words_per_round.csv"),
-            "dataset statistics": self.table("datasets.md"),
-            "scores": self.scores,
-            "traces": self._path("traces"),
-            "prepared benchmarks": self._path("benchmarks"),
-            "logs": self.logs,
-            "resolved configuration": self.config,
-        }

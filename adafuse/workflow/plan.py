@@ -7,52 +7,42 @@ import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from adafuse.benchmarks.shards import Prepared
 from adafuse.config.config import Config
+from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
-from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import SCORERS
-from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
 from adafuse.storage.files import write_text
 from adafuse.storage.journal import journal_path, only_writer, too_many
 from adafuse.storage.parquet import read_metadata
-from adafuse.version import CODE_VERSION, REPORT_VERSION, SCORING_VERSION
-from adafuse.workflow import digest
-from adafuse.workflow.benchmarks import UnavailableSourceError, prepare_benchmark
-from adafuse.workflow.choose import ballot
-from adafuse.workflow.jobs import (
-    Resources,
-    estimate,
-    fit_job,
-    gate_rows,
-)
+from adafuse.version import CODE_VERSION
+from adafuse.workflow.benchmarks import UnavailableSourceError
+from adafuse.workflow.digest import SPBLEU, Digests, step_key
+from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
+from adafuse.workflow.steps import STEPS, Job, gate_jobs, table_jobs
 
-TRACE_KINDS = ("runtime", "words_per_round", "frontier")  # experiments that read traces
-SCORE_KINDS = ("scores", "sweep", "paired", "frontier")  # and those that read scores
 TRIED = 8  # times that a row is decoded to fit a gate; MOST_CHOICES is the most
+COMMAND = ("adafuse", "step")
+RULES = {*STEPS, *WHOLE_PAPER, "all", "prefetch"}
+"""The rules of the workflow, whose names no experiment can have: it is a rule itself."""
 PLANNED_BY = "ADAFUSE_PLANNED_BY"
+_SHOWN = ("tables", "experiments", "report")
 Cell = tuple[str, str]
 """A benchmark and a run."""
 
 
-def one_of(names: Iterable[str]) -> str:
-    """Return a pattern for exactly these names, which may be none."""
-    return "|".join(map(re.escape, names)) or "(?!)"
-
-
-class Plan:
+class Plan(Digests):
     """Answers the rules' questions; everything is computed at most once.
 
     Benchmarks are read while the workflow is planned, so that a job's digest changes with the rows
@@ -61,28 +51,29 @@ class Plan:
     """
 
     def __init__(self, config: Config) -> None:
-        self.config = config
+        super().__init__(config)
         self.layout = ResultsLayout(config.results)
         DIGESTS.load(self.layout.model_files)
         content_digest.cache_clear()
-        self.missing: dict[str, str] = {}
         self.warnings: list[str] = []
         self._fresh: dict[Path, str] = {}
         self._started = False
         self._held = ExitStack()
-        self._prepared = cache(partial(prepare_benchmark, config))
-        self._job = cache(partial(digest.planned_job, config, rows_of=self.prepared))
-        self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
-        self.shard_digest = cache(lambda *shard: digest.shard_digest(self.shard(*shard)))
-        self._key = cache(self._make_key)
+        self.key = cache(self._make_key)
         self._estimate = cache(
-            lambda *cell, shard: estimate(self._job(*cell), len(self.shard(cell[0], shard)), config)
+            lambda *cell, shard: estimate(
+                self.decode_job(*cell), len(self.shard(cell[0], shard)), config
+            )
         )
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Plan":
         """Check a configuration and all benchmark files that it names."""
         plan = cls(with_commits(parse_config(values)))
+        if taken := RULES & plan.config.experiments.keys():
+            raise UserError(
+                f"config: experiments: {min(taken)!r} is another rule of the workflow; rename it"
+            )
         plan._check_places()
         for benchmark in plan.config.benchmarks:
             try:
@@ -95,15 +86,14 @@ class Plan:
             try:
                 require_model(plan.config.spm_sha256)
             except AbsentModelError as error:
-                plan.missing["spBLEU"] = str(error)
+                plan.missing[SPBLEU] = str(error)
         plan._check_gates()
         return plan
 
     def _check_places(self) -> None:
         """Refuse files where folders belong, and folders where files do: Snakemake breaks there."""
         results = Path(self.config.results)
-        files = {*self.made(), self.layout.report / "index.html", self.layout.log("all")}
-        files.add(self.layout.config)
+        files = {*self.made(), self.layout.log("all"), self.layout.config}
         inside = {folder for file in files for folder in file.parents if results in folder.parents}
         for path in sorted({_nearest(results), *filter(os.path.lexists, inside)}):
             if path.is_file() or not path.exists():
@@ -133,26 +123,17 @@ class Plan:
                     f" is fitted, is row {shared[0].id!r} of {benchmark!r}; fit on other rows"
                 )
 
+    def all_jobs(self) -> list[Job]:
+        """Return the jobs of all steps of the configuration, whatever the targets."""
+        return [
+            Job.of(name, *cell) for name, step in STEPS.items() for cell in step.cells(self.config)
+        ]
+
     def made(self) -> set[Path]:
         """Return all files that the configuration's steps write, whatever the targets."""
-        config, layout = self.config, self.layout
-        files = {layout.card}
-        for name in config.benchmarks:
-            files.add(layout.rows(name))
-            files |= {layout.shard_rows(name, shard) for shard in self.shards(name)}
-            for run in config.runs:
-                files.add(layout.trace(name, run))
-                files |= {layout.gate(on, run) for on in [gate_rows(config, name, run)] if on}
-                shards = [layout.shard_trace(name, run, shard) for shard in self.shards(name)]
-                files |= {*shards, *map(journal_path, shards)}
-                for path in (layout.score, layout.outcomes):
-                    files |= {path(protocol, name, run) for protocol in config.protocols}
-        both = ["main", "comparison", "datasets"] + ["audit"] * (PUBLISHED in config.protocols)
-        published = ["main_published.csv"] * (PUBLISHED in config.protocols)
-        files |= {layout.table(f"{name}.{end}") for name in both for end in ("csv", "md")}
-        files |= {layout.table(name) for name in ("words_per_round.csv", *published)}
-        ends = ("csv", "svg", "png")
-        return files | {layout.experiment(n, end) for n in config.experiments for end in ends}
+        jobs = [each for each in self.all_jobs() if each.step != "examples"]  # of a folder
+        traces = self.files(each for each in jobs if each.step == "decode")
+        return {*self.files(jobs), *map(journal_path, traces), self.layout.card}
 
     def orphans(self) -> list[Path]:
         """Return what lies among the results that no step of this configuration writes."""
@@ -161,20 +142,6 @@ class Plan:
         found = [path for name in folders for path in Path(self.config.results, name).rglob("*")]
         hidden = [path for path in found if any(part.startswith(".") for part in path.parts[-2:])]
         return sorted(path for path in {*found} - {*hidden} - made if path.is_file())
-
-    @property
-    def decoded_runs(self) -> list[str]:
-        return [name for name, run in self.config.runs.items() if run.method in METHODS]
-
-    @property
-    def chosen_runs(self) -> list[str]:
-        return [name for name, run in self.config.runs.items() if run.method in SELECTIONS]
-
-    @property
-    def fused_runs(self) -> list[str]:
-        """Runs of the main table that decode with several models."""
-        names = self.config.main_runs
-        return [r for r in names if r in self.decoded_runs and len(self.config.runs[r].models) > 1]
 
     def start(self, wanted: Collection[Path] = ()) -> None:
         """Keep the results folder to this process until it ends, and store the configuration.
@@ -208,11 +175,7 @@ class Plan:
                     os.utime(path)
             renew(path)
         for path in (*self.orphans(), *self._unasked(wanted)):
-            if path.relative_to(self.config.results).parts[0] in (
-                "tables",
-                "experiments",
-                "report",
-            ):
+            if path.relative_to(self.config.results).parts[0] in _SHOWN:
                 self.layout.put_aside(path)
         DIGESTS.save(self.layout.model_files)
         self.store_config()
@@ -227,21 +190,14 @@ class Plan:
         with suppress(UserError):
             earlier = read_config(self.layout.config).targets
         names = {} if "experiments" in self.config.targets else self.config.experiments
-        ends, pages = ("csv", "svg", "png"), [self.layout.report / "index.html"]
-        figures = {n: [self.layout.experiment(n, end) for end in ends] for n in names}
-        files = [
-            file
-            for name, files in figures.items()
-            if "experiments" in earlier or not self.is_fresh("experiment", files, experiment=name)
-            for file in files
-        ]
-        shown = "report" in self.config.targets or any(map(self._is_page, wanted))
-        if not shown and ("report" in earlier or not self.is_fresh("report", pages)):
+        figures = [Job.of("experiment", name) for name in names]
+        asked = "experiments" in earlier
+        files = self.files(each for each in figures if asked or not self.is_fresh(each))
+        pages = any(path.is_relative_to(self.layout.report) for path in wanted)
+        shown = "report" in self.config.targets or pages
+        if not shown and ("report" in earlier or not self.is_fresh(Job.of("report"))):
             files.append(self.layout.report)
         return [file for file in files if file.exists() and file not in wanted]
-
-    def _is_page(self, path: Path) -> bool:
-        return path.is_relative_to(self.layout.report)
 
     def store_config(self) -> None:
         write_text(self.layout.config, self._config_text())
@@ -255,27 +211,72 @@ class Plan:
         digest_of = hashlib.sha256(self._config_text().encode()).hexdigest()
         return {PLANNED_BY: CODE_VERSION, config_variable(self.layout.config): digest_of}
 
-    def key(self, step: str, **cell: str) -> str:
-        """Return the digest of everything that a step's outputs are made from.
+    def job(self, step: str, cell: Mapping[str, str]) -> Job:
+        """Return the job of a step by the values of its wildcards."""
+        return Job.of(step, *(cell[name] for name in STEPS[step].wildcards))
 
-        `cell` has the wildcards of the step's rule. What a step makes of results of others is told
-        by the keys of these.
-        """
-        return self._key(step, tuple(sorted(cell.items())))
+    def wildcards(self, step: str) -> dict[str, str]:
+        """Return a pattern for exactly the values of each wildcard of a step, which may be none."""
+        cells = [*STEPS[step].cells(self.config)]
+        names = enumerate(STEPS[step].wildcards)
+        values = {name: sorted({cell[place] for cell in cells}) for place, name in names}
+        return {name: "|".join(map(re.escape, each)) or "(?!)" for name, each in values.items()}
 
-    def is_fresh(self, step: str, outputs: Iterable[Path], **cell: str) -> bool:
-        """Whether those of a step's outputs that exist are what the plan makes.
+    def named_outputs(self, job: Job) -> dict[str, Path]:
+        return STEPS[job.step].outputs(self.layout, *job.values)
+
+    def outputs(self, job: Job) -> list[Path]:
+        return [*self.named_outputs(job).values()]
+
+    def gates(self, benchmark: str, run: str) -> list[Path]:
+        """Return the gate that a run on a benchmark needs, if it needs one of the workflow."""
+        return self.files(gate_jobs(self.config, [(benchmark, run)]))
+
+    def reads(self, job: Job) -> list[Job]:
+        return STEPS[job.step].reads(self.config, *job.values)
+
+    def files(self, jobs: Iterable[Job]) -> list[Path]:
+        return [path for each in jobs for path in self.outputs(each)]
+
+    def inputs(self, job: Job) -> list[Path]:
+        """Return the files that a job reads of what other jobs write."""
+        return self.files(self.reads(job))
+
+    def command(self, job: Job) -> list[str]:
+        """Return the command of a job."""
+        step = STEPS[job.step]
+        options = dict(zip(step.wildcards, job.values, strict=True))
+        options |= step.options(self, *job.values) | {"digest": self.key(job)}
+        words = [f"--{name}={value}" for name, value in options.items()]
+        return [*COMMAND, job.step.replace("_", "-"), f"--config={self.layout.config}", *words]
+
+    def _make_key(self, job: Job) -> str:
+        """Return the digest of everything that a job's outputs are made from."""
+        if job.step == "decode":  # whose digest also stands in the trace
+            benchmark, run, shard = job.values
+            return self.digest(benchmark, run, int(shard))
+        step = STEPS[job.step]
+        inputs = [self.key(each) for each in self.reads(job)]
+        return step_key(job.step, *step.depends(self, *job.values), inputs)
+
+    def is_fresh(self, job: Job) -> bool:
+        """Whether those of a job's outputs that exist are what the plan makes."""
+        return not self.stale(job)
+
+    def stale(self, job: Job) -> list[Path]:
+        """Return those of a job's outputs that exist and are not what the plan makes.
 
         The main table is not without the configuration, which is stored when a job runs.
         """
-        if step == "compare" and not self.layout.config.is_file():
-            return False
-        key = self.key(step, **cell)
-        present = [path for path in outputs if path.exists()]
+        key = self.key(job)
+        present = [path for path in self.outputs(job) if path.exists()]
+        if job.step == "compare" and not self.layout.config.is_file():
+            return present
         fresh = [path for path in present if is_fresh(path, key)]
         self._fresh |= dict.fromkeys(fresh, key)
-        decoded = step in ("decode", "merge")
-        return fresh == present and not (decoded and any(map(self.failed_too_often, present)))
+        if job.step in ("decode", "merge"):
+            fresh = [path for path in fresh if not self.failed_too_often(path)]
+        return [path for path in present if path not in fresh]
 
     def failed_too_often(self, trace: Path) -> bool:
         """Whether more rows of a shard failed than `decode.max_error_share` now allows."""
@@ -283,172 +284,31 @@ class Plan:
         shards = metadata.get("shards", [metadata])
         return any(too_many(s.get("failed", 0), s.get("rows", 0), share) for s in shards)
 
-    def _make_key(self, step: str, cell: tuple[tuple[str, str], ...]) -> str:
-        if step == "decode":  # whose digest also stands in the trace
-            (_, benchmark), (_, run), (_, shard) = cell
-            return self.digest(benchmark, run, int(shard))
-        parts: list[Any] = getattr(self, f"_{step}")(**dict(cell))
-        return digest.step_key(step, *parts)
+    @property
+    def targets(self) -> list[Job]:
+        """The jobs that plain `snakemake` is asked for."""
+        figures = [Job.of("experiment", name) for name in self.config.shown_experiments]
+        report = [Job.of("report")] * ("report" in self.config.targets)
+        return [*table_jobs(self.config), *figures, *report]
 
-    def _prepare(self, benchmark: str) -> list[Any]:
-        return [digest.prepared_digest(self.prepared(benchmark))]
-
-    def _shard(self, benchmark: str, shard: str) -> list[Any]:
-        return [self.shard_digest(benchmark, int(shard))]
-
-    def _fit(self, benchmark: str, run: str) -> list[Any]:
-        return [digest.fit_digest(self.config, benchmark, run, self.prepared)]
-
-    def _merge(self, benchmark: str, run: str) -> list[Any]:
-        return self.digests(benchmark, run)
-
-    def _choose(self, benchmark: str, run: str) -> list[Any]:
-        choices = ballot(self.config, benchmark, run)
-        traces = [self._trace_key(benchmark, name) for name in choices.candidates]
-        evidence = [self._score_key(STRICT, *cell) for cell in choices.evidence]
-        return [SCORING_VERSION, digest.choice_settings(self.config, run), traces, evidence]
-
-    def _score(self, protocol: str, benchmark: str, run: str) -> list[Any]:
-        task = self.config.benchmarks[benchmark]
-        scorer = task.scorer
-        needs_spm = SCORERS[scorer].needs_spm and "spBLEU" not in self.missing
-        spm = require_model(self.config.spm_sha256) if needs_spm else None
-        rows, trace = self.key("prepare", benchmark=benchmark), self._trace_key(benchmark, run)
-        version = digest.scoring_version(scorer)
-        return [rows, trace, scorer, task.within_budget, spm, protocol, benchmark, run, version]
-
-    def _compare(self) -> list[Any]:
-        names = [self.config.main_benchmarks, self.config.protocols]
-        return [REPORT_VERSION, digest.table_settings(self.config), names, self._main_scores()]
-
-    def _audit(self) -> list[Any]:
-        return [REPORT_VERSION, self.config.main_benchmarks, self._main_scores()]
-
-    def _compare_runs(self) -> list[Any]:
-        return [REPORT_VERSION, digest.runs_settings(self.config), self._main_scores()]
-
-    def _words_per_round(self) -> list[Any]:
-        cells = product(self.config.main_benchmarks, self.fused_runs)
-        return [REPORT_VERSION, [self._trace_key(*cell) for cell in cells]]
-
-    def _datasets(self) -> list[Any]:
-        tasks = [(name, self.config.benchmarks[name]) for name in self.config.main_benchmarks]
-        papers = [[name, task.paper.model_dump()] for name, task in tasks]
-        rows = [self.key("prepare", benchmark=name) for name, _ in tasks]
-        duplicates = [self.prepared(name).duplicates for name, _ in tasks]
-        return [REPORT_VERSION, papers, rows, duplicates]
-
-    def _experiment(self, experiment: str) -> list[Any]:
-        traces, scored = self._read_by(experiment)
-        inputs = [self._trace_key(*cell) for cell in traces]
-        inputs += [self._score_key(*cell) for cell in scored]
-        inputs += [self.key("fit", benchmark=on, run=run) for on, run in self._gates_of(experiment)]
-        return [REPORT_VERSION, digest.experiment_settings(self.config, experiment), inputs]
-
-    def _examples(self, benchmark: str) -> list[Any]:
-        rows = self.key("prepare", benchmark=benchmark)
-        traces = [self._trace_key(benchmark, run) for run in self.config.main_runs]
-        cells = product(self.config.protocols, [benchmark], self.config.main_runs)
-        scores = [self._score_key(*cell) for cell in cells]
-        return [REPORT_VERSION, rows, self.config.main_runs, traces, scores]
-
-    def _report(self) -> list[Any]:
-        config = self.config
-        audit = ["audit"] if PUBLISHED in config.protocols else []
-        steps = ["compare", "compare_runs", "words_per_round", "datasets", *audit]
-        tables = [self.key(step) for step in steps]
-        pages = [self.key("examples", benchmark=name) for name in config.main_benchmarks]
-        figures = [self.key("experiment", experiment=name) for name in config.shown_experiments]
-        return [REPORT_VERSION, digest.reported_config(config), tables, pages, figures]
-
-    def _trace_key(self, benchmark: str, run: str) -> str:
-        step = "choose" if run in self.chosen_runs else "merge"
-        return self.key(step, benchmark=benchmark, run=run)
-
-    def _score_key(self, protocol: str, benchmark: str, run: str) -> str:
-        return self.key("score", protocol=protocol, benchmark=benchmark, run=run)
-
-    def _main_scores(self) -> list[str]:
-        config = self.config
-        cells = product(config.protocols, config.main_benchmarks, config.main_runs)
-        return [self._score_key(*cell) for cell in cells]
-
-    def experiment_inputs(self, name: str) -> list[Path]:
-        traces, scored = self._read_by(name)
-        paths = [self.layout.trace(*cell) for cell in traces]
-        for path in (self.layout.score, self.layout.outcomes):
-            paths += [path(*score) for score in scored]
-        return paths + [self.layout.gate(*cell) for cell in self._gates_of(name)]
-
-    def _read_by(self, experiment: str) -> tuple[list[Cell], list[tuple[str, str, str]]]:
-        """Return the cells whose traces an experiment reads, and whose scores, with protocols."""
-        section, runs = self.config.experiments[experiment], self.config.runs
-        cells = list(product(section.benchmarks, section.runs))
-        traces = [cell for cell in cells if runs[cell[1]].method in METHODS]
-        protocols: tuple[str, ...] = self.config.protocols
-        scored = [(protocol, *cell) for protocol in protocols for cell in cells]
-        kind = section.kind
-        return traces * (kind in TRACE_KINDS), scored * (kind in SCORE_KINDS)
-
-    def _gates_of(self, experiment: str) -> list[Cell]:
-        """Return the gates that an experiment reads: the rows of each, and its run."""
-        section = self.config.experiments[experiment]
-        cells = product(section.benchmarks, section.runs) if section.kind == "gates" else ()
-        found = [(gate_rows(self.config, *cell), cell[1]) for cell in cells]
-        return [(rows, run) for rows, run in found if rows is not None]
-
-    def answer_runs(self, run: str) -> list[str]:
-        """Return the runs whose texts a run starts from, one per model; mostly none."""
-        spec = self.config.runs[run]
-        if spec.method not in METHODS or not METHODS[spec.method].reads_answers:
-            return []
-        return self.config.single_model_runs(spec)
-
-    def gates(self, benchmark: str, run: str) -> list[Path]:
-        """Return the gate that a run on a benchmark needs, if it needs one of the workflow."""
-        on = gate_rows(self.config, benchmark, run)
-        return [] if on is None else [self.layout.gate(on, run)]
+    @property
+    def paper(self) -> list[Job]:
+        """The tables and all experiments, with the pages if these show the experiments."""
+        shown = self.targets if self.config.shown_experiments else table_jobs(self.config)
+        figures = [Job.of("experiment", name) for name in self.config.experiments]
+        return [*dict.fromkeys([*shown, *figures])]
 
     def all_cells(self) -> list[Cell]:
-        return list(product(self.config.benchmarks, self.decoded_runs))
+        return list(product(self.config.benchmarks, self.config.decoded_runs))
 
     def requested_cells(self) -> list[Cell]:
-        """Return what plain `snakemake` decodes: its targets, and what they start from."""
-        waiting = list(product(self.config.main_benchmarks, self.config.main_runs))
-        for experiment in self.config.shown_experiments.values():
-            waiting += product(experiment.benchmarks, experiment.runs)
-        found: set[Cell] = set()
+        """Return what plain `snakemake` decodes: what its targets need."""
+        waiting, needed = self.targets, set[Job]()
         while waiting:
-            cell = waiting.pop()
-            if cell not in found:
-                found.add(cell)
-                waiting += self._dependencies(*cell)
-        return [cell for cell in self.all_cells() if cell in found]
-
-    def _dependencies(self, benchmark: str, run: str) -> list[Cell]:
-        if run in self.chosen_runs:
-            choices = ballot(self.config, benchmark, run)
-            return [*product([benchmark], choices.candidates), *choices.evidence]
-        return [(benchmark, name) for name in self.answer_runs(run)]
-
-    def shards(self, benchmark: str) -> list[int]:
-        return list(range(self.config.benchmarks[benchmark].shards))
-
-    def prepared(self, benchmark: str) -> Prepared:
-        """Return a benchmark's rows; none while it is missing."""
-        return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
-
-    def digest(self, benchmark: str, run: str, shard: int) -> str:
-        answers = [self.digest(benchmark, name, shard) for name in self.answer_runs(run)]
-        rows = self.shard_digest(benchmark, shard)
-        return digest.decode_digest(self._job(benchmark, run), rows, answers)
-
-    def row_digests(self, benchmark: str, run: str, shard: int) -> dict[str, str]:
-        answers = [self.row_digests(benchmark, name, shard) for name in self.answer_runs(run)]
-        return digest.row_digests(self._job(benchmark, run), self.shard(benchmark, shard), answers)
-
-    def digests(self, benchmark: str, run: str) -> list[str]:
-        return [self.digest(benchmark, run, shard) for shard in self.shards(benchmark)]
+            if (each := waiting.pop()) not in needed:
+                needed.add(each)
+                waiting += self.reads(each)
+        return [cell for cell in self.all_cells() if Job.of("decode", *cell, 0) in needed]
 
     def resources(self, benchmark: str, run: str, shard: int, attempt: int = 1) -> Resources:
         """Return what an attempt of a decode job asks a cluster for, counted from 1."""

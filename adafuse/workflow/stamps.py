@@ -14,7 +14,6 @@ from adafuse.errors import UserError
 from adafuse.storage.files import file_state, write_text
 
 DAMAGED = "damaged"  # the digest of what is to be made again
-_SNAKEMAKE = ".snakemake_timestamp"  # which Snakemake puts into every folder that is an output
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +112,7 @@ def _sha256(output: Path) -> str:
             return hashlib.file_digest(content, "sha256").hexdigest()
     total = hashlib.sha256()
     for file in sorted(output.rglob("*")):
-        if file.is_file() and file.name != _SNAKEMAKE:
+        # Snakemake puts a hidden file into every folder that is an output.
+        if file.is_file() and not file.name.startswith("."):
             total.update(f"{file.relative_to(output).as_posix()}\0{_sha256(file)}\n".encode())
     return total.hexdigest()

@@ -12,18 +12,12 @@ from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
 _ERROR = re.compile(r"error: |\S+ \S+ ERROR |[A-Za-z_.]*(Error|Exception|Interrupt)\b|Aborted")
 _TAIL = 1 << 16
-# A message may have further lines of any kind.
-_FAILED_JOB = re.compile(
-    r"^Error in rule (?P<rule>\w+):\n    message: (?P<message>.*)\n(?:.*\n)*?"
-    r"    jobid: .*\n(?:    input: .*\n)?    output: (?P<outputs>.*)\n"
-    r"(?:    log: (?P<log>.*?)(?: \(check log file.*)?\n)?",
-    re.MULTILINE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +36,6 @@ class ShardStatus:
     of: int
     detail: str | None = None
     log: str | None = None
-
-
-def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict[str, str]]:
-    """Return the jobs that failed in the last Snakemake, by output: `error`, `log` and `rule`.
-
-    Some leave no error of their own, as a job that Slurm refuses. A job that was retried with
-    success is among them, too, but its output exists.
-    """
-    latest = max(snakemake_logs.glob("*.snakemake.log"), default=None)
-    text = latest.read_text(encoding="utf-8", errors="replace") if latest else ""
-    found: dict[str, dict[str, str]] = {}
-    for job in _FAILED_JOB.finditer(text):
-        rule, message = job["rule"], job["message"]
-        error = f"rule {rule} failed" if message == "None" else message
-        own = Path(job["log"] or ".")
-        log = str(own if own.is_file() and own.stat().st_size else latest)
-        told = {"error": error, "log": log, "rule": rule}
-        found |= dict.fromkeys(job["outputs"].split(", "), told)
-    return found
 
 
 def failed_steps(plan: Plan, jobs: Mapping[str, dict[str, str]]) -> list[dict[str, str]]:
@@ -109,8 +84,7 @@ def shard_status(
     path = journal_path(out)
     journal = Journal(path, plan.row_digests(benchmark, run, shard) if path.is_file() else {})
     merged = plan.layout.trace(benchmark, run)
-    cell = {"benchmark": benchmark, "run": run}
-    if merged.is_file() and plan.is_fresh("merge", [merged], **cell):
+    if merged.is_file() and plan.is_fresh(Job.of("merge", benchmark, run)):
         found: tuple[State, str | None] = "done", None
     else:
         found = _state(plan, out, plan.digest(benchmark, run, shard), journal, log)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from adafuse.config.experiments import RULES, WHOLE_PAPER
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
 
@@ -101,19 +100,6 @@ def test_what_is_to_be_made_is_there(values: dict[str, Any]) -> None:
 def test_an_experiment_that_cannot_be_a_rule_is_refused(values: dict[str, Any], name: str) -> None:
     with pytest.raises(UserError, match=f"'{re.escape(name)}' cannot name a rule .*; use letters"):
         parse_config({**values, "experiments": {name: FIGURE}})
-
-
-@pytest.mark.parametrize("name", ["all", "paper", "paper_toy", "words_per_round"])
-def test_an_experiment_named_like_a_rule_is_refused(values: dict[str, Any], name: str) -> None:
-    with pytest.raises(UserError, match=f"experiments: '{name}' is another rule .*; rename it"):
-        parse_config({**values, "experiments": {name: FIGURE}})
-
-
-def test_the_rules_are_those_of_the_workflow() -> None:
-    files = [ROOT / "workflow/Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
-    text = "\n".join(file.read_text() for file in files)
-    named = re.findall(r"^(?:rule|checkpoint) (\w+):", text, re.MULTILINE)
-    assert sorted([*named, *WHOLE_PAPER]) == sorted(RULES)
 
 
 @pytest.mark.parametrize(

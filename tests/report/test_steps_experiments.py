@@ -20,10 +20,8 @@ KINDS = {
 }
 
 
-def run(config: Path, out: Path, name: str = "figure"):
-    files = [f"--{kind}={out / name}.{kind}" for kind in ("csv", "svg", "png")]
-    arguments = ["experiment", "--config", str(config), "--name", name, *files]
-    return CliRunner().invoke(app, arguments)
+def run(config: Path, name: str = "figure"):
+    return CliRunner().invoke(app, ["experiment", f"--config={config}", f"--experiment={name}"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,15 +31,15 @@ def test_every_kind_becomes_numbers_and_pictures(world, tmp_path: Path, kind: st
         world.trace("squad", name, [1.0, 2.0], words=(1, 3))
     experiment = world.experiment(kind, ["squad"], ["both", "both_b3"], **KINDS[kind])
     config = world.store_config(experiment)
-    done = run(config, tmp_path)
+    done = run(config)
     assert (done.exit_code, done.stdout) == (0, "")
-    with (tmp_path / "figure.csv").open() as text:
+    with (tmp_path / "experiments/figure.csv").open() as text:
         assert {row["run"] for row in csv.DictReader(text)} == {"both", "both_b3"}
-    svg = (tmp_path / "figure.svg").read_bytes()
+    svg = (tmp_path / "experiments/figure.svg").read_bytes()
     assert svg.startswith(b"<svg") and b">A figure</text>" in svg
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    run(config, tmp_path)
-    assert (tmp_path / "figure.svg").read_bytes() == svg
+    assert (tmp_path / "experiments/figure.png").read_bytes().startswith(b"\x89PNG")
+    run(config)
+    assert (tmp_path / "experiments/figure.svg").read_bytes() == svg
 
 
 @pytest.mark.parametrize(
@@ -60,10 +58,10 @@ def test_a_missing_input_is_named_with_what_to_do(world, tmp_path, kind, missing
         world.score("squad", name, "10")
         world.trace("squad", name)
     (tmp_path / missing).unlink()
-    done = run(world.store_config(world.experiment(kind, ["squad"], ["both", "both_b3"])), tmp_path)
+    done = run(world.store_config(world.experiment(kind, ["squad"], ["both", "both_b3"])))
     assert isinstance(done.exception, UserError)
     assert f"{missing}', which is not there; run snakemake figure" in str(done.exception)
-    assert not (tmp_path / "figure.csv").exists()
+    assert not (tmp_path / "experiments/figure.csv").exists()
 
 
 def test_an_experiment_that_does_not_exist_is_named(world) -> None:

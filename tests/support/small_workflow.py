@@ -17,6 +17,7 @@ import yaml
 from adafuse.benchmarks.shards import write_shard
 from adafuse.storage.parquet import read_rows
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
 from tests.support.traces import decoded
 
 ROOT = Path(__file__).parents[2]
@@ -45,14 +46,11 @@ def configuration(shards: int) -> dict[str, Any]:
 
 def decode_command(shards: int = 1) -> tuple[list[str], Path]:
     """The command of a decode job in the current folder, whose files are made, and its trace."""
-    plan, out = Plan.of(configuration(shards)), Path("results/traces/qa/adafuse/0.parquet")
+    plan = Plan.of(configuration(shards))
     plan.store_config()
-    write_shard(Path("rows.jsonl"), plan.prepared("qa").shard(0))
-    words = {
-        "config": plan.layout.config, "benchmark": "qa", "run": "adafuse", "shard": 0,
-        "rows": "rows.jsonl", "digest": plan.digest("qa", "adafuse", 0), "out": out,
-    }  # fmt: skip
-    return ["step", "decode", *(f"--{name}={value}" for name, value in words.items())], out
+    write_shard(plan.layout.shard_rows("qa", 0), plan.prepared("qa").shard(0))
+    job = Job.of("decode", "qa", "adafuse", 0)
+    return plan.command(job)[1:], plan.layout.shard_trace("qa", "adafuse", 0)
 
 
 def flushed(results: Path) -> set[tuple[str, str]]:

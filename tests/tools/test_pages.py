@@ -14,7 +14,7 @@ from adafuse.config.reading import read_config
 from adafuse.methods import METHODS
 from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import SCORERS
-from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.steps import listing
 from tools.docs import results
 from tools.docs.pages import PAGES, TEMPLATES, files, template_of
 
@@ -60,8 +60,8 @@ def test_the_page_on_the_workflow_names_every_output(monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(ROOT)
     text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
     config = read_config(ROOT / "config/smoke.yaml")
-    for output in ResultsLayout("results").outputs(config.protocols).values():
-        path = output.relative_to("results")
+    for output in listing(config).values():
+        path = output.relative_to(config.results)
         assert f"`{path}`" in text or f"`{path}/`" in text, path
 
 

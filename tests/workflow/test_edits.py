@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from typer.testing import CliRunner
 from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
 
 ROOT = Path(__file__).parents[2]
 Tables = dict[str, list[dict[str, str]]]
@@ -129,58 +129,23 @@ def tables(folder: Path) -> Tables:
 
 
 def _run_all_steps(plan: Plan) -> None:
-    config, layout = plan.config, plan.layout
+    """Run what the table of steps says, each job after those that it reads."""
     plan.store_config()
+    done: set[Job] = set()
 
-    def step(name: str, *files: Path, **options: object) -> None:
-        values = {"config": layout.config} | options if name not in NO_CONFIG else options
-        words = [f"--{key.replace('_', '-')}={value}" for key, value in values.items()]
-        done = CliRunner().invoke(app, ["step", name, *map(str, files), *words])
-        assert done.exit_code == 0, f"{name}: {done.output} {done.exception}"
+    def run(job: Job) -> None:
+        if job in done:
+            return
+        for each in plan.reads(job):
+            run(each)
+        command = CliRunner().invoke(app, plan.command(job)[1:])
+        assert command.exit_code == 0, f"{job}: {command.output} {command.exception}"
+        done.add(job)
 
-    published = "published" in config.protocols
-    for name in config.benchmarks:
-        step("prepare", benchmark=name, out=layout.rows(name))
-        for shard in plan.shards(name):
-            step("shard", benchmark=name, shard=shard, out=layout.shard_rows(name, shard))
-        for run in plan.decoded_runs:
-            for shard in plan.shards(name):
-                step(
-                    "decode", benchmark=name, run=run, shard=shard,
-                    rows=layout.shard_rows(name, shard), digest=plan.digest(name, run, shard),
-                    out=layout.shard_trace(name, run, shard),
-                )  # fmt: skip
-            traces = [layout.shard_trace(name, run, shard) for shard in plan.shards(name)]
-            rows = [f"--rows={layout.shard_rows(name, shard)}" for shard in plan.shards(name)]
-            digests = ",".join(plan.digests(name, run))
-            step("merge", *traces, *map(Path, rows), digests=digests, out=layout.trace(name, run))
-        for run in [*plan.decoded_runs, *plan.chosen_runs]:
-            if run in plan.chosen_runs:
-                step("choose", benchmark=name, run=run, out=layout.trace(name, run))
-            for protocol in config.protocols:
-                step(
-                    "score", rows=layout.rows(name), trace=layout.trace(name, run),
-                    scorer=config.benchmarks[name].scorer, protocol=protocol, benchmark=name,
-                    run=run, out=layout.score(protocol, name, run),
-                    outcomes=layout.outcomes(protocol, name, run),
-                )  # fmt: skip
-    cells = product(config.protocols, config.main_benchmarks, config.main_runs)
-    scores = [layout.score(*cell) for cell in cells]
-    more = {"published_csv": layout.table("main_published.csv")} if published else {}
-    for name, inputs, options in (
-        ("table", scores, {"csv": "main.csv", "markdown": "main.md"}),
-        ("compare-runs", scores, {"csv": "comparison.csv", "markdown": "comparison.md"}),
-        ("audit", [], {"csv": "audit.csv", "markdown": "audit.md"}),
-        ("datasets", [], {"csv": "datasets.csv", "markdown": "datasets.md"}),
-    ):
-        if name != "audit" or published:
-            files = {key: layout.table(value) for key, value in options.items()}
-            step(name, *inputs, **files, **(more if name == "table" else {}))
-    fused = [layout.trace(*cell) for cell in plan.all_cells() if cell[1] in plan.fused_runs]
-    step("words-per-round", *fused, csv=layout.table("words_per_round.csv"))
+    for job in plan.targets:
+        run(job)
 
 
-NO_CONFIG = ("merge", "score", "words-per-round")
 Edit = Callable[[World], None]
 
 

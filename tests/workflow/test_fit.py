@@ -13,6 +13,7 @@ from adafuse.errors import UserError
 from adafuse.models.files import model_key
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
 from tests.conftest import TOY_MODELS
 from tests.decoding.test_gate import FITTED
 from tests.workflow.conftest import unfinished
@@ -39,7 +40,7 @@ def learning(values: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 def keys(values: dict[str, Any]) -> tuple[str, list[str], list[str]]:
     """The key of the gate, and the digests of the run that learns and of the other."""
     plan = Plan.of(values)
-    gate = plan.key("fit", benchmark="dev", run="learned")
+    gate = plan.key(Job.of("fit", "dev", "learned"))
     return gate, plan.digests("qa", "learned"), plan.digests("qa", "both")
 
 
@@ -85,12 +86,12 @@ def test_an_experiment_shows_the_gates_of_its_runs(learning: dict[str, Any]) -> 
     shown = {"title": "Gates", "kind": "gates", "benchmarks": ["qa"], "runs": ["learned"]}
     learning["experiments"] = {"trust": shown}
     plan = Plan.of(learning)
-    assert plan.experiment_inputs("trust") == [plan.layout.gate("dev", "learned")]
-    before = plan.key("experiment", experiment="trust")
+    assert plan.inputs(Job.of("experiment", "trust")) == [plan.layout.gate("dev", "learned")]
+    before = plan.key(Job.of("experiment", "trust"))
     edit(learning, "qa", question="another?")
-    assert Plan.of(learning).key("experiment", experiment="trust") == before
+    assert Plan.of(learning).key(Job.of("experiment", "trust")) == before
     edit(learning, "dev", answer="another")
-    assert Plan.of(learning).key("experiment", experiment="trust") != before
+    assert Plan.of(learning).key(Job.of("experiment", "trust")) != before
 
 
 def test_rows_that_are_tested_are_not_fitted_on(learning: dict[str, Any]) -> None:

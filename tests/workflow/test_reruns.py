@@ -16,6 +16,7 @@ import yaml
 from adafuse.benchmarks.shards import shard_of
 from adafuse.workflow import digest as digests
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import STEPS
 from tests.support.hub_cache import COMMIT, cached_model
 
 from .conftest import ROOT, SHARDS, Job, Workplace, unfinished
@@ -40,33 +41,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
 def keys(place: Workplace) -> dict[Job, str]:
     """What the plan says of each job."""
     plan = Plan.of(place.config())
-    jobs: list[Job] = [(step, ()) for step in TABLES]
-    for name in plan.config.benchmarks:
-        jobs += [("prepare", (name,)), ("examples", (name,))]
-        jobs += [("shard", (name, str(shard))) for shard in plan.shards(name)]
-        for run in plan.decoded_runs:
-            jobs += [("decode", (name, run, str(shard))) for shard in plan.shards(name)]
-            jobs.append(("merge", (name, run)))
-            jobs += [("score", (protocol, name, run)) for protocol in plan.config.protocols]
-    return {(step, cell): plan.key(step, **wildcards(step, cell)) for step, cell in jobs}
+    return {tuple(job): plan.key(job) for job in plan.all_jobs()}
 
 
-TABLES = ("compare", "compare_runs", "words_per_round", "datasets", "report")
-WILDCARDS = {
-    "prepare": ("benchmark",), "examples": ("benchmark",), "shard": ("benchmark", "shard"),
-    "decode": ("benchmark", "run", "shard"), "merge": ("benchmark", "run"),
-    "score": ("protocol", "benchmark", "run"),
-}  # fmt: skip
 FOLLOWS = {
     "merge": {"decode"}, "score": {"merge", "prepare"}, "examples": {"score", "prepare"},
-    "words_per_round": {"merge"}, "datasets": {"prepare"}, "compare": {"score"},
+    "words_per_round": {"merge"}, "datasets": {"prepare"}, "compare": {"score"}, "audit": {"score"},
     "compare_runs": {"score"}, "report": {"compare", "compare_runs", "datasets"},
 }  # fmt: skip
 """What a rule reads the results of."""
 
 
 def wildcards(step: str, cell: tuple[str, ...]) -> dict[str, str]:
-    return dict(zip(WILDCARDS.get(step, ()), cell, strict=True))
+    return dict(zip(STEPS[step].wildcards, cell, strict=True))
 
 
 def follows(job: Job, other: Job) -> bool:

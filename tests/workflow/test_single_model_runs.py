@@ -7,6 +7,7 @@ import pytest
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
 from adafuse.workflow.choose import ballot
+from adafuse.workflow.jobs import answer_runs
 from adafuse.workflow.plan import Plan
 
 BOTH = {"models": ["left", "right"]}
@@ -37,8 +38,8 @@ def test_what_is_decoded_and_chosen_starts_from_the_same_runs(singles: dict[str,
     short = {**USERS["rerank"], "max_rounds": 3}
     singles["runs"] |= {**USERS, "short": short}
     plan = Plan.of(singles)
-    assert plan.answer_runs("rerank") == ["left", "right"]
-    assert plan.answer_runs("short") == ["left_short", "right_short"]
+    assert answer_runs(plan.config, "rerank") == ["left", "right"]
+    assert answer_runs(plan.config, "short") == ["left_short", "right_short"]
     assert ballot(plan.config, "qa", "best_of").candidates == ("left", "right")
     for run in ("best_of", "best_pair"):
         assert ballot(plan.config, "qa", run).evidence == (("qa", "left"), ("qa", "right"))

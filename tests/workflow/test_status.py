@@ -21,6 +21,7 @@ from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.status import last_error
+from adafuse.workflow.steps import Job
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,7 +92,7 @@ def test_each_state_is_told_with_its_rows_and_its_reason(results: Results) -> No
 
 def test_the_exit_status_says_whether_all_is_there(results: Results) -> None:
     results.asked(status=3)
-    for run in results.plan.decoded_runs:
+    for run in results.plan.config.decoded_runs:
         for shard in (0, 1):
             results.finish(run, shard)
     results.asked(status=0)
@@ -164,7 +165,7 @@ def test_a_torn_trace_is_stale(results: Results) -> None:
 def test_results_can_be_compared_with_another_configuration(
     results: Results, values: dict[str, Any], tmp_path: Path
 ) -> None:
-    for run in results.plan.decoded_runs:
+    for run in results.plan.config.decoded_runs:
         results.finish(run, 0)
     values["runs"]["both"]["options"]["tau"] = 0.1
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(values))
@@ -319,11 +320,11 @@ def made(values: dict[str, Any], *targets: str) -> Path:
     """A results folder with all that can be made; the targets were `targets` when it was."""
     plan = shown(values, *targets)
     plan.store_config()
-    keys = {name: plan.key("experiment", experiment=name) for name in FIGURES}
+    keys = {name: plan.key(Job.of("experiment", name)) for name in FIGURES}
     for name in SHOWN:
         path = Path(plan.config.results, name)
         write_text(path, name)
-        write_stamp(path, keys.get(path.stem) or plan.key("report"))
+        write_stamp(path, keys.get(path.stem) or plan.key(Job.of("report")))
     return Path(plan.config.results)
 
 
@@ -372,9 +373,9 @@ def test_what_changed_between_the_plan_and_the_lock_is_refused(
 ) -> None:
     score = results.folder / "scores/strict/qa/left.json"
     write_text(score, "{}")
-    cell = {"protocol": "strict", "benchmark": "qa", "run": "left"}
-    write_stamp(score, results.plan.key("score", **cell))
-    assert results.plan.is_fresh("score", [score], **cell)
+    job = Job.of("score", "strict", "qa", "left")
+    write_stamp(score, results.plan.key(job))
+    assert results.plan.is_fresh(job)
     write_text(score, "[]")
     write_stamp(score, "another plan")
     with pytest.raises(UserError, match=r"left.json' changed while this was planned; run again"):

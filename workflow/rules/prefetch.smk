@@ -4,13 +4,13 @@
 
 rule prefetch:
     log:
-        layout.log("prefetch"),
+        plan.layout.log("prefetch"),
     localrule: True
     conda:
         "../../environment.yml"
     envmodules:
         *plan.config.envmodules,
     params:
-        config=layout.config,
+        config=plan.layout.config,
     shell:
         "adafuse step prefetch --config {params.config:q} 2> {log:q}"

@@ -1,16 +1,15 @@
-# Named targets: each experiment (`snakemake figure_6`), and all of them (`paper`, `paper_toy`).
+# Named targets: plain `snakemake`, each experiment (`snakemake figure_6`), and all of them (`paper`,
+# `paper_toy`).
 
 from adafuse.config.experiments import WHOLE_PAPER
+from adafuse.workflow.steps import Job
 
-tables = [
-    rules.compare.output.csv,
-    rules.audit.output.csv if published else [],
-    rules.datasets.output,
-    rules.compare_runs.output,
-    rules.words_per_round.output,
-]
-experiments = experiment_files(plan.config.experiments)
-pages = layout.report / "index.html" if "report" in plan.config.targets else []
+
+rule all:
+    default_target: True
+    input:
+        plan.files(plan.targets),
+    localrule: True
 
 
 for name in WHOLE_PAPER:
@@ -19,10 +18,7 @@ for name in WHOLE_PAPER:
         name:
             name
         input:
-            tables,
-            experiments,
-            # Pages that are planned without the experiments would not contain them.
-            pages if "experiments" in plan.config.targets else [],
+            plan.files(plan.paper),
         localrule: True
 
 
@@ -32,5 +28,5 @@ for name in plan.config.experiments:
         name:
             name
         input:
-            experiment_files([name]),
+            plan.files([Job.of("experiment", name)]),
         localrule: True

@@ -1,20 +1,30 @@
-"""A configuration is what its files and `--config` say, whatever Snakemake makes of them."""
+"""What the workflow knows of Snakemake beyond its documented interface."""
 
 import copy
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import snakemake
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from snakemake.cli import parse_config
 from snakemake.settings.types import ConfigSettings
 
-from adafuse.config.reading import as_written, read_config
+from adafuse.config.experiments import WHOLE_PAPER
+from adafuse.config.reading import read_config
 from adafuse.errors import UserError
+from adafuse.workflow.plan import RULES, Plan
+from adafuse.workflow.snakemake import TESTED, as_written
+from adafuse.workflow.steps import STEPS
+
+from .conftest import ROOT
 
 
-def snakemake(texts: dict[str, str], *arguments: str) -> tuple[dict[str, Any], Any]:
+def configured(texts: dict[str, str], *arguments: str) -> tuple[dict[str, Any], Any]:
     """Write configurations; return what Snakemake makes of them and of `--config`, and itself."""
     for name, text in texts.items():
         Path(name).write_text(text)
@@ -31,7 +41,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_and_numbers_of_files_are_those_that_are_written() -> None:
     first = "runs:\n  on: {tau: 1e-1, ids: [012, 1_000]}\n  012: {tau: 0.5}\nnote: 2024-01-01\n"
     second = "runs:\n  012: {tau: .7}\n  null: {}\n"
-    config, workflow = snakemake({"a.yaml": first, "b.yaml": second})
+    config, workflow = configured({"a.yaml": first, "b.yaml": second})
     assert as_written(config, workflow) == {
         "runs": {"on": {"tau": 0.1, "ids": ["012", "1_000"]}, "012": {"tau": 0.7}, "null": {}},
         "note": "2024-01-01",
@@ -50,7 +60,7 @@ def test_names_and_numbers_of_files_are_those_that_are_written() -> None:
     ],
 )
 def test_a_setting_of_the_command_line_is_what_it_is_in_a_file(argument: str, value: Any) -> None:
-    config, workflow = snakemake({"a.yaml": "decode: {}\nnote: a\n"}, argument, "other=1")
+    config, workflow = configured({"a.yaml": "decode: {}\nnote: a\n"}, argument, "other=1")
     found = as_written(config, workflow)
     assert found == {"decode": value, "note": "a", "other": 1}
     assert isinstance(found["decode"], type(value))
@@ -77,18 +87,18 @@ def test_what_is_written_twice_is_refused(
     texts: dict[str, str], arguments: Sequence[str], told: str
 ) -> None:
     with pytest.raises(UserError) as refused:
-        as_written(*snakemake(texts, *arguments))
+        as_written(*configured(texts, *arguments))
     assert told in str(refused.value)
 
 
 def test_a_section_is_read_alike_and_what_is_of_other_origin_or_a_template_stays() -> None:
-    _, workflow = snakemake({"a.yaml": "a: {b: 1}"})
+    _, workflow = configured({"a.yaml": "a: {b: 1}"})
     given = {"models": {"of": "a module"}}
     assert as_written(given, workflow) is given
-    config, workflow = snakemake({"a.yaml": "mine: {on: 012}\nothers: {b: 1}"})
+    config, workflow = configured({"a.yaml": "mine: {on: 012}\nothers: {b: 1}"})
     assert as_written(config["mine"], workflow) == {"on": "012"}
     template = "__use_yte__: true\na: ?1 + 1\n?if True:\n  b: 2\n"
-    assert as_written(*snakemake({"a.yaml": template, "c.yaml": "c: 012"})) == {
+    assert as_written(*configured({"a.yaml": template, "c.yaml": "c: 012"})) == {
         "a": 2,
         "b": 2,
         "c": "012",
@@ -101,3 +111,31 @@ def test_a_benchmark_s_file_is_read_alike() -> None:
     told = "file 'task.yaml' cannot be read: key 'prompt' is written twice, in line 2 and in line 3"
     with pytest.raises(UserError, match=told):
         read_config(Path("a.yaml"))
+
+
+def test_the_tested_versions_are_those_that_are_installed_and_asked_for() -> None:
+    first, before = TESTED
+    assert f'min_version("{first}")' in (ROOT / "workflow/Snakefile").read_text()
+    for name in ("pyproject.toml", "environment.yml"):
+        assert f"snakemake>={first},<{before}" in (ROOT / name).read_text()
+    assert Version(snakemake.__version__) in SpecifierSet(f">={first},<{before}")
+
+
+def test_what_is_not_documented_of_snakemake_is_touched_in_one_file() -> None:
+    places = [*(ROOT / "adafuse").rglob("*.py"), *(ROOT / "workflow").rglob("*.smk")]
+    inner = re.compile(r"_onstart|forcefiles|_settings\b.*workflow|from snakemake\.(?!utils)")
+    touching = [path.name for path in places if inner.search(path.read_text())]
+    assert touching == ["snakemake.py"]
+
+
+@pytest.mark.parametrize("name", ["all", "paper", "paper_toy", "words_per_round"])
+def test_an_experiment_named_like_a_rule_is_refused(values: dict[str, Any], name: str) -> None:
+    figure = {"title": "t", "kind": "scores", "benchmarks": ["qa"], "runs": ["both"]}
+    with pytest.raises(UserError, match=f"experiments: '{name}' is another rule .*; rename it"):
+        Plan.of({**values, "experiments": {name: figure}})
+
+
+def test_every_step_is_a_rule_and_no_other_rule_has_an_experiment_s_name() -> None:
+    files = [*(ROOT / "workflow/rules").glob("*.smk")]
+    named = re.findall(r"^rule (\w+):", "\n".join(map(Path.read_text, files)), re.MULTILINE)
+    assert {*named} | {*STEPS} | {*WHOLE_PAPER} == RULES

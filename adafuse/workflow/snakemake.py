@@ -1,0 +1,166 @@
+"""All that the workflow knows of Snakemake beyond its documented interface.
+
+That interface may change with any version, so this is the only file that touches it.
+"""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from adafuse.config.reading import read_values
+from adafuse.errors import UserError
+from adafuse.storage.yaml_files import TwiceError, parse_yaml
+from adafuse.workflow.plan import Plan
+
+TESTED = ("9.27", "10")
+"""The versions of Snakemake that were tested: from the first, up to but without the second."""
+
+# A message may have further lines of any kind.
+_FAILED_JOB = re.compile(
+    r"^Error in rule (?P<rule>\w+):\n    message: (?P<message>.*)\n(?:.*\n)*?"
+    r"    jobid: .*\n(?:    input: .*\n)?    output: (?P<outputs>.*)\n"
+    r"(?:    log: (?P<log>.*?)(?: \(check log file.*)?\n)?",
+    re.MULTILINE,
+)
+
+
+def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
+    """Return the configuration of a Snakemake workflow as its files and `--config` say it.
+
+    Snakemake reads YAML 1.1, where `on` is true, 012 is 10 and 1e-1 is a text, and forgets a key
+    that is written twice. A module's configuration may be a section of the files; one of other
+    origin stays as it is, and so do templates, which Snakemake has filled in.
+    """
+    from snakemake.common.configfile import load_configfile
+    from snakemake.utils import update_config
+
+    settings = workflow.config_settings
+    files = [Path(os.path.relpath(f)) for f in (*workflow.configfiles, *settings.configfiles)]
+    found: dict[str, Any] = {}
+    read = {file: load_configfile(file) for file in files}
+    for values in (*read.values(), settings.config):
+        update_config(found, values)
+    section = next((key for key, value in found.items() if value == config), None)
+    if found != config and section is None:
+        return config
+    written: dict[str, Any] = {}
+    for file in files:
+        values = read_values(file, "configuration", "config/README.md")
+        template = values.pop("__use_yte__", False)
+        update_config(written, read[file] if template else values)
+    update_config(written, _arguments(settings.config_args))
+    return written if section is None else written.get(str(section), config)
+
+
+def _arguments(given: Sequence[str]) -> dict[str, Any]:
+    """Read `--config NAME=VALUE ...`; a value that is not valid YAML is a text."""
+    values: dict[str, Any] = {}
+    for name, _, text in (each.partition("=") for each in given):
+        if name in values:
+            raise UserError(f"--config {name!r} is given twice; give it once")
+        try:
+            values[name] = parse_yaml(text, f"--config {name}={text}")
+        except TwiceError as error:
+            raise UserError(f"--config {name}={text} cannot be read: {error}") from None
+        except yaml.YAMLError:
+            values[name] = text
+    return values
+
+
+def shell_prefix(workflow: Any, plan: Plan) -> str:
+    """Return what comes before the command of every job.
+
+    It takes the place of Snakemake's own, which makes a step fail where any of its commands does.
+    Jobs use the `adafuse` of the environment that runs Snakemake, activated or not, unless they
+    have one of their own.
+    """
+    from snakemake.settings.types import DeploymentMethod
+
+    deployed = workflow.deployment_settings.deployment_method
+    if DeploymentMethod.APPTAINER in deployed and plan.config.container is None:
+        raise UserError("--sdm apptainer needs an image; name it as `container` (docs/hpc.md)")
+    exports = getattr(workflow, "adafuse_exports", {}) | plan.exported
+    workflow.adafuse_exports = exports  # of all modules that use this workflow
+    words = [f"export {name}={value}; " for name, value in exports.items()]
+    if not deployed & {DeploymentMethod.CONDA, DeploymentMethod.APPTAINER}:
+        folder = shlex.quote(str(Path(sys.executable).parent))
+        words.append(f'export PATH={folder}:"$PATH"; ')
+    return "set -euo pipefail; " + "".join(words)
+
+
+def print_summary(workflow: Any) -> None:
+    """Print the summary that Snakemake promises for -n --quiet; 9.27 hides that, too."""
+    from snakemake.settings.enums import Quietness
+
+    if workflow.output_settings.dryrun and workflow.output_settings.quiet:
+        workflow.output_settings.quiet.discard(Quietness.PROGRESS)
+
+
+def inputs_of(workflow: Any, plan: Plan, step: str) -> Callable[[Mapping[str, str]], list[str]]:
+    """Return the input function of a rule: the files that its jobs read.
+
+    A job whose outputs were made from something else than is planned is run again; Snakemake's own
+    records may be lost, or of other files.
+    """
+
+    def inputs(wildcards: Mapping[str, str]) -> list[str]:
+        job = plan.job(step, wildcards)
+        if workflow.is_main_process and not plan.is_fresh(job):
+            workflow.dag.forcefiles.update(map(str, plan.outputs(job)))
+        return [*map(str, plan.inputs(job))]
+
+    return inputs
+
+
+def start_with(workflow: Any, plan: Plan) -> None:
+    """Have the plan started, which stores the configuration for the jobs, before the first job.
+
+    The configuration is not the output of a rule: a job that depended on the file would be rerun
+    when it changes, not when the digest of what the job reads from it does. `onstart:` would not
+    do: Snakemake ignores it in a module, as which this workflow may be used, and a later one would
+    replace it, so the plan is started before that.
+    """
+
+    def start(log: str, others: Callable[[str], None] = workflow._onstart) -> None:
+        others(log)
+        try:
+            plan.start({Path(file) for job in workflow.dag.jobs for file in job.output})
+        except UserError as error:
+            sys.exit(f"error: {error}")
+
+    def onstart(
+        handler: Callable[[str], None],
+        register: Callable[[Callable[[str], None]], None] = workflow.onstart,
+    ) -> None:
+        def both(log: str) -> None:
+            start(log)
+            handler(log)
+
+        register(both)
+
+    workflow._onstart, workflow.onstart = start, onstart
+
+
+def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict[str, str]]:
+    """Return the jobs that failed in the last Snakemake, by output: `error`, `log` and `rule`.
+
+    Some leave no error of their own, as a job that Slurm refuses. A job that was retried with
+    success is among them, too, but its output exists.
+    """
+    latest = max(snakemake_logs.glob("*.snakemake.log"), default=None)
+    text = latest.read_text(encoding="utf-8", errors="replace") if latest else ""
+    found: dict[str, dict[str, str]] = {}
+    for job in _FAILED_JOB.finditer(text):
+        rule, message = job["rule"], job["message"]
+        error = f"rule {rule} failed" if message == "None" else message
+        log = Path(job["log"] or ".")
+        place = log if log.is_file() and log.stat().st_size else latest
+        known = {"error": error, "log": str(place), "rule": rule}
+        found |= dict.fromkeys(job["outputs"].split(", "), known)
+    return found
