@@ -61,8 +61,7 @@ class ResultFile:
         """Open the journal for prompts by id; refuse one that the command does not go on with."""
         check_out(out)
         from adafuse.methods import METHODS, resolve
-        from adafuse.storage.journal import Journal, journal_path, journal_rows
-        from adafuse.workflow.digest import step_key
+        from adafuse.storage.journal import Journal, digest_of, journal_path, journal_rows
 
         loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
         settings = {"models": [spec.path for spec in models], **loading, **given(weights=weights)}
@@ -77,7 +76,7 @@ class ResultFile:
         deciding = {name: value for name, value in settings.items() if name != "models"}
         same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
         digests = {
-            name: step_key("generate", same, isinstance(prompt, Chat), as_text(prompt))
+            name: digest_of("generate", same, isinstance(prompt, Chat), as_text(prompt))
             for name, prompt in prompts.items()
         }
         path = journal_path(out)

@@ -156,9 +156,10 @@ def decode(plan: "Plan", trace: Path, *, benchmark: str, run: str, shard: int, d
     """Decode a shard with a run; an interrupted job goes on where it was."""
     from adafuse.workflow.decode import decode_shard, ensemble_decoder
     from adafuse.workflow.jobs import answer_runs
+    from adafuse.workflow.steps import gate_jobs
 
     config, layout = plan.config, plan.layout
-    gate = next(iter(plan.gates(benchmark, run)), None)
+    gate = next(iter(plan.files(gate_jobs(config, [(benchmark, run)]))), None)
     decode_shard(
         plan.decode_job(benchmark, run).with_gate(gate),
         shard,
@@ -173,14 +174,14 @@ def decode(plan: "Plan", trace: Path, *, benchmark: str, run: str, shard: int, d
 
 
 @step
-def merge(plan: "Plan", trace: Path, *, benchmark: str, run: str, digests: str) -> None:
+def merge(plan: "Plan", trace: Path, *, benchmark: str, run: str) -> None:
     """Join the shards of a run, after checking that each belongs to the plan."""
     from adafuse.workflow.decode import merge_shards
 
     shards = plan.shards(benchmark)
     files = [plan.layout.shard_trace(benchmark, run, shard) for shard in shards]
     rows = [plan.layout.shard_rows(benchmark, shard) for shard in shards]
-    merge_shards(files, digests.split(","), rows, trace)
+    merge_shards(files, plan.digests(benchmark, run), rows, trace)
     logger.info("%d shards", len(files))
 
 

@@ -19,6 +19,16 @@ logger = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 
+
+def text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of(*parts: Any) -> str:
+    """Return the digest of JSON-ready parts: of all that a row or a file is made from."""
+    return text_digest("".join(json.dumps(part) + "\n" for part in parts))
+
+
 WAIT = 10.0
 """Seconds that a job waits for the lock of one that was stopped a moment ago."""
 

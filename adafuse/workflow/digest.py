@@ -3,7 +3,6 @@
 A step depends on what these functions read of the configuration, and on nothing else of it.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,32 +16,21 @@ from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import require_model
 from adafuse.models.files import content_digest, model_key
 from adafuse.plugins import code_of
+from adafuse.storage.journal import digest_of, text_digest
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
 from adafuse.workflow.benchmarks import prepare_benchmark
 from adafuse.workflow.jobs import DecodeJob, answer_runs, decode_job, fit_job, gate_rows
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _lines_digest(parts: Iterable[Any]) -> str:
-    return _digest("".join(json.dumps(part) + "\n" for part in parts))
-
-
-def step_key(step: str, *parts: Any) -> str:
-    """Return the digest of a step by all that its outputs are made from."""
-    return _lines_digest([step, *parts])
-
-
 def shard_digest(rows: Iterable[PreparedRow]) -> str:
-    return _lines_digest([row.id, row.prompt_sha256, row.question] for row in rows)
+    return digest_of(*([row.id, row.prompt_sha256, row.question] for row in rows))
 
 
 def prepared_digest(prepared: Prepared) -> str:
     """Return the digest of everything that scoring and the report read of a benchmark."""
-    return _lines_digest(
-        [r.id, r.shard, r.prompt_sha256, r.question, r.shot, *r.answers] for r in prepared.rows
+    rows = prepared.rows
+    return digest_of(
+        *([r.id, r.shard, r.prompt_sha256, r.question, r.shot, *r.answers] for r in rows)
     )
 
 
@@ -54,7 +42,7 @@ def scoring_version(scorer: str) -> int | str:
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
     """Return the digest of a job by those of its rows and of the shard traces it starts from."""
-    return _lines_digest([job.benchmark, job.run, _settings(job), rows, *answers])
+    return digest_of(job.benchmark, job.run, _settings(job), rows, *answers)
 
 
 def row_digests(
@@ -67,8 +55,8 @@ def row_digests(
     """
     settings = _settings(job)
     return {
-        row.id: _lines_digest(
-            [settings, row.prompt_sha256, row.question, *(of[row.id] for of in answers)]
+        row.id: digest_of(
+            settings, row.prompt_sha256, row.question, *(of[row.id] for of in answers)
         )
         for row in rows
     }
@@ -86,7 +74,7 @@ def _settings(job: DecodeJob) -> str:
     parts["models"] = [model_key(model.path, model.revision) for model in job.models]
     parts["options"] = _deciding_options(job)
     parts["engine_version"] = ENGINE_VERSION
-    return _digest(json.dumps(parts, sort_keys=True))
+    return text_digest(json.dumps(parts, sort_keys=True))
 
 
 def _deciding_options(job: DecodeJob) -> dict[str, Any]:
@@ -104,7 +92,7 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
 
 
 def merged_digest(shards: Sequence[str]) -> str:
-    return _digest("".join(shards))
+    return text_digest("".join(shards))
 
 
 class Digests:
@@ -133,7 +121,7 @@ class Digests:
         rows = prepared_digest(self.prepared(benchmark))
         scorer = self.config.benchmarks[benchmark].scorer
         settings = _settings(fit_job(self.config, benchmark, run))
-        return step_key("fit", settings, rows, scorer, scoring_version(scorer))
+        return digest_of("fit", settings, rows, scorer, scoring_version(scorer))
 
     def _make_job(self, benchmark: str, run: str) -> DecodeJob:
         job, on = decode_job(self.config, benchmark, run), gate_rows(self.config, benchmark, run)

@@ -21,19 +21,18 @@ from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
 from adafuse.storage.files import write_text
-from adafuse.storage.journal import journal_path, only_writer, too_many
+from adafuse.storage.journal import digest_of, journal_path, only_writer, too_many
 from adafuse.storage.parquet import read_metadata
 from adafuse.version import CODE_VERSION
 from adafuse.workflow.benchmarks import UnavailableSourceError
-from adafuse.workflow.digest import SPBLEU, Digests, step_key
+from adafuse.workflow.digest import SPBLEU, Digests
 from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
-from adafuse.workflow.steps import STEPS, Job, gate_jobs, table_jobs
+from adafuse.workflow.steps import STEPS, Job, table_jobs
 
 TRIED = 8  # times that a row is decoded to fit a gate; MOST_CHOICES is the most
-COMMAND = ("adafuse", "step")
 RULES = {*STEPS, *WHOLE_PAPER, "all", "prefetch"}
 """The rules of the workflow, whose names no experiment can have: it is a rule itself."""
 PLANNED_BY = "ADAFUSE_PLANNED_BY"
@@ -228,10 +227,6 @@ class Plan(Digests):
     def outputs(self, job: Job) -> list[Path]:
         return [*self.named_outputs(job).values()]
 
-    def gates(self, benchmark: str, run: str) -> list[Path]:
-        """Return the gate that a run on a benchmark needs, if it needs one of the workflow."""
-        return self.files(gate_jobs(self.config, [(benchmark, run)]))
-
     def reads(self, job: Job) -> list[Job]:
         return STEPS[job.step].reads(self.config, *job.values)
 
@@ -244,11 +239,10 @@ class Plan(Digests):
 
     def command(self, job: Job) -> list[str]:
         """Return the command of a job."""
-        step = STEPS[job.step]
-        options = dict(zip(step.wildcards, job.values, strict=True))
-        options |= step.options(self, *job.values) | {"digest": self.key(job)}
+        wildcards = zip(STEPS[job.step].wildcards, job.values, strict=True)
+        options = {"config": self.layout.config, **dict(wildcards), "digest": self.key(job)}
         words = [f"--{name}={value}" for name, value in options.items()]
-        return [*COMMAND, job.step.replace("_", "-"), f"--config={self.layout.config}", *words]
+        return ["adafuse", "step", job.step.replace("_", "-"), *words]
 
     def _make_key(self, job: Job) -> str:
         """Return the digest of everything that a job's outputs are made from."""
@@ -257,7 +251,7 @@ class Plan(Digests):
             return self.digest(benchmark, run, int(shard))
         step = STEPS[job.step]
         inputs = [self.key(each) for each in self.reads(job)]
-        return step_key(job.step, *step.depends(self, *job.values), inputs)
+        return digest_of(job.step, *step.depends(self, *job.values), inputs)
 
     def is_fresh(self, job: Job) -> bool:
         """Whether those of a job's outputs that exist are what the plan makes."""

@@ -50,8 +50,6 @@ class Step:
     """of the configuration: the jobs whose outputs are its inputs"""
     depends: Callable[..., list[Any]] = lambda digests, *cell: []
     """of the digests: what its key depends on besides the keys of the jobs that it reads"""
-    options: Callable[..., dict[str, str]] = lambda digests, *cell: {}
-    """of the digests: further options of its command"""
     title: str | None = None
     """what `adafuse step summary` and `snakemake --report` call its outputs"""
 
@@ -191,7 +189,6 @@ STEPS: dict[str, Step] = {
         cells=lambda config: product(config.benchmarks, config.decoded_runs),
         outputs=lambda at, *cell: {"trace": at.trace(*cell)},
         reads=_merge_reads,
-        options=lambda digests, *cell: {"digests": ",".join(digests.digests(*cell))},
     ),
     "choose": Step(
         wildcards=("benchmark", "run"),
