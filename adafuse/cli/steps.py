@@ -85,14 +85,14 @@ def step(function: Callable[..., None]) -> Callable[..., None]:
     def command(config: Path, digest: str | None = None, **values: Any) -> None:
         """Run the step on what it reads, and stamp what it writes with the digest of the plan."""
         from adafuse.workflow.plan import Plan
-        from adafuse.workflow.stamps import check_content, write_stamp
+        from adafuse.workflow.stamps import intact, write_stamp
 
         plan = Plan(_read(config))
         job = plan.job(function.__name__, values)
         if "digest" in given:
             values["digest"] = digest
         for path in plan.inputs(job):
-            check_content(path)
+            intact(path)
         if digest is not None:
             _check_planned(plan, job, digest)
         function(plan, **plan.named_outputs(job), **values)

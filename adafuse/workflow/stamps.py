@@ -49,8 +49,11 @@ def is_damaged(output: Path) -> bool:
     return stamp is not None and output.exists() and _sha256(output) != stamp.sha256
 
 
-def check_content(output: Path) -> None:
-    """Refuse a damaged output; the next start makes it again, until then no step reads it."""
+def intact(output: Path) -> Path:
+    """Return an output that may be read; refuse a damaged one.
+
+    The next start makes a damaged one again, until then no step reads it.
+    """
     if is_damaged(output):
         with suppress(UserError):  # somebody else's folder
             stamp = _read(output) or Stamp("", "", "")
@@ -59,11 +62,6 @@ def check_content(output: Path) -> None:
             f"{str(output)!r} is not what the workflow wrote: it was changed or damaged since; run"
             " again, which makes it again"
         )
-
-
-def intact(output: Path) -> Path:
-    """Return an output that may be read; see `check_content`."""
-    check_content(output)
     return output
 
 

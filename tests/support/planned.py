@@ -1,7 +1,6 @@
 """What Snakemake plans, a JSON line per job, from its own log records.
 
-Run as a script: `planned.py NAME=VALUE... -- snakemake arguments`; each NAME of `adafuse.version`
-is set to VALUE first, as if the package had changed.
+Run as a script: `planned.py`, then the arguments of snakemake.
 """
 
 import json
@@ -12,8 +11,6 @@ from snakemake.cli import main
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
-import adafuse.version
-
 
 def _tell(record: logging.LogRecord) -> bool:
     if getattr(record, "event", None) == LogEvent.JOB_INFO:
@@ -23,10 +20,5 @@ def _tell(record: logging.LogRecord) -> bool:
 
 
 if __name__ == "__main__":
-    cut = sys.argv.index("--")
-    for change in sys.argv[1:cut]:
-        name, value = change.split("=")
-        assert hasattr(adafuse.version, name)
-        setattr(adafuse.version, name, int(value))
     logger.addFilter(_tell)  # handlers are removed when Snakemake sets up its own
-    main([*sys.argv[cut + 1 :], "--dry-run"])
+    main([*sys.argv[1:], "--dry-run"])

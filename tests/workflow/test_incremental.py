@@ -28,10 +28,6 @@ def tables(benchmarks: Iterable[str], *names: str) -> set[Job]:
     return made | {("examples", (name,)) for name in benchmarks}
 
 
-def scores(protocol: str = "strict") -> set[Job]:
-    return {("score", (protocol, *cell)) for cell in product(SHARDS, RUNS)}
-
-
 def decoding(benchmarks: Iterable[str], runs: Iterable[str], *shards: int) -> set[Job]:
     """Decode jobs, of all shards unless some are named, and all that follows from them."""
     benchmarks = list(benchmarks)
@@ -64,44 +60,12 @@ def test_an_edited_row_of_a_large_file_runs_its_own_shard_and_what_depends_on_it
     assert place.plan().all == files | decoding(["qa"], RUNS, shard)
 
 
-def test_a_corrected_answer_is_scored_without_decoding(place: Workplace) -> None:
-    rows = place.rows("qa")
-    rows[0]["answer"] = ["another answer"]
-    place.write_rows("qa", rows)
-    scored = {("score", ("strict", "qa", run)) for run in RUNS}
-    assert place.plan().all == scored | tables(["qa"]) | {("prepare", ("qa",)), ("datasets", ())}
-
-
-def test_another_parameter_runs_the_run_that_has_it(place: Workplace) -> None:
-    place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.2))
-    assert place.plan().all == decoding(SHARDS, ["adafuse"])
-
-
-def test_another_scorer_decodes_nothing(place: Workplace) -> None:
-    assert place.plan(SCORING_VERSION=99).all == scores() | tables(SHARDS)
-
-
-def test_a_note_or_another_place_to_run_changes_the_table_only(place: Workplace) -> None:
-    place.configure(lambda config: config.update(note="for a look"))
-    place.configure(lambda config: config["decode"].update(device="auto", gpu=1))
-    place.configure(lambda config: config["decode"].update(max_error_share=0.5))
-    place.configure(lambda config: config.update(cluster={"runtime": 45, "uniform": True}))
-    assert place.plan().all == {("compare", ()), ("report", ()), ("all", ())}
-
-
 def test_a_lost_trace_is_decoded_again_and_nothing_else(place: Workplace) -> None:
     for lost in ("traces/qa/adafuse/1.parquet", "traces/qa/adafuse.parquet"):
         (place.folder / "results" / lost).unlink()
     for lost in ("scores/strict/qa/adafuse.json", "tables/main.csv"):
         (place.folder / "results" / lost).unlink()
     assert place.plan().decodes == {("qa", "adafuse", 1)}
-
-
-def test_the_published_protocol_scores_without_decoding(place: Workplace) -> None:
-    place.configure(lambda config: config.update(protocols=["strict", "published"]))
-    made = {("compare", ()), ("compare_runs", ()), ("audit", ()), ("report", ()), ("all", ())}
-    examples = {("examples", (name,)) for name in SHARDS}
-    assert place.plan().all == scores("published") | made | examples
 
 
 def test_a_plan_writes_nothing(place: Workplace) -> None:

@@ -214,6 +214,13 @@ def test_another_decoder_changes_all_runs_and_no_rows(
     assert changed() == decodes("qa") | decodes("mt")
 
 
+def test_another_scoring_changes_all_scores_and_decodes_nothing(
+    changed: Changed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "SCORING_VERSION", 99)
+    assert changed() == {("score", ("strict", *cell)) for cell in product(SHARDS, RUNS)}
+
+
 def test_the_order_of_benchmarks_and_runs_is_that_of_the_tables(
     place: Workplace, changed: Changed
 ) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from adafuse.errors import UserError
 from adafuse.storage.files import file_state
 from adafuse.workflow.stamps import (
-    check_content,
+    intact,
     is_fresh,
     is_unchanged,
     renew,
@@ -42,7 +42,7 @@ def content(output: Path) -> Path:
 def test_a_made_output_is_fresh_until_something_else_is_planned(output: Path) -> None:
     assert is_fresh(output, "digest")
     assert not is_fresh(output, "another digest")
-    check_content(output)
+    intact(output)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_output_that_was_changed_is_not(output: Path, change: Callable[[Path]
     change(content(output))
     assert not is_fresh(output, "digest")
     with pytest.raises(UserError, match="it was changed or damaged since; run again, which makes"):
-        check_content(output)
+        intact(output)
 
 
 def test_a_change_that_keeps_size_and_time_is_found_where_the_file_is_read(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_change_that_keeps_size_and_time_is_found_where_the_file_is_read(tmp_p
     path.write_text("CONTENT")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(UserError, match="changed or damaged"):
-        check_content(path)
+        intact(path)
 
 
 @pytest.mark.parametrize("size", [7, 3 << 20])
@@ -128,14 +128,14 @@ def test_what_was_refused_once_is_made_again_and_read_by_no_step_before(output: 
     stamp_path(output).write_text(json.dumps({**stamp, "state": state}))
     for _ in range(2):  # jobs that read it at the same time
         with pytest.raises(UserError, match="which makes it again"):
-            check_content(output)
+            intact(output)
     assert not is_fresh(output, "digest") and not is_unchanged(output)
     renew(output)
     assert not is_fresh(output, "digest")
     large.write_bytes(bytes(3 << 20))
     write_stamp(output, "digest")
     assert is_fresh(output, "digest")
-    check_content(output)
+    intact(output)
 
 
 @given(st.binary(max_size=100))
@@ -146,12 +146,12 @@ def test_a_damaged_stamp_is_none(tmp_path_factory: pytest.TempPathFactory, rubbi
     whole = stamp_path(path).read_bytes()
     stamp_path(path).write_bytes(rubbish)
     assert not is_fresh(path, "digest")
-    check_content(path)
+    intact(path)
     stamp_path(path).write_bytes(whole)
     assert is_fresh(path, "digest")
 
 
 def test_a_file_without_a_stamp_may_be_read_and_is_not_fresh(tmp_path: Path) -> None:
     (tmp_path / "made").write_text("content")
-    check_content(tmp_path / "made")
+    intact(tmp_path / "made")
     assert not is_fresh(tmp_path / "made", "digest")
