@@ -360,13 +360,12 @@ def ended(status: int) -> None:
 
 
 @app.command()
-def summary(config: Path = Path("config/toy.yaml")) -> None:
+def summary(config: Annotated[Path, typer.Argument()] = Path("config/toy.yaml")) -> None:
     """Print the main table and where every output is."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from adafuse.errors import UserError
     from adafuse.report.main_table import stored_table
     from adafuse.workflow.steps import listing
 
@@ -390,7 +389,7 @@ def summary(config: Path = Path("config/toy.yaml")) -> None:
         grid.add_row(name, escape("\n".join(row.models)), *map(_cell, table.shown(row)))
     console.print(grid)
     for name, path in listing(settings).items():
-        console.print(f"{name:<24}{escape(str(path))}", soft_wrap=True)
+        console.print(f"{name:<32}{escape(str(path))}", soft_wrap=True)
 
 
 def _cell(cell: "Cell") -> str:
