@@ -1,16 +1,8 @@
-# Named targets: plain `snakemake`, each experiment (`snakemake figure_6`), and all of them (`paper`,
+# Named targets: each experiment (`snakemake figure_6`), and all of them (`paper`,
 # `paper_toy`).
 
 from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.workflow.steps import Job
-
-
-rule all:
-    default_target: True
-    input:
-        plan.files(plan.targets),
-    localrule: True
-
 
 for name in WHOLE_PAPER:
 
