@@ -136,6 +136,6 @@ def test_an_experiment_named_like_a_rule_is_refused(values: dict[str, Any], name
 
 
 def test_every_step_is_a_rule_and_no_other_rule_has_an_experiment_s_name() -> None:
-    files = [*(ROOT / "workflow/rules").glob("*.smk")]
+    files = [ROOT / "workflow/Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
     named = re.findall(r"^rule (\w+):", "\n".join(map(Path.read_text, files)), re.MULTILINE)
     assert {*named} | {*STEPS} | {*WHOLE_PAPER} == RULES
