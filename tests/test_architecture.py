@@ -14,10 +14,10 @@ ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
-    "": 990, "storage": 780, "records": 390, "tokenization": 750, "models": 2060, "engine": 1430,
+    "": 990, "storage": 790, "records": 390, "tokenization": 750, "models": 2060, "engine": 1430,
     "decoding": 2200, "methods": 2230, "benchmarks": 600, "metrics": 2440, "development": 840,
-    "config": 1080, "workflow": 2040, "report": 2590, "export": 340, "bench": 510, "serve": 1440,
-    "lm_eval": 510, "cli": 2810, "toy": 1,
+    "config": 1040, "workflow": 2330, "report": 2590, "export": 340, "bench": 510, "serve": 1440,
+    "lm_eval": 510, "cli": 2760, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 

@@ -214,7 +214,7 @@ STEPS: dict[str, Step] = {
         outputs=_table("main"),
         reads=_main_scores,
         depends=_table_settings,
-        title="main table",
+        title="main, strict",
     ),
     "audit": Step(
         cells=lambda config: [()] * (PUBLISHED in config.protocols),

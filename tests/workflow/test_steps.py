@@ -5,13 +5,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from adafuse.benchmarks.shards import write_shard
 from adafuse.cli.steps import app
 from adafuse.errors import UserError
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.snakemake import inputs_of
 from adafuse.workflow.stamps import DAMAGED, stamp_path
+from tests.support.small_workflow import SmallWorkflow, configuration
 
 from .conftest import ROOT, Workplace
 
@@ -99,3 +104,30 @@ def test_steps_that_load_no_model_load_no_torch(place: Workplace) -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+def test_a_decode_job_is_followed_in_twelve_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    SmallWorkflow.made(tmp_path, 1)
+    monkeypatch.chdir(tmp_path)
+    plan = Plan.of(configuration(1))
+    plan.store_config()
+    write_shard(plan.layout.shard_rows("qa", 0), plan.prepared("qa").shard(0))
+    cell = {"benchmark": "qa", "run": "adafuse", "shard": "0"}
+    job, reached = plan.job("decode", cell), set[Path]()
+    sys.setprofile(lambda frame, *_: reached.add(Path(frame.f_code.co_filename)))
+    try:
+        inputs_of(SimpleNamespace(is_main_process=False), plan, "decode")(cell)
+        plan.resources("qa", "adafuse", 0)
+        done = CliRunner().invoke(app, plan.command(job)[2:])
+    finally:
+        sys.setprofile(None)
+    assert [path.is_file() for path in plan.outputs(job)] == [True], done.output
+    rooms = [ROOT / "adafuse" / name for name in ("workflow", "cli")]
+    files = {str(path.relative_to(ROOT)) for path in reached if path.parent in rooms}
+    planned = ("snakemake", "plan", "steps", "layout", "digest", "jobs")
+    ran = {"adafuse/cli/steps.py", "adafuse/workflow/decode.py", "adafuse/workflow/stamps.py"}
+    assert files == {f"adafuse/workflow/{name}.py" for name in planned} | ran
+    rules = ("workflow/Snakefile", "workflow/rules/common.smk", "workflow/rules/decode.smk")
+    assert len({*files, *rules}) == 12
