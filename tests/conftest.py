@@ -9,6 +9,7 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test needs the network
 os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is imported, here and in processes
 
+import hypothesis
 import pytest
 import torch
 
@@ -37,6 +38,9 @@ LONGEST = (SLURM, "tests/serve/test_load", "demo", "finished", "results", "tests
 """How the groups begin that take longest, the longest first."""
 
 torch.set_num_threads(1)
+# A busy machine may pause an example for longer than any deadline.
+hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("patient")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what is to run in the background so, and its processes would not see Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
