@@ -116,7 +116,7 @@ class Checkout:
         return process
 
     def _decoding(self, run: str, shard: int) -> psutil.Process:
-        words = {"decode", "--run", run, "--shard", str(shard), BENCHMARK}
+        words = {"decode", f"--benchmark={BENCHMARK}", f"--run={run}", f"--shard={shard}"}
         (found,) = (
             each
             for each in psutil.process_iter(["cmdline", "cwd"])
