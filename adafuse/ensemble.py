@@ -159,7 +159,7 @@ class Ensemble:
     def at(self) -> Place:
         """Device and dtype of the checkpoints that a method itself loads."""
         self._check_open()
-        return self.place or Place(self.models[0].device, self.models[0].network.dtype)
+        return self.place or Place(self.models[0].device, self.models[0].dtype)
 
     def generate(
         self,

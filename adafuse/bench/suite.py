@@ -24,7 +24,7 @@ from adafuse.decoding.words import Draft
 from adafuse.engine.reference import engine_for
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
@@ -36,7 +36,7 @@ from adafuse.version import versions
 ROWS = Path(adafuse.toy.__file__).parent / "benchmarks"
 
 
-def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
+def random_model(config: str, spec: ModelSpec, seed: int) -> LoadedModel:
     """Return random weights of the shape that a config.json says, with the tokenizer of `spec`."""
     if not Path(config).exists():
         raise UserError(f"{config!r} does not exist; give a config.json or its folder")
@@ -48,7 +48,7 @@ def random_model(config: str, spec: ModelSpec, seed: int) -> LanguageModel:
     factory: Any = AutoModelForCausalLM
     with torch.device(place.device):
         network = factory.from_config(shape, dtype=place.dtype).eval()
-    return LanguageModel(
+    return LoadedModel(
         name=config,
         tokenizer=tokenizer,
         end_ids={tokenizer.eos_token_id: "tokenizer"},
@@ -80,7 +80,7 @@ def translations(count: int) -> Workload:
     return Workload("translations", tuple(prompts[:count]), 64, stop=("\n",))
 
 
-def long_prompts(count: int, tokens: int, model: LanguageModel, new_tokens: int) -> Workload:
+def long_prompts(count: int, tokens: int, model: LoadedModel, new_tokens: int) -> Workload:
     """Return prompts of about `tokens` ids of `model`, each of other words."""
     questions = _questions()
     prompts = tuple(_filled(questions[n:] + questions[:n], tokens, model) for n in range(count))
@@ -93,7 +93,7 @@ def openings(count: int, tokens: int) -> Workload:
     return Workload("openings", prompts, tokens, endless=True)
 
 
-def _filled(questions: Sequence[str], tokens: int, model: LanguageModel) -> str:
+def _filled(questions: Sequence[str], tokens: int, model: LoadedModel) -> str:
     text = "".join(f"Question: {question}\n" for question in questions)
     text *= -(-tokens // len(model.prompt_ids(text)))
     return text[: int(tokens / len(model.prompt_ids(text)) * len(text))]
@@ -117,7 +117,7 @@ class Usage:
 
 
 def decode(
-    models: tuple[LanguageModel, ...], work: Workload, batch_size: int, **options: Any
+    models: tuple[LoadedModel, ...], work: Workload, batch_size: int, **options: Any
 ) -> list[Result]:
     """Decode a workload; `options` are those of `Ensemble.generate`."""
     if work.endless:  # they go on after an end token, as `min_new_tokens` makes them
@@ -142,7 +142,7 @@ def outcome(results: Sequence[Result]) -> Usage:
 
 
 def generate(
-    model: LanguageModel, work: Workload, batch_size: int, lengths: Sequence[int]
+    model: LoadedModel, work: Workload, batch_size: int, lengths: Sequence[int]
 ) -> Usage:
     """Let transformers' own greedy `generate` write as many tokens per prompt as `lengths` says.
 
@@ -161,7 +161,7 @@ def generate(
 
 
 def _generate_batch(
-    model: LanguageModel, rows: Sequence[Sequence[int]], steps: int, **options: Any
+    model: LoadedModel, rows: Sequence[Sequence[int]], steps: int, **options: Any
 ) -> None:
     width = max(map(len, rows))
     ids = [[0] * (width - len(row)) + [*row] for row in rows]
@@ -249,7 +249,7 @@ GENERATED = {"": {}, ", static cache": {"cache_implementation": "static"}}
 """Ways to call `generate`; transformers compiles the second where a GPU is."""
 
 
-def steps(model: LanguageModel, repeats: int = 50) -> list[Ratio]:
+def steps(model: LoadedModel, repeats: int = 50) -> list[Ratio]:
     """Return the milliseconds of forwards at batch 1 after a short prompt, all of them medians.
 
     Weights are read as fast as the device copies, which counts reading and writing.
@@ -273,7 +273,7 @@ def steps(model: LanguageModel, repeats: int = 50) -> list[Ratio]:
     return ratios
 
 
-def _step(model: LanguageModel, count: int, repeats: int) -> float:
+def _step(model: LoadedModel, count: int, repeats: int) -> float:
     """Return the seconds of a forward of a chain of `count` tokens."""
     engine = engine_for(model, "tree", top=2, rows=1)
     sequence = engine.open([index % model.vocabulary for index in range(3, 35)])
@@ -321,7 +321,7 @@ CHAIN = 48
 class Suite:
     """Sizes of a run, the options of `adafuse` besides B, and the other methods."""
 
-    models: tuple[LanguageModel, ...]
+    models: tuple[LoadedModel, ...]
     prompts: int
     batch_sizes: tuple[int, ...]
     long_prompt: int
@@ -421,7 +421,7 @@ class Suite:
         ]
 
 
-def median_margin(models: tuple[LanguageModel, ...]) -> float:
+def median_margin(models: tuple[LoadedModel, ...]) -> float:
     """Return a tau at which rounds of 1, 2 and 3 words occur: the median start-of-word margin.
 
     Models with random weights are never confident by the threshold of trained ones.
@@ -431,7 +431,7 @@ def median_margin(models: tuple[LanguageModel, ...]) -> float:
 
 
 def record(
-    model: LanguageModel, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio]
+    model: LoadedModel, command: str, timings: Sequence[Timing], ratios: Sequence[Ratio]
 ) -> dict[str, Any]:
     """Put what was measured together with this machine and the device of a model, JSON-ready.
 

@@ -63,10 +63,11 @@ def bench(
 
     from adafuse.bench.suite import Suite, measure, median_margin, record, steps, to_markdown
     from adafuse.methods import METHODS
+    from adafuse.models.language_model import loaded
     from adafuse.models.memory import use_threads
 
     use_threads(threads)
-    models = _models(model or _toy(), shape or [], device or ["auto"], dtype)
+    models = loaded(_models(model or _toy(), shape or [], device or ["auto"], dtype), "bench")
     if tau is None:
         tau = median_margin(models) if shape else 0.7
     methods = [name for name in METHODS if others and name not in _LEFT_OUT]

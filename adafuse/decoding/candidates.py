@@ -74,7 +74,7 @@ class Span:
             assert step.logprob is not None, "a candidate was scored before it was read"
             yield step.logprob
         if self.ends:
-            assert node.next is not None
+            assert node.next is not None and node.next.end_known
             yield node.next.log_end
 
 
@@ -153,6 +153,10 @@ class Pool:
                 request.extend((sequence.root, *own))
             for candidate in foreign:
                 request.extend(self._place(candidate, sequence))
+            for candidate in self.candidates:
+                node = candidate.nodes[sequence]
+                node.ends = node.ends or candidate.ends
+                request.extend([node] if candidate.ends else ())
         yield from evaluated(dict.fromkeys(request))
         for candidate in self.candidates:
             candidate.score(self._sequences, self._out)

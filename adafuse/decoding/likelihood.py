@@ -90,7 +90,7 @@ def _cuts(
         column = []
         for prompt, text in requests:
             before, after = length(prompt), _length(partial(_text_ids, model, prompt), text)
-            excess = before + after - model.context - 1
+            excess = before + after - model.readable
             column.append(max(0, excess) if excess < before else 0)
         columns.append(column)
         if cut := sum(map(bool, column)):
@@ -144,7 +144,7 @@ def _check_room(
     sequences: Sequence[TokenSequence], ids: Sequence[Sequence[int]], text: str
 ) -> None:
     for sequence, own in zip(sequences, ids, strict=True):
-        if len(sequence.ids) + len(own) > sequence.engine.context + 1:
+        if len(sequence.ids) + len(own) > sequence.model.readable:
             raise ValueError(
                 f"the prompt and {text[:40]!r} after it are longer than the context of"
                 f" {sequence.model.name}, {sequence.engine.context} tokens; shorten the text"

@@ -58,6 +58,11 @@ class Method(ABC, Generic[OptionsT]):
         return 2
 
     @property
+    def reads_distributions(self) -> bool:
+        """Whether the method reads p_k of all tokens, which servers do not give."""
+        return False
+
+    @property
     def replaces_text(self) -> bool:
         """Whether the method may replace the text at its end, so that it is not streamed."""
         return False

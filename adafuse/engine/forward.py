@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from adafuse.engine.node import NextToken, Node
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from adafuse.models.positions import FULL, SLIDING
 
 
@@ -282,7 +282,7 @@ class Forward:
     Layers of another kind (chunked or recurrent ones) are not run.
     """
 
-    def __init__(self, model: LanguageModel, cache: SlotCache) -> None:
+    def __init__(self, model: LoadedModel, cache: SlotCache) -> None:
         config = model.network.config.get_text_config()
         window = getattr(config, "sliding_window", None)
         kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
@@ -328,7 +328,7 @@ class Forward:
 
 
 def read_logits(
-    model: LanguageModel, top: int, nodes: Sequence[Node], logits: torch.Tensor
+    model: LoadedModel, top: int, nodes: Sequence[Node], logits: torch.Tensor
 ) -> Callable[[], None]:
     """Begin to fill in `next` of nodes, and `logprob` where that is unknown; the call waits for it.
 

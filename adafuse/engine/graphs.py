@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from adafuse.engine.forward import Batch, Forward, Inputs, Masks, Shape
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Graphs:
             return None
 
 
-def capturable(model: LanguageModel) -> bool:
+def capturable(model: LoadedModel) -> bool:
     """Return whether a model lies on one CUDA device: a graph does not reach beyond."""
     devices = {parameter.device for parameter in model.network.parameters()}
     return len(devices) == 1 and devices.pop().type == "cuda"

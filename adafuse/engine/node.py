@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar
@@ -21,9 +22,10 @@ class NextToken:
     """A model's distribution over the next token, reduced to what decoding reads.
 
     `top_ids` are the likeliest ids, highest first, ties to the lower id, `top_logprobs` theirs;
-    `margin` is p(1) - p(2); `log_end` is log p(END). All from a float32 softmax over the ids below
-    len(tokenizer). `logprobs` holds all log-probabilities, shape [vocabulary], on the device; it is
-    empty once the node was released.
+    `margin` is p(1) - p(2); `log_end` is log p(END), or less than it if that is not `end_known`.
+    All from a float32 softmax over the ids below len(tokenizer). `logprobs` holds all
+    log-probabilities, shape [vocabulary], on the device; it is empty once the node was released,
+    and where a server evaluated it.
     """
 
     top_ids: tuple[int, ...]
@@ -31,6 +33,7 @@ class NextToken:
     margin: float
     log_end: float
     logprobs: "torch.Tensor"
+    end_known: bool = True
 
     @property
     def greedy(self) -> int:
@@ -43,10 +46,12 @@ class Node:
 
     `depth` is the position in the model's sequence (prompt included, from 0), `logprob` the
     token's log-probability after its parent (None while unknown), `slot` where the tree engine
-    keeps its keys and values.
+    keeps its keys and values; `ends`: that a text ends here is to be scored.
     """
 
-    __slots__ = ("children", "depth", "logprob", "next", "parent", "sequence", "slot", "token")
+    __slots__ = (
+        *("children", "depth", "ends", "logprob", "next", "parent", "sequence", "slot", "token"),
+    )
 
     def __init__(self, sequence: "TokenSequence", parent: Optional["Node"], token: int) -> None:
         self.sequence = sequence
@@ -57,6 +62,12 @@ class Node:
         self.logprob: float | None = None
         self.next: NextToken | None = None
         self.slot: int | None = None
+        self.ends = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether an engine has yet to evaluate the node."""
+        return self.next is None or (self.ends and not self.next.end_known)
 
     def release(self) -> None:
         """Give up the row of log-probabilities; a child that needs it has the token run again."""
@@ -108,6 +119,10 @@ class Node:
             nodes.append(node)
             node = node.parent
         return nodes[::-1]
+
+    def above(self) -> list["Node"]:
+        """Return the nodes from the root down to the parent of this one."""
+        return [] if self.parent is None else [self.sequence.root, *self.path()[:-1]]
 
     def subtree(self) -> Iterator["Node"]:
         """Yield this node and all nodes below it, each after its parent."""
@@ -204,6 +219,18 @@ def to_run(nodes: Iterable[Node]) -> list[Node]:
     return list(dict.fromkeys([*parents, *missing]))
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request that is answered elsewhere: its answer, and what `fill`s it in."""
+
+    answer: Future[Any]
+    fill: Callable[[Any], None]
+
+    def finish(self) -> None:
+        """Wait for the answer and fill it in."""
+        self.fill(self.answer.result())
+
+
 class Evaluator:
     """Fills in requests of one kind, those of many examples at a time."""
 
@@ -219,6 +246,10 @@ class Evaluator:
     def start(self, requests: Iterable[Any]) -> Callable[[], None]:
         """Begin to fill in all requests; the call that is returned waits until they are."""
         return partial(self.evaluate, requests)
+
+    def begin(self, requests: Iterable[Any]) -> Sequence[Pending] | None:
+        """Send the requests of one example elsewhere; None: they are to be evaluated here."""
+        return None
 
 
 class Engine(Evaluator):
@@ -292,6 +323,6 @@ def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
 
 def evaluated(nodes: Iterable[Node]) -> Program[None]:
     """Ask for those of `nodes` that have no next-token distribution yet."""
-    missing = [node for node in nodes if node.next is None]
+    missing = [node for node in nodes if node.missing]
     if missing:
         yield missing

@@ -8,9 +8,11 @@ import torch
 from transformers import PreTrainedModel
 
 from adafuse.engine.node import Engine, Node
+from adafuse.engine.served import ServedEngine
 from adafuse.engine.tree import TreeEngine
 from adafuse.engine.uncached import ReferenceEngine
-from adafuse.models.language_model import LanguageModel
+from adafuse.errors import UserError
+from adafuse.models.language_model import LanguageModel, LoadedModel, ServedModel
 from adafuse.models.placement import without_outliers
 from adafuse.models.positions import narrow_window, unknown_attention
 
@@ -31,6 +33,11 @@ def engine_for(model: LanguageModel, name: str, *, top: int, rows: int, slots: i
     A model that cannot be fed a tree of tokens runs on the reference engine, which gives the same
     results slowly, and a warning says so. `slots` is how many tokens a sequence may come to.
     """
+    if isinstance(model, ServedModel):
+        if name == "reference":
+            raise UserError(f"{model.name} is on a server, which is its engine; leave out engine")
+        return ServedEngine(model, top)
+    assert isinstance(model, LoadedModel)
     if name == "tree":
         reason = obstacle(model)
         if reason is None:
@@ -43,7 +50,7 @@ def engine_for(model: LanguageModel, name: str, *, top: int, rows: int, slots: i
     return ReferenceEngine(model, top)
 
 
-def obstacle(model: LanguageModel) -> str | None:
+def obstacle(model: LoadedModel) -> str | None:
     """Run a small tree in both engines, once per network; return how they differ, if they do.
 
     Models with recurrent states, or that make positions from the attention mask, cannot be fed
@@ -55,7 +62,7 @@ def obstacle(model: LanguageModel) -> str | None:
     return _obstacles[model.network]
 
 
-def _compare(model: LanguageModel) -> str | None:
+def _compare(model: LoadedModel) -> str | None:
     if (limit := unknown_attention(model.network.config)) is not None:
         return limit
     if "position_ids" not in inspect.signature(type(model.network).forward).parameters:

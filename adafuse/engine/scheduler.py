@@ -5,13 +5,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import torch
 
-from adafuse.engine.node import Engine, Evaluator, Program, Request, TokenSequence
+from adafuse.engine.node import Engine, Evaluator, Pending, Program, Request, TokenSequence
 from adafuse.errors import UserError
 from adafuse.models.memory import out_of_memory
 from adafuse.records.result import Prompt
@@ -54,7 +55,28 @@ class _Live(Generic[ExampleT]):
     program: Program[None]
     started: float = field(default_factory=time.perf_counter)
     waiting: Sequence[Request] = ()
+    pending: list[Pending] = field(default_factory=list)
     failure: Exception | None = None
+
+    def send(self) -> None:
+        """Send what is answered elsewhere."""
+        by_engine: dict[Evaluator, list[Request]] = {}
+        for request in self.waiting:
+            by_engine.setdefault(request.engine, []).append(request)
+        sent = {engine: engine.begin(own) for engine, own in by_engine.items()}
+        self.pending = [each for pending in sent.values() for each in pending or ()]
+        self.waiting = [r for r in self.waiting if sent[r.engine] is None]
+
+    def take(self) -> None:
+        """Fill in the answers that have come."""
+        for each in [pending for pending in self.pending if pending.answer.done()]:
+            self.pending.remove(each)
+            try:
+                each.finish()
+            except Exception as error:
+                if out_of_memory(error):
+                    raise
+                self.failure = self.failure or error
 
 
 class Scheduler(Generic[ExampleT]):
@@ -63,7 +85,8 @@ class Scheduler(Generic[ExampleT]):
     Examples need not be in step: in each turn every device runs the engine that most examples wait
     for, with whatever nodes they ask for, and goes on with it while a `FEW` of them do, so that the
     others gather and forwards are few and full. All devices are started before one is waited for,
-    so that they overlap.
+    so that they overlap. What is answered elsewhere is sent at once for each example, which goes on
+    when its own answers are there.
     """
 
     def __init__(self, batch_size: int) -> None:
@@ -81,11 +104,12 @@ class Scheduler(Generic[ExampleT]):
         """
         try:
             while self._admit(source):  # take examples
-                ready = [live for live in self._live if not live.waiting]
+                ready = [live for live in self._live if not (live.waiting or live.pending)]
                 for live in ready:
                     yield self._advance(live)  # send the answers, get the next requests or the end
                 if not ready:
                     self._evaluate()  # ask the engines
+                    self._receive()  # and take what others have answered
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -102,6 +126,7 @@ class Scheduler(Generic[ExampleT]):
         try:
             failure, live.failure = live.failure, None
             live.waiting = next(live.program) if failure is None else live.program.throw(failure)
+            live.send()
             return Advanced(live.example)
         except StopIteration:
             error, trace = None, None
@@ -135,6 +160,14 @@ class Scheduler(Generic[ExampleT]):
         done = set(chosen.values())
         for live in self._live:
             live.waiting = [request for request in live.waiting if request.engine not in done]
+
+    def _receive(self) -> None:
+        """Take the answers from elsewhere; wait for one if nothing else can be done."""
+        if answers := [each.answer for live in self._live for each in live.pending]:
+            busy = any(live.waiting for live in self._live)
+            wait(answers, timeout=0 if busy else None, return_when=FIRST_COMPLETED)
+            for live in self._live:
+                live.take()
 
     @contextmanager
     def _or_apart(self, engine: Evaluator) -> Iterator[None]:

@@ -18,7 +18,7 @@ from adafuse.engine.forward import (
 from adafuse.engine.graphs import Graphs, capturable
 from adafuse.engine.node import Engine, Node, TokenSequence, to_run
 from adafuse.engine.uncached import ReferenceEngine
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from adafuse.models.memory import out_of_memory
 from adafuse.models.positions import RopeLengths, forget_lengths
 from adafuse.tokenization.prompts import WORTH_SHARING, common
@@ -34,9 +34,11 @@ class TreeEngine(Engine):
     forward failed, as what that left in the cache is unknown; a `strict` engine raises then.
     """
 
+    model: LoadedModel
+
     def __init__(
         self,
-        model: LanguageModel,
+        model: LoadedModel,
         top: int,
         rows: int,
         slots: int = 0,

@@ -9,7 +9,7 @@ import torch
 
 from adafuse.engine.forward import read_logits
 from adafuse.engine.node import Engine, Node, to_run
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from adafuse.models.positions import RopeLengths, forget_lengths
 
 _ROUNDING = 0.02
@@ -19,7 +19,9 @@ _ROUNDING = 0.02
 class ReferenceEngine(Engine):
     """Runs the whole text again for every chain of nodes that is asked for."""
 
-    def __init__(self, model: LanguageModel, top: int) -> None:
+    model: LoadedModel
+
+    def __init__(self, model: LoadedModel, top: int) -> None:
         super().__init__(model)
         self.top = top
 

@@ -180,16 +180,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         return "adafuse"
 
     def get_model_info(self) -> dict[str, Any]:
-        loaded = [
-            {
-                "name": model.name,
-                "commit": getattr(model.network.config, "_commit_hash", None),
-                "dtype": str(model.network.dtype),
-                "device": str(model.device),
-                "parameters": model.network.num_parameters(),
-            }
-            for model in self._ensemble.models
-        ]
+        loaded = [{"name": model.name, **model.description} for model in self._ensemble.models]
         return {
             "adafuse": {
                 **self._settings,

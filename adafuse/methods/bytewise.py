@@ -173,6 +173,10 @@ class Bytewise(Method[BytewiseOptions]):
     name = "bytewise"
     Options = BytewiseOptions
 
+    @property
+    def reads_distributions(self) -> bool:
+        return True
+
     def prepare(self, models: Models) -> None:
         self._vocabularies = [SortedVocabulary(m.token_bytes, without=m.end_ids) for m in models]
 

@@ -55,6 +55,10 @@ class MatchesTokens(Method[TokenOptionsT]):
 
     one_token = True
 
+    @property
+    def reads_distributions(self) -> bool:
+        return True
+
     def prepare(self, models: Models) -> None:
         @cache
         def keys(begins: bool) -> list[TokenKeys]:

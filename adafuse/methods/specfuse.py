@@ -164,6 +164,10 @@ class SpecFuse(Method[SpecFuseOptions]):
     name = "specfuse"
     Options = SpecFuseOptions
 
+    @property
+    def reads_distributions(self) -> bool:
+        return self.options.sampling
+
     def decode(self, example: Example) -> Program[None]:
         options = self.options
         picks = {seq: self._pick(number, seq) for number, seq in enumerate(example.sequences)}

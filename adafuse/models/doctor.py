@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import UserError
@@ -18,6 +18,7 @@ from adafuse.models.language_model import (
     NO_LIMIT,
     check_rows,
     context_length,
+    generation_config,
     load_config,
     torn_weights,
 )
@@ -180,7 +181,7 @@ def _facts(
     except AttributeError:  # no attention
         cache = None
     named = gguf_ends(spec.path, spec.revision)
-    ends = end_ids(config, _generation(spec, config), tokenizer, spec.path, named)
+    ends = end_ids(config, generation_config(spec, config), tokenizer, spec.path, named)
     tokens = [(str(tokenizer.convert_ids_to_tokens(i)), source) for i, source in ends.items()]
     return ModelFacts(
         name=spec.path,
@@ -199,17 +200,6 @@ def _facts(
         weights=weight_bytes(spec.path, spec.revision, spec.dtype, spec.quantization),
         cache=cache,
     )
-
-
-def _generation(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
-    """Return what loading the network would give it: a file of its own, or by its config."""
-    source, gguf_file = spec.source
-    try:
-        if gguf_file is not None:
-            return GenerationConfig.from_model_config(config)
-        return GenerationConfig.from_pretrained(source, revision=spec.revision or "main")
-    except OSError:
-        return GenerationConfig.from_model_config(config)
 
 
 def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:

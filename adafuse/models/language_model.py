@@ -4,6 +4,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -32,6 +34,8 @@ from adafuse.models.placement import (
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
+from adafuse.servers.registry import connect
+from adafuse.servers.server import Server
 from adafuse.tokenization.text import ModelTokenizer, end_ids
 from adafuse.tokenization.token_bytes import id_count, special_ids, unused_ids
 
@@ -42,15 +46,86 @@ NO_LIMIT = 1 << 30
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LanguageModel(ModelTokenizer):
-    """Model m_k: a tokenizer with its network; `context` is the number of positions."""
+    """Model m_k: a tokenizer with what runs the model; `context` is the number of positions."""
+
+    context: int
+
+    @property
+    def readable(self) -> int:
+        """The most ids whose log-probabilities can be read, those of the prompt included."""
+        return self.context
+
+    @property
+    def device(self) -> torch.device:
+        """Where this process computes with what the model says."""
+        return torch.device("cpu")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the numbers that the model says."""
+        return torch.float32
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What runs the model: results depend on it."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoadedModel(LanguageModel):
+    """A model whose network is in this process."""
 
     network: PreTrainedModel
-    context: int
 
     @cached_property
     def device(self) -> torch.device:
         """Where input ids go."""
         return next(self.network.get_input_embeddings().parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.network.dtype
+
+    @property
+    def description(self) -> dict[str, Any]:
+        return {
+            "commit": getattr(self.network.config, "_commit_hash", None),
+            "dtype": str(self.dtype),
+            "device": str(self.device),
+            "parameters": self.network.num_parameters(),
+        }
+
+    @property
+    def readable(self) -> int:
+        """One more than positions: what follows the last id is not asked."""
+        return self.context + 1
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedModel(LanguageModel):
+    """A model on a `server`: only its tokenizer and config are here."""
+
+    server: Server
+
+    @property
+    def description(self) -> dict[str, Any]:
+        return self.server.served._asdict()
+
+
+def loaded(models: Sequence[LanguageModel], what: str) -> tuple[LoadedModel, ...]:
+    """Return models whose networks are here, which `what` needs.
+
+    Raises:
+        UserError: one is on a server.
+    """
+    here = tuple(model for model in models if isinstance(model, LoadedModel))
+    if len(here) < len(models):
+        name = next(model.name for model in models if not isinstance(model, LoadedModel))
+        raise UserError(
+            f"{what} reads whole distributions or weights, which the server of {name} does not"
+            " give; load the model (leave out server) or use another method"
+        )
+    return here
 
 
 def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
@@ -63,16 +138,50 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
     for spec, config, tokenizer in checked:
         check_rows(tokenizer, config, spec.path)
-        if (torn := torn_file(spec.path, spec.revision)) is not None:
+        if spec.server is None and (torn := torn_file(spec.path, spec.revision)) is not None:
             raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
-    loaded = {number: _load(*checked[number]) for number in order}
+    loaded = {
+        number: (_load if specs[number].server is None else _connect)(*checked[number])
+        for number in order
+    }
     return [loaded[number] for number in range(len(specs))]
+
+
+def _connect(
+    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
+) -> ServedModel:
+    """Connect to the server of a model; of the model's own files, no weights are read."""
+    assert spec.server is not None
+    generation, gguf = generation_config(spec, config), gguf_ends(spec.path, spec.revision)
+    ends = end_ids(config, generation, tokenizer, spec.path, gguf)
+    server = connect(spec.server, spec.server_model, spec.server_key, list(ends))
+    logger.info("%s is at %s (%s)", spec.path, spec.server, server.served)
+    return ServedModel(
+        name=spec.path,
+        tokenizer=tokenizer,
+        end_ids=ends,
+        chat=_uses_template(spec, tokenizer),
+        chat_date=spec.chat_date,
+        rows=config.get_text_config().vocab_size,
+        # A server writes an id after whatever it reads, and counts it.
+        context=min(context_length(config), server.served.context - 1),
+        server=server,
+    )
+
+
+def generation_config(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
+    """Return the generation config of a model, or what its config makes of it."""
+    source, gguf_file = spec.source
+    if gguf_file is None:
+        with suppress(OSError):  # it has none
+            return GenerationConfig.from_pretrained(source, revision=spec.revision or "main")
+    return GenerationConfig.from_model_config(config)
 
 
 def _load(
     spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
-) -> LanguageModel:
+) -> LoadedModel:
     devices = device_names(spec)
     logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
@@ -113,14 +222,14 @@ def wrapped(
     *,
     chat: bool = False,
     gguf_ends: Sequence[int] = (),
-) -> LanguageModel:
+) -> LoadedModel:
     """Return a network that is loaded already, with its tokenizer, as a model of an ensemble.
 
     `gguf_ends` are the end ids that a GGUF file names.
     """
     name = name or str(network.name_or_path) or type(network).__name__
     check_rows(tokenizer, network.config, name)
-    return LanguageModel(
+    return LoadedModel(
         name=name,
         tokenizer=tokenizer,
         end_ids=end_ids(network.config, network.generation_config, tokenizer, name, gguf_ends),
@@ -195,8 +304,11 @@ def slots(model: LanguageModel, longest: int) -> int:
 def demands(model: LanguageModel, longest: int) -> list[tuple[torch.device, int]]:
     """Return the bytes by device that an example of at most `longest` ids, prompt included, needs.
 
-    That is keys and values in each layer, and a float32 row over the vocabulary per tree node.
+    That is keys and values in each layer, and a float32 row over the vocabulary per tree node; for
+    a model on a server, nothing here.
     """
+    if not isinstance(model, LoadedModel):
+        return []
     per_layer = slots(model, longest) * cache_bytes(model.network.config, model.network.dtype)
     layers = Counter(layer_devices(model.network, model.device))
     sizes = Counter({model.device: TREE_NODES * 4 * model.vocabulary})

@@ -112,6 +112,16 @@ class ModelEntry(Section):
     """read weights that are not safetensors (such files can run code); change it when the model has
     no safetensors and you trust its source"""
 
+    server: Text | None = None
+    """URL of a server that has the model, such as `http://node7:8000` (vLLM or llama.cpp); of
+    `path`, the tokenizer and config are read then and no weights ([served
+    models](../docs/served.md)); change it when the model runs there already, or is larger than a
+    decode job"""
+    server_model: Text | None = None
+    """the server's name of the model; needed where the server has several"""
+    server_key: Text | None = None
+    """name of an environment variable that holds an API key of the server"""
+
     @field_validator("chat_date", mode="before")
     @classmethod
     def _day(cls, value: object) -> str:
@@ -174,6 +184,9 @@ class Loading(TypedDict, total=False):
     quantization: str | Sequence[str | None] | None
     trust_remote_code: bool | Sequence[bool]
     allow_pickle: bool | Sequence[bool]
+    server: Sequence[str | None]
+    server_model: Sequence[str | None]
+    server_key: str | Sequence[str | None]
 
 
 LOADING = {
@@ -182,7 +195,13 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
-_ONE_FOR_ALL = ("chat_date", "device", "dtype", "quantization")  # a list of one is for all models
+_ONE_FOR_ALL = (
+    "chat_date",
+    "device",
+    "dtype",
+    "quantization",
+    "server_key",
+)  # a list of one is for all models
 
 
 def model_specs(

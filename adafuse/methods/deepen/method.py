@@ -13,6 +13,7 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import NextToken, Program, gather
+from adafuse.models.language_model import loaded
 from adafuse.options import ModelNumber, Positive
 from adafuse.tokenization.text import ModelTokenizer, first_token
 
@@ -73,6 +74,10 @@ class Deepen(Method[DeepenOptions]):
     name = "deepen"
     Options = DeepenOptions
 
+    @property
+    def reads_distributions(self) -> bool:
+        return True
+
     def prepare(self, models: Models) -> None:
         import torch
 
@@ -88,7 +93,7 @@ class Deepen(Method[DeepenOptions]):
         self._search = InverseSearch(o.learning_rate, o.steps, o.weight_decay, o.reduction)
         self._main_only = len(models) == 1 or o.learning_rate <= 1e-6
         if not self._main_only:
-            self._rows = relative_rows(models, o.temperature_factor)
+            self._rows = relative_rows(loaded(models, self.name), o.temperature_factor)
             cap = 2 * self._search.reach
             logger.info("deepen cannot overturn a lead of the main model above %.2f nats", cap)
 

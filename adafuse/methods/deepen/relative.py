@@ -11,7 +11,7 @@ from torch.nn.functional import kl_div, normalize
 from torch.optim.lr_scheduler import LambdaLR
 
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 
 
 class RelativeRows:
@@ -56,7 +56,7 @@ class RelativeRows:
         return (self._factor * normalize(products, dim=-1)).softmax(dim=-1)
 
 
-def relative_rows(models: Sequence[LanguageModel], factor: float) -> list[RelativeRows]:
+def relative_rows(models: Sequence[LoadedModel], factor: float) -> list[RelativeRows]:
     """Return the rows of each model; their anchors are the common tokens in one order."""
     embeddings = [_embeddings(model) for model in models]
     common = common_tokens(models)
@@ -72,13 +72,13 @@ def relative_rows(models: Sequence[LanguageModel], factor: float) -> list[Relati
     ]
 
 
-def common_tokens(models: Sequence[LanguageModel]) -> list[bytes]:
+def common_tokens(models: Sequence[LoadedModel]) -> list[bytes]:
     """Return the bytes that are a token of every model, sorted."""
     first, *others = (model.token_bytes.ids for model in models)
     return sorted(surface for surface in first if all(surface in ids for ids in others))
 
 
-def _embeddings(model: LanguageModel) -> torch.Tensor:
+def _embeddings(model: LoadedModel) -> torch.Tensor:
     try:
         weight = getattr(model.network.get_input_embeddings(), "weight", None)
     except NotImplementedError:

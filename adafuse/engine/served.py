@@ -1,0 +1,104 @@
+"""The engine of a model on a server: each chain of nodes is a request."""
+
+import math
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+import torch
+
+from adafuse.engine.node import Engine, NextToken, Node, Pending, TokenSequence
+from adafuse.models.language_model import ServedModel
+from adafuse.servers.server import Ask, Step
+
+AHEAD = 4
+"""How many ids a request goes on beyond what is asked."""
+LEAST = 0.3
+NO_ROW = torch.empty(0)
+END_UNKNOWN = 1e-6
+"""p(END) is read off the likeliest ids where all the others together have less than this share."""
+
+
+class ServedEngine(Engine):
+    """Asks a server; what it writes beyond what was asked stays in the tree.
+
+    Whole distributions do not come over the network: `NextToken.logprobs` is empty.
+    """
+
+    model: ServedModel
+
+    def __init__(self, model: ServedModel, top: int) -> None:
+        super().__init__(model)
+        self.top = top
+        self._slots = list(range(model.server.slots))
+
+    def open(self, prompt_ids: list[int]) -> TokenSequence:
+        """Begin a sequence, in a slot of the server if one is free."""
+        return TokenSequence(self, prompt_ids, self._slots.pop(0) if self._slots else 0)
+
+    def close(self, sequence: TokenSequence) -> None:
+        """End a sequence; the server keeps its prefix until it needs the room."""
+        sequence.release()
+        self._slots.append(sequence.row)
+
+    def evaluate(self, nodes: Iterable[Node]) -> None:
+        """Send all requests, and wait for all answers."""
+        for pending in self.begin(nodes):
+            pending.finish()
+
+    def begin(self, nodes: Iterable[Node]) -> list[Pending]:
+        """Send one request for each chain of nodes."""
+        missing = [node for node in dict.fromkeys(nodes) if node.missing]
+        return [self._begin(node) for node in _leaves(missing)]
+
+    def _begin(self, leaf: Node) -> Pending:
+        """Ask for the path to a node from the first of its nodes on that is not evaluated."""
+        path = [leaf.sequence.root, *leaf.path()]
+        first = next((n for n, node in enumerate(path) if node.next is None), len(path) - 1)
+        if path[first].logprob is None and first:
+            first -= 1
+        sequence, asked = leaf.sequence, path[first:]
+        ask = Ask(
+            (*sequence.ids, *(node.token for node in path[1 : first + 1])),
+            tuple(node.token for node in asked[1:]),
+            min(AHEAD, self.context - 1 - leaf.depth),
+            leaf.ends,
+            LEAST,
+            sequence.row,
+        )
+        sequence.forwards += 1
+        answer: Future[list[Step]] = self.model.server.begin(ask, self.top)
+        return Pending(answer, partial(self._fill, asked))
+
+    def _fill(self, asked: Sequence[Node], steps: Sequence[Step]) -> None:
+        """Put what a server wrote into the tree: what was asked, and as far as it went on."""
+        node, forced = asked[0], [node.token for node in asked[1:]]
+        for n, step in enumerate(steps):
+            if node.next is None:
+                node.next = self._next(step)
+            if step.log_end is not None:
+                node.next.log_end, node.next.end_known = step.log_end, True
+            more = n < len(forced) or (n + 1 < len(steps) and self._goes_on(node.next, step))
+            if not more or node.depth + 1 >= self.context:
+                break
+            node = node.child(step.written)
+            node.logprob = step.logprob if node.logprob is None else node.logprob
+
+    def _goes_on(self, following: NextToken, step: Step) -> bool:
+        """Whether the server wrote what decoding would; of equally likely ids, it may not."""
+        return step.written == following.greedy and step.written not in self.model.end_ids
+
+    def _next(self, step: Step) -> NextToken:
+        ids, logprobs = zip(*step.top, strict=True)
+        first, second = map(math.exp, logprobs[:2])
+        ends = [math.exp(value) for index, value in step.top if index in self.model.end_ids]
+        rest = 1 - math.fsum(map(math.exp, logprobs))
+        end = math.fsum(ends)
+        log_end = math.log(end) if end else -math.inf
+        return NextToken(ids, logprobs, first - second, log_end, NO_ROW, rest <= END_UNKNOWN * end)
+
+
+def _leaves(nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes whose paths have all of them, and those that p(END) is asked after."""
+    above = {node for leaf in nodes for node in leaf.above()}
+    return [node for node in nodes if node not in above or node.ends]

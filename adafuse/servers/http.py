@@ -1,0 +1,126 @@
+"""JSON over HTTP, asked again where a server fails."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import httpx
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_exponential_jitter
+
+from adafuse.errors import ExampleError, UserError
+
+T = TypeVar("T")
+
+ATTEMPTS = 8
+"""How often a request is sent before its example fails: for some two minutes."""
+LONGEST_PAUSE = 40.0
+"""Seconds between two attempts, at most."""
+_PATIENCE = httpx.Timeout(600, connect=10)  # seconds; a server that is full answers late
+_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
+_PAUSES = wait_exponential_jitter(0.5, max=LONGEST_PAUSE)
+
+
+class Fault(Exception):  # noqa: N818 - of the server
+    """An answer that cannot be used, while the next one to the same request may be right."""
+
+
+class Http:
+    """A server at `url`; `key` names the environment variable that holds its API key.
+
+    As a server that was started anew may be another one, `recheck` is called, and may raise, before
+    an answer over a new connection is used.
+    """
+
+    def __init__(self, url: str, key: str | None = None, attempts: int = ATTEMPTS) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UserError(f"server {url!r} is not a URL; write one such as http://node7:8000")
+        if key is not None and not os.environ.get(key):
+            raise UserError(f"there is no environment variable {key} with an API key; export it")
+        self.url = url.rstrip("/").removesuffix("/v1")
+        headers = {"Authorization": f"Bearer {os.environ[key]}"} if key else {}
+        self._client = httpx.Client(
+            base_url=self.url, headers=headers, timeout=_PATIENCE, limits=_LIMITS
+        )
+        self._attempts = attempts
+        self.recheck: Callable[[], object] = lambda: None
+        self._checked = 0.0
+        self._check = threading.Lock()
+        self._here = threading.local()
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at a path."""
+        return self._ask("GET", path, None, lambda answer: answer)
+
+    def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+        """Return what `read` makes of the answer; it raises `Fault` at one to be asked for again.
+
+        Raises:
+            ExampleError: the server refuses, or fails at every attempt.
+        """
+        return self._ask("POST", path, body, read)
+
+    def _ask(
+        self, verb: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
+    ) -> T:
+        attempts = Retrying(
+            stop=stop_after_attempt(self._attempts),
+            wait=_pause,
+            retry=retry_if_exception_type((httpx.TransportError, Fault)),
+            reraise=True,
+        )
+        try:
+            return attempts(lambda: read(self._answer(verb, path, body)))
+        except (httpx.TransportError, Fault) as error:
+            said = error.args[0] if error.args and error.args[0] else type(error).__name__
+            raise ExampleError(
+                f"the server {self.url} failed {self._attempts} times ({said}); see its log"
+            ) from error
+
+    def _answer(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        connected: list[float] = []
+
+        def note(event: str, _: object) -> None:
+            if event == "connection.connect_tcp.complete":
+                connected.append(time.monotonic())
+
+        response = self._client.request(verb, path, json=body, extensions={"trace": note})
+        status = response.status_code
+        if status == 429 or status >= 500:
+            raise Fault(f"HTTP status {status}", response.headers.get("Retry-After"))
+        try:
+            answer = response.json()
+        except ValueError:
+            raise Fault("an answer that is not JSON") from None
+        if status >= 400:
+            raise ExampleError(f"the server {self.url} refuses ({status}): {_message(answer)}")
+        for moment in connected:
+            self._check_since(moment)
+        return answer
+
+    def _check_since(self, moment: float) -> None:
+        """Check the server, unless it was, or is, after a moment."""
+        if getattr(self._here, "checking", False):
+            return
+        with self._check:
+            if self._checked < moment:
+                self._here.checking, start = True, time.monotonic()
+                try:
+                    self.recheck()
+                    self._checked = start
+                finally:
+                    self._here.checking = False
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return the seconds to wait: those that the server names, or more each time."""
+    error = state.outcome.exception() if state.outcome else None
+    named: str | None = error.args[1] if isinstance(error, Fault) and len(error.args) > 1 else None
+    return min(float(named), LONGEST_PAUSE) if named and named.isdecimal() else _PAUSES(state)
+
+
+def _message(answer: Any) -> str:
+    error = answer.get("error", answer) if isinstance(answer, dict) else answer
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:300]

@@ -1,0 +1,45 @@
+"""The kinds of servers. Another package adds its own as an entry point of `adafuse.servers`."""
+
+from collections.abc import Sequence
+
+from adafuse.errors import UserError
+from adafuse.plugins import add_installed
+from adafuse.servers.http import Http
+from adafuse.servers.server import Server, served_models
+from adafuse.servers.vllm import Vllm
+
+SERVERS: list[type[Server]] = [Vllm]
+
+
+def add(kind: type[Server]) -> None:
+    """Add a kind of server.
+
+    Raises:
+        UserError: it is not a subclass of `Server`.
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Server)):
+        raise UserError(f"{kind!r} is not a kind of server; derive a class from Server")
+    SERVERS.append(kind)
+
+
+add_installed("server", add)
+
+
+def connect(url: str, name: str | None, key: str | None, end_ids: Sequence[int]) -> Server:
+    """Return the model called `name` on the server at `url`, or the only one there.
+
+    Raises:
+        UserError: no server of models is there, or of no known kind, or none of its models is it.
+    """
+    http = Http(url, key)
+    models = served_models(http)
+    if name not in models if name is not None else len(models) != 1:
+        known = ", ".join(models) or "none"
+        raise UserError(f"the server {url} has the models {known}; set server_model to one of them")
+    name = name or next(iter(models))
+    owner = str(models[name].get("owned_by"))
+    for kind in SERVERS:
+        if kind.recognizes(owner):
+            return kind(http, name, end_ids)
+    kinds = ", ".join(kind.engine for kind in SERVERS)
+    raise UserError(f"the server {url} is of {owner!r}, which is unknown; use one of {kinds}")

@@ -1,0 +1,155 @@
+"""What the server of a model is asked, and in which form it answers."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from adafuse.errors import ExampleError, UserError
+from adafuse.servers.http import Fault, Http
+
+SAME = 0.25
+"""How far, in nats, a log-probability may move when a server is asked again: rounding in 16 bits
+moves it by less, another model by more."""
+_TEST = (3, 5, 7, 11)
+
+
+class Ask(NamedTuple):
+    """What is asked: to write the ids `forced` after those of `prefix`, then `ahead` greedy ones.
+
+    With `ends`, p(END) after the last of `forced` is wanted, and nothing need be written after it.
+    Where the server can, it stops as soon as all that it added to `forced` is less likely than
+    `least`. `slot` numbers the examples that are decoded at a time.
+    """
+
+    prefix: tuple[int, ...]
+    forced: tuple[int, ...] = ()
+    ahead: int = 0
+    ends: bool = False
+    least: float = 0.0
+    slot: int = 0
+
+
+class Step(NamedTuple):
+    """What follows one token: the likeliest ids and their log-probabilities, highest first.
+
+    `written` is the id that the server wrote there, `logprob` its log-probability, `log_end` is
+    log p(END) if that was asked for.
+    """
+
+    top: tuple[tuple[int, float], ...]
+    written: int
+    logprob: float
+    log_end: float | None = None
+
+    @classmethod
+    def of(cls, logprobs: Mapping[int, float], written: int, top: int) -> "Step":
+        """Return a step of the log-probabilities that a server names, in any order.
+
+        Raises:
+            Fault: one is no log-probability, or there are too few.
+        """
+        ordered = sorted(logprobs.items(), key=lambda each: (-each[1], each[0]))[:top]
+        if not all(-math.inf < value <= 1e-3 for _, value in ordered):
+            raise Fault("a log-probability that is not one")
+        if len(ordered) < top or not logprobs.get(written, math.nan) <= 1e-3:
+            raise Fault("log-probabilities are missing")
+        return cls(tuple(ordered), written, logprobs[written])
+
+
+class Served(NamedTuple):
+    """What a server says of itself; rows depend on it."""
+
+    engine: str
+    version: str
+    model: str
+    context: int
+
+
+@dataclass
+class Counts:
+    """How many requests were answered, ids written, and ids of prompts read, cached or not."""
+
+    requests: int = 0
+    written: int = 0
+    prompt: int = 0
+    cached: int = 0
+
+    def add(self, written: int, prompt: int, cached: int) -> None:
+        self.requests += 1
+        self.written += written
+        self.prompt += prompt
+        self.cached += cached
+
+
+class Server(ABC):
+    """A model on a server, which calls it `name`; the probabilities of `end_ids` are p(END).
+
+    Attributes:
+        engine: the name of what runs there.
+        slots: how many examples it decodes at a time.
+    """
+
+    engine: ClassVar[str]
+    slots = 64
+
+    def __init__(self, http: Http, name: str, end_ids: Sequence[int]) -> None:
+        self.http = http
+        self.name = name
+        self.end_ids = tuple(end_ids)
+        self.counts = Counts()
+        self.served = self.describe()
+        (self._first,) = self.write(Ask(_TEST), 2)
+        self._threads = ThreadPoolExecutor(self.slots, self.engine)
+        http.recheck = self.check_same
+
+    @classmethod
+    @abstractmethod
+    def recognizes(cls, owner: str) -> bool:
+        """Whether a server is of this kind, by the owner that it names of its models."""
+
+    @abstractmethod
+    def describe(self) -> Served:
+        """Ask the server what it is."""
+
+    @abstractmethod
+    def write(self, ask: Ask, top: int) -> list[Step]:
+        """Return what follows the prefix, each forced id, and up to `ahead` further ids.
+
+        Raises:
+            ExampleError: the server fails, also when it is asked again, or refuses.
+        """
+
+    def begin(self, ask: Ask, top: int) -> "Future[list[Step]]":
+        """Send a request; its answer is awaited elsewhere."""
+        return self._threads.submit(self.write, ask, top)
+
+    def check_same(self) -> None:
+        """Refuse to go on with another model than at first.
+
+        Raises:
+            ExampleError: the server has one, or is of another version.
+        """
+        now = self.describe()
+        (step,) = self.write(Ask(_TEST), 2)
+        if now != self.served or abs(step.logprob - self._first.logprob) > SAME:
+            raise ExampleError(
+                f"the server {self.http.url} has another model than when decoding began; start"
+                " again, as no text may be of two models"
+            )
+
+
+def served_models(http: Http) -> dict[str, dict[str, object]]:
+    """Return what a server says of its models, by name.
+
+    Raises:
+        UserError: nothing answers there, or something else than a server of models.
+    """
+    try:
+        return {each["id"]: each for each in http.get("/v1/models")["data"]}
+    except (ExampleError, KeyError, TypeError) as error:
+        raise UserError(
+            f"there is no server of a model at {http.url} ({error}); start it, or check the URL"
+        ) from error

@@ -1,0 +1,62 @@
+"""For the environment of a vLLM server, which needs nothing else of AdaFuse: spans to be written.
+
+Put this file where the server finds it (PYTHONPATH), and start that with `--logits-processors
+vllm_processor:Spans`. In the `vllm_xargs` of a request,
+
+- `forced` are ids that are written first;
+- `ends` are ids whose probabilities are added up after them; the logarithm, a big-endian float32,
+  is written as four ids, its bytes;
+- `least`: the request ends as soon as all further ids together are less likely.
+
+The log-probabilities in the answer are those before all this.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from vllm.v1.sample.logits_processor import AdapterLogitsProcessor  # type: ignore[import-not-found]
+
+
+class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
+    """Writes the ids that a request asks for."""
+
+    def is_argmax_invariant(self) -> bool:
+        """Say that another id than the likeliest may be written."""
+        return False
+
+    def new_req_logits_processor(
+        self, params: Any
+    ) -> Callable[[list[int], torch.Tensor], torch.Tensor] | None:
+        """Return what chooses the ids of a request; None if it asks for nothing."""
+        asked = params.extra_args or {}
+        if not asked.keys() & {"forced", "ends", "least"}:
+            return None
+        forced, ends = asked.get("forced", []), asked.get("ends")
+        least, stop = asked.get("least", 0.0), next(iter(params.stop_token_ids or ()), None)
+        value, likely = b"", 1.0
+
+        def choose(written: list[int], logits: torch.Tensor) -> torch.Tensor:
+            nonlocal value, likely
+            step = len(written) - len(forced)
+            if step < 0:
+                return _only(logits, forced[step])
+            if ends:
+                if step == 0:
+                    log_end = logits[ends].logsumexp(0) - logits.logsumexp(0)
+                    value = struct.pack(">f", float(log_end))
+                return _only(logits, value[step])
+            if least and stop is not None:
+                likely *= float(logits.softmax(0).max())
+                if likely < least:
+                    return _only(logits, stop)
+            return logits
+
+        return choose
+
+
+def _only(logits: torch.Tensor, index: int) -> torch.Tensor:
+    chosen = torch.full_like(logits, -torch.inf)
+    chosen[index] = 0.0
+    return chosen
