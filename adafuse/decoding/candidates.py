@@ -111,6 +111,8 @@ class Pool:
         and writing the same ids finds them there. A text that it cannot encode is left to `score`,
         which raises unless the model proposes that text itself.
         """
+        if sequence.engine.lazy:
+            return
         nodes = [sequence.root]
         for candidate in self.candidates if not self._begins else ():
             with suppress(ContextFullError, ValueError):
@@ -148,11 +150,13 @@ class Pool:
         request: list[Node] = []
         for sequence in self.active.values():
             foreign = [s for s in self.candidates if sequence not in s.nodes]
-            if foreign:
+            if foreign and not sequence.engine.lazy:
                 own = (s.nodes[sequence] for s in self.candidates if sequence in s.nodes)
                 request.extend((sequence.root, *own))
             for candidate in foreign:
-                request.extend(self._place(candidate, sequence))
+                chain = self._place(candidate, sequence)
+                known = all(node.logprob is not None for node in chain)
+                request.extend(() if known and sequence.engine.lazy else chain)
             for candidate in self.candidates:
                 node = candidate.nodes[sequence]
                 node.ends = node.ends or candidate.ends

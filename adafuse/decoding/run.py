@@ -206,6 +206,8 @@ class Run:
     def program(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
         """Decode an example whose prompt is open in every model."""
         kinds = self.settings.drafts
+        for sequence in example.sequences:
+            sequence.stop = tuple(stop for stop in self.settings.stop if isinstance(stop, str))
         yield from self.method.begin(example)
         own = self.method.decode(example)
         yield from Drafter(example, kinds, lookups).run(own) if kinds else own

@@ -146,7 +146,8 @@ class TokenSequence:
 
     The root stands for the last committed token. The model goes on after `tip`: the root, unless a
     method has decided on more than it commits, whose bytes are `pending`. `likeliest` are the ids
-    that the model itself would have written in the place of each committed one.
+    that the model itself would have written in the place of each committed one. Nobody reads what
+    follows one of the strings `stop`.
 
     The tree engine keeps the sequence in `row` of its cache: keys and values of the first `cached`
     ids, and of nodes in the slots below `used`.
@@ -165,6 +166,7 @@ class TokenSequence:
         self.tip = self.root
         self.pending = b""
         self.likeliest: list[int] = []
+        self.stop: tuple[str, ...] = ()
 
     @property
     def generated(self) -> int:
@@ -255,13 +257,16 @@ class Evaluator:
 class Engine(Evaluator):
     """Runs one model for many sequences.
 
-    `evaluate` fills in `next` and `logprob` of nodes, whose parents are evaluated or among them.
+    `evaluate` fills in `next` and `logprob` of nodes, whose parents are evaluated or among them. An
+    engine that is `lazy` is not asked for what can wait until it is needed: there each request
+    costs, and not each token.
     `spare` is what a forward costs besides its tokens, in tokens, for each sequence in it. At least
     the `top` likeliest ids of each node are read; more may be asked for between forwards. Beyond
     `limit` tokens each node is a forward of the whole text.
     """
 
     spare = 0.0
+    lazy = False
     top = 2
     limit = sys.maxsize
 

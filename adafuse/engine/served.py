@@ -12,8 +12,7 @@ from adafuse.models.language_model import ServedModel
 from adafuse.servers.server import Ask, Step
 
 AHEAD = 4
-"""How many ids a request goes on beyond what is asked."""
-LEAST = 0.3
+"""How many ids a request goes on beyond what is asked: more save requests and are often in vain."""
 NO_ROW = torch.empty(0)
 END_UNKNOWN = 1e-6
 """p(END) is read off the likeliest ids where all the others together have less than this share."""
@@ -26,6 +25,7 @@ class ServedEngine(Engine):
     """
 
     model: ServedModel
+    lazy = True
 
     def __init__(self, model: ServedModel, top: int) -> None:
         super().__init__(model)
@@ -63,7 +63,7 @@ class ServedEngine(Engine):
             tuple(node.token for node in asked[1:]),
             min(AHEAD, self.context - 1 - leaf.depth),
             leaf.ends,
-            LEAST,
+            sequence.stop,
             sequence.row,
         )
         sequence.forwards += 1

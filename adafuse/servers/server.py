@@ -19,16 +19,15 @@ _TEST = (3, 5, 7, 11)
 class Ask(NamedTuple):
     """What is asked: to write the ids `forced` after those of `prefix`, then `ahead` greedy ones.
 
-    With `ends`, p(END) after the last of `forced` is wanted, and nothing need be written after it.
-    Where the server can, it stops as soon as all that it added to `forced` is less likely than
-    `least`. `slot` numbers the examples that are decoded at a time.
+    With `ends`, p(END) after the last of `forced` is wanted, and nothing need be written after it;
+    nor after one of the strings `stop`. `slot` numbers the examples that are decoded at a time.
     """
 
     prefix: tuple[int, ...]
     forced: tuple[int, ...] = ()
     ahead: int = 0
     ends: bool = False
-    least: float = 0.0
+    stop: tuple[str, ...] = ()
     slot: int = 0
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from adafuse.servers.http import Fault, Http
 from adafuse.servers.server import Ask, Served, Server, Step, served_models
 
-FEWEST = 8
-"""So many of the likeliest ids are read: p(END) can often be told from them."""
+LIKELIEST = 20
+"""So many ids are read, vLLM's own limit: p(END) and spans of one token are often among them."""
 NEGLIGIBLE = 1e-6
 """End ids are read in the order of their probabilities until another adds no more than this."""
 _UNLIKELY = (5, 3)
@@ -40,28 +40,28 @@ class Vllm(Server):
         return Served(self.engine, version, self.name, int(str(context)))
 
     def write(self, ask: Ask, top: int) -> list[Step]:
-        top = max(top, FEWEST)
+        top = max(top, LIKELIEST)
         if self.writes:
             return self._written(ask, top)
         steps = [self._forced(ask, n, top) for n in range(len(ask.forced))]
         whole = ask.prefix + ask.forced
-        first, *rest = self._completion(whole, 1 + ask.ahead, top)
+        first, *rest = self._completion(whole, 1 + ask.ahead, top, stop=[*ask.stop])
         log_end = self._log_end(whole, top) if ask.ends else None
         return [*steps, first._replace(log_end=log_end), *rest]
 
     def _has_processor(self) -> bool:
         """Whether ids are written that would hardly be written by themselves."""
-        steps = self._written(Ask((3, 5, 7), _UNLIKELY), FEWEST)
+        steps = self._written(Ask((3, 5, 7), _UNLIKELY), LIKELIEST)
         return tuple(step.written for step in steps[: len(_UNLIKELY)]) == _UNLIKELY
 
     def _written(self, ask: Ask, top: int) -> list[Step]:
         """Have the processor write what is forced, and read off what it reports of END."""
         last, more = len(ask.forced), 4 if ask.ends else 1 + ask.ahead
-        asked: dict[str, Any] = {"forced": [*ask.forced], "least": ask.least}
+        own: dict[str, Any] = {"vllm_xargs": {"forced": [*ask.forced]}, "min_tokens": last}
         if not ask.ends:
-            return self._completion(ask.prefix, last + more, top, vllm_xargs=asked)
-        asked["ends"] = [*self.end_ids]
-        own = {"vllm_xargs": asked, "stop_token_ids": []}  # what is written stands for a number
+            return self._completion(ask.prefix, last + more, top, stop=[*ask.stop], **own)
+        own["vllm_xargs"]["ends"] = [*self.end_ids]
+        own["stop_token_ids"] = []  # what is written stands for a number
         steps = self._completion(ask.prefix, last + more, top, **own)
         value = bytes(step.written for step in steps[last:])
         return [*steps[:last], steps[last]._replace(log_end=struct.unpack(">f", value)[0])]
@@ -89,6 +89,7 @@ class Vllm(Server):
             "temperature": 0,
             "logprobs": top,
             "return_tokens_as_token_ids": True,
+            "include_stop_str_in_output": True,
             "ignore_eos": True,
             "stop_token_ids": [self.end_ids[0]],
             **more,

@@ -5,8 +5,7 @@ vllm_processor:Spans`. In the `vllm_xargs` of a request,
 
 - `forced` are ids that are written first;
 - `ends` are ids whose probabilities are added up after them; the logarithm, a big-endian float32,
-  is written as four ids, its bytes;
-- `least`: the request ends as soon as all further ids together are less likely.
+  is written as four ids, its bytes.
 
 The log-probabilities in the answer are those before all this.
 """
@@ -31,14 +30,12 @@ class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
     ) -> Callable[[list[int], torch.Tensor], torch.Tensor] | None:
         """Return what chooses the ids of a request; None if it asks for nothing."""
         asked = params.extra_args or {}
-        if not asked.keys() & {"forced", "ends", "least"}:
+        if not asked.keys() & {"forced", "ends"}:
             return None
-        forced, ends = asked.get("forced", []), asked.get("ends")
-        least, stop = asked.get("least", 0.0), next(iter(params.stop_token_ids or ()), None)
-        value, likely = b"", 1.0
+        forced, ends, value = asked.get("forced", []), asked.get("ends"), b""
 
         def choose(written: list[int], logits: torch.Tensor) -> torch.Tensor:
-            nonlocal value, likely
+            nonlocal value
             step = len(written) - len(forced)
             if step < 0:
                 return _only(logits, forced[step])
@@ -47,10 +44,6 @@ class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
                     log_end = logits[ends].logsumexp(0) - logits.logsumexp(0)
                     value = struct.pack(">f", float(log_end))
                 return _only(logits, value[step])
-            if least and stop is not None:
-                likely *= float(logits.softmax(0).max())
-                if likely < least:
-                    return _only(logits, stop)
             return logits
 
         return choose
