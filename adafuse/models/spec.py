@@ -112,16 +112,6 @@ class ModelEntry(Section):
     """read weights that are not safetensors (such files can run code); change it when the model has
     no safetensors and you trust its source"""
 
-    server: Text | None = None
-    """URL of a server that has the model, such as `http://node7:8000` (vLLM or llama.cpp); of
-    `path`, the tokenizer and config are read then and no weights ([served
-    models](../docs/served.md)); change it when the model runs there already, or is larger than a
-    decode job"""
-    server_model: Text | None = None
-    """the server's name of the model; needed where the server has several"""
-    server_key: Text | None = None
-    """name of an environment variable that holds an API key of the server"""
-
     @field_validator("chat_date", mode="before")
     @classmethod
     def _day(cls, value: object) -> str:
@@ -149,6 +139,14 @@ class ModelSpec(ModelEntry):
     both), `balanced` (on all CUDA devices) or `sequential` (filling one after the other)"""
     dtype: str = AUTO
     """`auto` (float32 on a CPU, else bfloat16), `float32`, `bfloat16` or `float16`"""
+
+    server: Text | None = None
+    """URL of a server (vLLM) that has the model, such as `http://node7:8000`; of `path`, only the
+    tokenizer and config are read then"""
+    server_model: Text | None = None
+    """the server's name of the model, where it has several"""
+    server_key: Text | None = None
+    """name of the environment variable that holds an API key of the server"""
 
     @field_validator("device")
     @classmethod
@@ -195,6 +193,8 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
+SERVER = ("server", "server_model", "server_key")
+"""The fields of a model on a server."""
 _ONE_FOR_ALL = (
     "chat_date",
     "device",

@@ -11,7 +11,7 @@ from adafuse.config.runs import ClusterConfig
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
-from adafuse.models.spec import AUTO, DeviceName, ModelSpec
+from adafuse.models.spec import AUTO, SERVER, DeviceName, ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class DecodeJob:
         loading = {
             "devices" if name == "device" else name: [getattr(model, name) for model in self.models]
             for name in ModelSpec.model_fields
-            if name not in ("path", "revision", "dtype")
+            if name not in ("path", "revision", "dtype", *SERVER)
         }
         return {
             "benchmark": self.benchmark,
