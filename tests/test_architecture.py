@@ -14,10 +14,10 @@ ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
-    "": 990, "storage": 790, "records": 390, "tokenization": 750, "models": 2060, "engine": 1430,
-    "decoding": 2200, "methods": 2230, "benchmarks": 600, "metrics": 2440, "development": 840,
-    "config": 1040, "workflow": 2330, "report": 2590, "export": 340, "bench": 510, "serve": 1440,
-    "lm_eval": 510, "cli": 2760, "toy": 1,
+    "": 990, "storage": 790, "records": 390, "servers": 494, "tokenization": 750, "models": 2181,
+    "engine": 1613, "decoding": 2217, "methods": 2238, "benchmarks": 600, "metrics": 2440,
+    "development": 840, "config": 1040, "workflow": 2330, "report": 2590, "export": 340,
+    "bench": 510, "serve": 1440, "lm_eval": 510, "cli": 2790, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 
@@ -32,7 +32,7 @@ LAYERS = [
     {"records"},
     {"storage"},
     {"options", "plugins"},
-    {"tokenization"},
+    {"servers", "tokenization"},
     {"models"},
     {"engine"},
     {"decoding"},

@@ -58,6 +58,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse export results --format dataset-card",
     ),
     "status": ("adafuse status", "adafuse status results --json"),
+    "processor": ("adafuse processor vllm_processor.py",),
     "doctor": (
         "adafuse doctor",
         "adafuse doctor --model A --model B --device cuda:0 --batch-size 16",

@@ -1,0 +1,27 @@
+"""`adafuse processor`: what a vLLM server needs to score a span while it writes it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from adafuse.errors import UserError
+from adafuse.storage.files import PACKAGE, check_writable
+
+
+def processor(
+    file: Annotated[Path, typer.Argument(help="The Python file to write.", metavar="FILE")] = Path(
+        "vllm_processor.py"
+    ),
+) -> None:
+    """Write the logits processor with which vLLM scores spans as it writes.
+
+    Nothing else of AdaFuse is needed where the server runs.
+    """
+    if file.suffix != ".py":
+        raise UserError(f"{str(file)!r} is not the name of a Python file; name one such as x.py")
+    check_writable(file)
+    file.write_bytes((PACKAGE / "servers" / "vllm_processor.py").read_bytes())
+    start = f"PYTHONPATH={file.resolve().parent} vllm serve MODEL --enable-prefix-caching"
+    typer.echo(f"{file} is written. Start the server with it:")
+    typer.echo(f"  {start} --logits-processors {file.stem}:Spans")
