@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from operator import eq
 
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Draft
@@ -37,9 +36,6 @@ MOST_KEPT = 1 << 17
 """A lookup keeps what followed this many to twice as many runs of tokens: 27 MiB at most."""
 LONG_AGO = 64
 """Of the tries of a lookup, those before the last so many count half and less."""
-PRIOR = (2, 3)
-"""A model is taken to be right in 2 of 3 tokens, until more is known."""
-
 Following = dict[tuple[int, ...], int]
 """Which id follows a run of ids."""
 
@@ -115,13 +111,6 @@ class Guess:
     _learned: int = 0
     _tried: tuple[Node, Sequence[tuple[int, int]]] | None = None
     _written: tuple[Node, tuple[int, ...], str] | None = None
-
-    @property
-    def rate(self) -> float:
-        """How often what is committed is what the model would have written."""
-        likeliest, committed = self.sequence.likeliest, self.sequence.ids
-        kept: int = sum(map(eq, likeliest, committed[self.sequence.prompt_length :]))
-        return (kept + PRIOR[0]) / (len(likeliest) + PRIOR[1])
 
     @property
     def worth(self) -> float:
@@ -249,7 +238,7 @@ class Drafter:
         if not (nodes and "ahead" in self._kinds and self._example.rounds):
             return None
         active = map(self._guess, self._example.active.values())
-        leader = max(active, key=lambda guess: guess.rate)
+        leader = max(active, key=lambda guess: guess.sequence.rate)
         others = any(sequence is not leader.sequence for sequence in nodes)
         return leader if others and all(s.tip in own for s, own in nodes.items()) else None
 
@@ -271,7 +260,7 @@ class Drafter:
     def _depth(self, leader: Guess) -> int:
         """Return how many tokens ahead cost least for each token that is right."""
         spare, others = leader.sequence.engine.spare, len(self._example.active) - 1
-        rate = min(leader.rate, 0.999)
+        rate = min(leader.sequence.rate, 0.999)
 
         def cost(n: int) -> float:
             return (n * (spare + 1) + others * (spare + n)) / (1 - rate**n)
@@ -302,6 +291,6 @@ class Drafter:
         guess = self._guess(sequence)
         _, ids = guess.greedy()
         count = 0
-        while count < len(ids) and guess.rate ** (count + 1) >= guess.worth:
+        while count < len(ids) and guess.sequence.rate ** (count + 1) >= guess.worth:
             count += 1
         return guess.text(ids[:count]) if count else ""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, S
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from operator import eq
 from typing import TYPE_CHECKING, Any, Optional, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -141,6 +142,10 @@ def _shared(row: "torch.Tensor") -> bool:
     return bool(row.untyped_storage().nbytes() > row.nbytes)
 
 
+PRIOR = (2, 3)
+"""A model is taken to be right in 2 of 3 tokens, until more is known."""
+
+
 class TokenSequence:
     """One example in one model: its committed ids, and the root of the tree that follows them.
 
@@ -172,6 +177,12 @@ class TokenSequence:
     def generated(self) -> int:
         """How many ids were committed after the prompt."""
         return len(self.ids) - self.prompt_length
+
+    @property
+    def rate(self) -> float:
+        """How often what was committed is what the model would have written, as far as is known."""
+        kept: int = sum(map(eq, self.likeliest, self.ids[self.prompt_length :]))
+        return (kept + PRIOR[0]) / (len(self.likeliest) + PRIOR[1])
 
     def rewind(self, length: int) -> list[int]:
         """End the prompt after its first `length` ids, before a node is evaluated; return the rest.

@@ -11,8 +11,10 @@ from adafuse.engine.node import Engine, NextToken, Node, Pending, TokenSequence
 from adafuse.models.language_model import ServedModel
 from adafuse.servers.server import Ask, Step
 
-AHEAD = 4
-"""How many ids a request goes on beyond what is asked: more save requests and are often in vain."""
+AHEAD, MOST_AHEAD = 4, 64
+"""The fewest and the most ids that a request goes on beyond what is asked."""
+LIKELY = 0.5
+"""It goes on while all of these ids are committed with this probability."""
 NO_ROW = torch.empty(0)
 END_UNKNOWN = 1e-6
 """p(END) is read off the likeliest ids where all the others together have less than this share."""
@@ -61,7 +63,7 @@ class ServedEngine(Engine):
         ask = Ask(
             (*sequence.ids, *(node.token for node in path[1 : first + 1])),
             tuple(node.token for node in asked[1:]),
-            min(AHEAD, self.context - 1 - leaf.depth),
+            min(_ahead(sequence.rate), self.context - 1 - leaf.depth),
             leaf.ends,
             sequence.stop,
             sequence.row,
@@ -96,6 +98,11 @@ class ServedEngine(Engine):
         end = math.fsum(ends)
         log_end = math.log(end) if end else -math.inf
         return NextToken(ids, logprobs, first - second, log_end, NO_ROW, rest <= END_UNKNOWN * end)
+
+
+def _ahead(rate: float) -> int:
+    """Return how far to go on where a model is right in this share of its tokens."""
+    return min(max(AHEAD, int(math.log(LIKELY) / math.log(rate))), MOST_AHEAD)
 
 
 def _leaves(nodes: Sequence[Node]) -> list[Node]:

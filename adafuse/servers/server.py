@@ -123,7 +123,13 @@ class Server(ABC):
 
     def begin(self, ask: Ask, top: int) -> "Future[list[Step]]":
         """Send a request; its answer is awaited elsewhere."""
-        return self._threads.submit(self.write, ask, top)
+        return self._threads.submit(self._checked, ask, top)
+
+    def _checked(self, ask: Ask, top: int) -> list[Step]:
+        steps, count = self.write(ask, top), len(ask.forced)
+        if len(steps) <= count or tuple(step.written for step in steps[:count]) != ask.forced:
+            raise ExampleError(f"the server {self.http.url} does not write what it was told to")
+        return steps
 
     def check_same(self) -> None:
         """Refuse to go on with another model than at first.
