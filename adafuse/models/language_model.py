@@ -20,7 +20,7 @@ from transformers import (
 )
 from transformers.utils import logging as hf_logging
 
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
 from adafuse.models.hub import check_hub_adapter, check_path, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
@@ -35,13 +35,14 @@ from adafuse.models.placement import (
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
 from adafuse.servers.registry import connect
-from adafuse.servers.server import Server
+from adafuse.servers.server import Ask, Server
 from adafuse.tokenization.text import ModelTokenizer, end_ids
 from adafuse.tokenization.token_bytes import id_count, special_ids, unused_ids
 
 logger = logging.getLogger(__name__)
 
 NO_LIMIT = 1 << 30
+_TEXTS = ("The 3 cats' prices:  $4.50\n\tétude", "漢字 🙂 Straße", "def f(x):\n    return 2**x")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -155,7 +156,10 @@ def _connect(
     assert spec.server is not None
     generation, gguf = generation_config(spec, config), gguf_ends(spec.path, spec.revision)
     ends = end_ids(config, generation, tokenizer, spec.path, gguf)
-    server = connect(spec.server, spec.server_model, spec.server_key, list(ends))
+    rows = config.get_text_config().vocab_size
+    known = [index for index in ends if index < rows]
+    server = connect(spec.server, spec.server_model, spec.server_key, known)
+    _check_served(server, spec, tokenizer, rows)
     logger.info("%s is at %s (%s)", spec.path, spec.server, server.served)
     return ServedModel(
         name=spec.path,
@@ -163,11 +167,31 @@ def _connect(
         end_ids=ends,
         chat=_uses_template(spec, tokenizer),
         chat_date=spec.chat_date,
-        rows=config.get_text_config().vocab_size,
+        rows=rows,
         # A server writes an id after whatever it reads, and counts it.
         context=min(context_length(config), server.served.context - 1),
         server=server,
     )
+
+
+def _check_served(
+    server: Server, spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, rows: int
+) -> None:
+    """Refuse a server of a model with other ids."""
+    for text in _TEXTS:
+        here, there = tokenizer.encode(text, add_special_tokens=False), server.tokenize(text)
+        if there not in (here, None):
+            raise UserError(
+                f"the server {spec.server} reads {text!r} as the ids {there}, {spec.path} as"
+                f" {here}; give the path of the model that is served there"
+            )
+    try:
+        server.write(Ask((rows - 1,)), 2)
+    except ExampleError as error:
+        raise UserError(
+            f"{spec.path} has {rows} ids, but {error}; give the path of the model that is served"
+            " there"
+        ) from error
 
 
 def generation_config(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:

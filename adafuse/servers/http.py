@@ -8,19 +8,21 @@ from typing import Any, TypeVar
 
 import httpx
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_exponential_jitter
+from tenacity.wait import wait_exponential, wait_random
 
 from adafuse.errors import ExampleError, UserError
 
 T = TypeVar("T")
 
-ATTEMPTS = 8
+FIRST_ATTEMPTS = 3
+"""How often a server is asked at first: its URL may be wrong."""
+ATTEMPTS = 9
 """How often a request is sent before its example fails: for some two minutes."""
 LONGEST_PAUSE = 40.0
 """Seconds between two attempts, at most."""
+PAUSES = wait_exponential(0.5, max=LONGEST_PAUSE) + wait_random(0, 1)
 _PATIENCE = httpx.Timeout(600, connect=10)  # seconds; a server that is full answers late
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
-_PAUSES = wait_exponential_jitter(0.5, max=LONGEST_PAUSE)
 
 
 class Fault(Exception):  # noqa: N818 - of the server
@@ -31,22 +33,25 @@ class Http:
     """A server at `url`; `key` names the environment variable that holds its API key.
 
     As a server that was started anew may be another one, `recheck` is called, and may raise, before
-    an answer over a new connection is used.
+    an answer is used that came after a new connection.
     """
 
-    def __init__(self, url: str, key: str | None = None, attempts: int = ATTEMPTS) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UserError(f"server {url!r} is not a URL; write one such as http://node7:8000")
-        if key is not None and not os.environ.get(key):
-            raise UserError(f"there is no environment variable {key} with an API key; export it")
+    def __init__(self, url: str, key: str | None = None) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
-        headers = {"Authorization": f"Bearer {os.environ[key]}"} if key else {}
-        self._client = httpx.Client(
-            base_url=self.url, headers=headers, timeout=_PATIENCE, limits=_LIMITS
-        )
-        self._attempts = attempts
+        headers = {"Authorization": f"Bearer {_api_key(key)}"} if key is not None else {}
+        try:
+            self._client = httpx.Client(
+                base_url=self.url, headers=headers, timeout=_PATIENCE, limits=_LIMITS
+            )
+        except httpx.InvalidURL:
+            url = ""
+        if not url.startswith(("http://", "https://")):
+            raise UserError(
+                f"server {self.url!r} is not a URL; write one such as http://node7:8000"
+            )
+        self.attempts = FIRST_ATTEMPTS
         self.recheck: Callable[[], object] = lambda: None
-        self._checked = 0.0
+        self._connected = self._checked = 0.0
         self._check = threading.Lock()
         self._here = threading.local()
 
@@ -66,25 +71,23 @@ class Http:
         self, verb: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
     ) -> T:
         attempts = Retrying(
-            stop=stop_after_attempt(self._attempts),
+            stop=stop_after_attempt(self.attempts),
             wait=_pause,
-            retry=retry_if_exception_type((httpx.TransportError, Fault)),
+            retry=retry_if_exception_type((httpx.HTTPError, Fault)),
             reraise=True,
         )
         try:
             return attempts(lambda: read(self._answer(verb, path, body)))
-        except (httpx.TransportError, Fault) as error:
+        except (httpx.HTTPError, Fault) as error:
             said = error.args[0] if error.args and error.args[0] else type(error).__name__
             raise ExampleError(
-                f"the server {self.url} failed {self._attempts} times ({said}); see its log"
+                f"the server {self.url} failed {self.attempts} times ({said}); see its log"
             ) from error
 
     def _answer(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        connected: list[float] = []
-
         def note(event: str, _: object) -> None:
             if event == "connection.connect_tcp.complete":
-                connected.append(time.monotonic())
+                self._connected = time.monotonic()
 
         response = self._client.request(verb, path, json=body, extensions={"trace": note})
         status = response.status_code
@@ -93,19 +96,19 @@ class Http:
         try:
             answer = response.json()
         except ValueError:
-            raise Fault("an answer that is not JSON") from None
+            if status < 400:
+                raise Fault("an answer that is not JSON") from None
+            answer = response.reason_phrase
         if status >= 400:
             raise ExampleError(f"the server {self.url} refuses ({status}): {_message(answer)}")
-        for moment in connected:
-            self._check_since(moment)
+        if self._checked < self._connected and not getattr(self._here, "checking", False):
+            self._check_again()
         return answer
 
-    def _check_since(self, moment: float) -> None:
-        """Check the server, unless it was, or is, after a moment."""
-        if getattr(self._here, "checking", False):
-            return
+    def _check_again(self) -> None:
+        """Check the server, unless another thread did meanwhile."""
         with self._check:
-            if self._checked < moment:
+            if self._checked < self._connected:
                 self._here.checking, start = True, time.monotonic()
                 try:
                     self.recheck()
@@ -114,11 +117,20 @@ class Http:
                     self._here.checking = False
 
 
+def _api_key(name: str) -> str:
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise UserError(f"there is no environment variable {name} with an API key; export it")
+    if not (key.isascii() and key.isprintable()):  # httpx would show it in an exception
+        raise UserError(f"the API key in the environment variable {name} has odd characters")
+    return key
+
+
 def _pause(state: RetryCallState) -> float:
     """Return the seconds to wait: those that the server names, or more each time."""
     error = state.outcome.exception() if state.outcome else None
     named: str | None = error.args[1] if isinstance(error, Fault) and len(error.args) > 1 else None
-    return min(float(named), LONGEST_PAUSE) if named and named.isdecimal() else _PAUSES(state)
+    return min(float(named), LONGEST_PAUSE) if named and named.isdecimal() else PAUSES(state)
 
 
 def _message(answer: Any) -> str:

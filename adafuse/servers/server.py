@@ -5,15 +5,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from statistics import median
 from typing import ClassVar, NamedTuple
 
 from adafuse.errors import ExampleError, UserError
-from adafuse.servers.http import Fault, Http
+from adafuse.servers.http import ATTEMPTS, Fault, Http
 
 SAME = 0.25
-"""How far, in nats, a log-probability may move when a server is asked again: rounding in 16 bits
-moves it by less, another model by more."""
-_TEST = (3, 5, 7, 11)
+"""How far, in nats, most log-probabilities may move when a server is asked again: rounding in 16
+bits moves them by less, another model by more."""
+LEAST_LOGPROB = -9999.0
+"""What servers say instead of an infinite one."""
 
 
 class Ask(NamedTuple):
@@ -29,6 +31,10 @@ class Ask(NamedTuple):
     ends: bool = False
     stop: tuple[str, ...] = ()
     slot: int = 0
+
+
+PROBE = Ask((3, 5, 7), (5, 3))
+"""Ids that would hardly be written by themselves."""
 
 
 class Step(NamedTuple):
@@ -51,7 +57,7 @@ class Step(NamedTuple):
             Fault: one is no log-probability, or there are too few.
         """
         ordered = sorted(logprobs.items(), key=lambda each: (-each[1], each[0]))[:top]
-        if not all(-math.inf < value <= 1e-3 for _, value in ordered):
+        if not all(LEAST_LOGPROB < value <= 1e-3 for value in logprobs.values()):
             raise Fault("a log-probability that is not one")
         if len(ordered) < top or not logprobs.get(written, math.nan) <= 1e-3:
             raise Fault("log-probabilities are missing")
@@ -100,9 +106,9 @@ class Server(ABC):
         self.end_ids = tuple(end_ids)
         self.counts = Counts()
         self.served = self.describe()
-        (self._first,) = self.write(Ask(_TEST), 2)
+        self._first = self.write(PROBE, 2)[-1]
         self._threads = ThreadPoolExecutor(self.slots, self.engine)
-        http.recheck = self.check_same
+        http.recheck, http.attempts = self.check_same, ATTEMPTS
 
     @classmethod
     @abstractmethod
@@ -121,6 +127,10 @@ class Server(ABC):
             ExampleError: the server fails, also when it is asked again, or refuses.
         """
 
+    def tokenize(self, text: str) -> list[int] | None:
+        """Return the ids of a text, without special ones; None if the server does not say."""
+        return None
+
     def begin(self, ask: Ask, top: int) -> "Future[list[Step]]":
         """Send a request; its answer is awaited elsewhere."""
         return self._threads.submit(self._checked, ask, top)
@@ -138,8 +148,9 @@ class Server(ABC):
             ExampleError: the server has one, or is of another version.
         """
         now = self.describe()
-        (step,) = self.write(Ask(_TEST), 2)
-        if now != self.served or abs(step.logprob - self._first.logprob) > SAME:
+        logprobs = dict(self.write(PROBE, 2)[-1].top)
+        moved = [abs(value - logprobs.get(n, math.inf)) for n, value in self._first.top]
+        if now != self.served or median(moved) > SAME:
             raise ExampleError(
                 f"the server {self.http.url} has another model than when decoding began; start"
                 " again, as no text may be of two models"
@@ -156,5 +167,6 @@ def served_models(http: Http) -> dict[str, dict[str, object]]:
         return {each["id"]: each for each in http.get("/v1/models")["data"]}
     except (ExampleError, KeyError, TypeError) as error:
         raise UserError(
-            f"there is no server of a model at {http.url} ({error}); start it, or check the URL"
+            f"there is no server of a model at {http.url} ({error}); start it, or check the URL and"
+            " the API key"
         ) from error

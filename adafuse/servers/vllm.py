@@ -2,17 +2,20 @@
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
+from adafuse.errors import ExampleError, UserError
 from adafuse.servers.http import Fault, Http
-from adafuse.servers.server import Ask, Served, Server, Step, served_models
+from adafuse.servers.server import PROBE, Ask, Served, Server, Step, served_models
 
 LIKELIEST = 20
 """So many ids are read, vLLM's own limit: p(END) and spans of one token are often among them."""
 NEGLIGIBLE = 1e-6
 """End ids are read in the order of their probabilities until another adds no more than this."""
-_UNLIKELY = (5, 3)
+_VALUE = (range(256),) * 4
+"""The ids that stand for a number, its bytes."""
+_ANY = range(1 << 32)
 
 
 class Vllm(Server):
@@ -35,45 +38,62 @@ class Vllm(Server):
         return owner == "vllm"
 
     def describe(self) -> Served:
-        version = str(self.http.get("/version")["version"])
-        context = served_models(self.http)[self.name]["max_model_len"]
-        return Served(self.engine, version, self.name, int(str(context)))
+        try:
+            version = str(self.http.get("/version")["version"])
+            context = int(str(served_models(self.http)[self.name]["max_model_len"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"the server {self.http.url} does not say its version and the context of"
+                f" {self.name}, as vLLM does; start vLLM there"
+            ) from error
+        return Served(self.engine, version, self.name, context)
+
+    def tokenize(self, text: str) -> list[int] | None:
+        body = {"model": self.name, "prompt": text, "add_special_tokens": False}
+        try:
+            return self.http.post("/tokenize", body, lambda answer: [*answer["tokens"]])
+        except (ExampleError, KeyError, TypeError):
+            return None
 
     def write(self, ask: Ask, top: int) -> list[Step]:
         top = max(top, LIKELIEST)
-        if self.writes:
-            return self._written(ask, top)
-        steps = [self._forced(ask, n, top) for n in range(len(ask.forced))]
         whole = ask.prefix + ask.forced
-        first, *rest = self._completion(whole, 1 + ask.ahead, top, stop=[*ask.stop])
+        if self.writes and not (ask.ends and len(whole) + len(_VALUE) > self.served.context):
+            return self._written(ask, top)
+        steps = [
+            self._one_of([n], ask.prefix + ask.forced[:i], top) for i, n in enumerate(ask.forced)
+        ]
+        first, *rest = self._completion(whole, [_ANY], top, ask.ahead, stop=[*ask.stop])
         log_end = self._log_end(whole, top) if ask.ends else None
         return [*steps, first._replace(log_end=log_end), *rest]
 
     def _has_processor(self) -> bool:
         """Whether ids are written that would hardly be written by themselves."""
-        steps = self._written(Ask((3, 5, 7), _UNLIKELY), LIKELIEST)
-        return tuple(step.written for step in steps[: len(_UNLIKELY)]) == _UNLIKELY
+        asked: dict[str, Any] = {"vllm_xargs": {"forced": [*PROBE.forced]}}
+        steps = self._completion(PROBE.prefix, [_ANY] * 2, LIKELIEST, **asked)
+        return tuple(step.written for step in steps) == PROBE.forced
 
     def _written(self, ask: Ask, top: int) -> list[Step]:
         """Have the processor write what is forced, and read off what it reports of END."""
-        last, more = len(ask.forced), 4 if ask.ends else 1 + ask.ahead
+        forced, last = [(index,) for index in ask.forced], len(ask.forced)
         own: dict[str, Any] = {"vllm_xargs": {"forced": [*ask.forced]}, "min_tokens": last}
         if not ask.ends:
-            return self._completion(ask.prefix, last + more, top, stop=[*ask.stop], **own)
+            own["stop"] = [*ask.stop]
+            return self._completion(ask.prefix, [*forced, _ANY], top, ask.ahead, **own)
         own["vllm_xargs"]["ends"] = [*self.end_ids]
         own["stop_token_ids"] = []  # what is written stands for a number
-        steps = self._completion(ask.prefix, last + more, top, **own)
+        steps = self._completion(ask.prefix, [*forced, *_VALUE], top, **own)
         value = bytes(step.written for step in steps[last:])
         return [*steps[:last], steps[last]._replace(log_end=struct.unpack(">f", value)[0])]
 
-    def _forced(self, ask: Ask, count: int, top: int) -> Step:
-        prefix, allowed = ask.prefix + ask.forced[:count], [ask.forced[count]]
-        return self._completion(prefix, 1, top, allowed_token_ids=allowed)[0]
+    def _one_of(self, allowed: Sequence[int], prefix: tuple[int, ...], top: int) -> Step:
+        """Return a step whose id is the likeliest of those that are allowed."""
+        return self._completion(prefix, [allowed], top, allowed_token_ids=[*allowed])[0]
 
     def _log_end(self, prefix: tuple[int, ...], top: int) -> float:
         left, total = list(self.end_ids), 0.0
         while left:
-            (step,) = self._completion(prefix, 1, top, allowed_token_ids=left)
+            step = self._one_of(left, prefix, top)
             part = math.exp(step.logprob)
             total += part
             if part * len(left) <= NEGLIGIBLE * total:
@@ -81,20 +101,40 @@ class Vllm(Server):
             left.remove(step.written)
         return math.log(total) if total else -math.inf
 
-    def _completion(self, prefix: tuple[int, ...], most: int, top: int, **more: Any) -> list[Step]:
+    def _completion(
+        self,
+        prefix: tuple[int, ...],
+        first: Sequence[Container[int]],
+        top: int,
+        ahead: int = 0,
+        **more: Any,
+    ) -> list[Step]:
+        """Return the steps that follow a prefix, at most `ahead` after the `first` ones.
+
+        `first` are the ids of which each of these must be.
+        """
         body = {
             "model": self.name,
             "prompt": [*prefix],
-            "max_tokens": most,
+            "max_tokens": len(first) + ahead,
             "temperature": 0,
             "logprobs": top,
             "return_tokens_as_token_ids": True,
             "include_stop_str_in_output": True,
             "ignore_eos": True,
-            "stop_token_ids": [self.end_ids[0]],
+            "stop_token_ids": [index for index in self.end_ids[:1] if (index,) not in first],
             **more,
         }
-        return self.http.post("/v1/completions", body, lambda answer: self._steps(answer, top))
+
+        def read(answer: Any) -> list[Step]:
+            steps = self._steps(answer, top)
+            if len(steps) < len(first):
+                raise Fault("fewer ids than it was asked for")
+            if any(step.written not in ids for step, ids in zip(steps, first, strict=False)):
+                raise Fault("other ids than it was asked for")
+            return steps
+
+        return self.http.post("/v1/completions", body, read)
 
     def _steps(self, answer: Any, top: int) -> list[Step]:
         try:
