@@ -96,6 +96,14 @@ def pair() -> Ensemble:
 
 
 @pytest.fixture(scope="session")
+def distributions(pair):
+    """What stand-in servers of the default pair say."""
+    from tests.support.stand_in import Distributions
+
+    return [Distributions(model) for model in pair.models]
+
+
+@pytest.fixture(scope="session")
 def quartet() -> Ensemble:
     """All four toy models."""
     names = ("mistral", "llama", "qwen3", "internlm3")
