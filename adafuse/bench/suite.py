@@ -141,9 +141,7 @@ def outcome(results: Sequence[Result]) -> Usage:
     )
 
 
-def generate(
-    model: LoadedModel, work: Workload, batch_size: int, lengths: Sequence[int]
-) -> Usage:
+def generate(model: LoadedModel, work: Workload, batch_size: int, lengths: Sequence[int]) -> Usage:
     """Let transformers' own greedy `generate` write as many tokens per prompt as `lengths` says.
 
     Batches are padded on the left, and each is as long as its longest text: that is what users of
