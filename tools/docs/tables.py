@@ -13,7 +13,7 @@ from adafuse.methods import METHODS
 from adafuse.methods.selections import SELECTIONS, Selection
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import Metric
-from adafuse.models.spec import ModelSpec
+from adafuse.models.spec import SERVER, ModelSpec
 from adafuse.options import CHANGE_WHEN
 from adafuse.workflow.decode import TRACE_FIELDS
 
@@ -60,7 +60,7 @@ COLUMNS = {
 _PER_MODEL = {
     name: f"per model: {field['description']}"
     for name, field in ModelSpec.model_json_schema()["properties"].items()
-    if name not in ("path", "revision", "device", "dtype")
+    if name not in ("path", "revision", "device", "dtype", *SERVER)
 }
 JOB = {
     "benchmark": "name in the configuration",
