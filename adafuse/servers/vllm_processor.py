@@ -41,7 +41,8 @@ class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
                 return _only(logits, forced[step])
             if ends:
                 if step == 0:
-                    log_end = logits[ends].logsumexp(0) - logits.logsumexp(0)
+                    known = [index for index in ends if index < len(logits)]
+                    log_end = logits[known].logsumexp(0) - logits.logsumexp(0)
                     value = struct.pack(">f", float(log_end))
                 return _only(logits, value[step])
             return logits
@@ -51,5 +52,5 @@ class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
 
 def _only(logits: torch.Tensor, index: int) -> torch.Tensor:
     chosen = torch.full_like(logits, -torch.inf)
-    chosen[index] = 0.0
+    chosen[index % len(chosen)] = 0.0  # of another model, an id may be beyond: that is noticed
     return chosen

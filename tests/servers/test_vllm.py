@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from adafuse.errors import ExampleError
 from adafuse.servers.http import Http
 from adafuse.servers.server import Ask
 from adafuse.servers.vllm import Vllm
-from tests.support.stand_in import TOP, impatient, standing
+from tests.support.stand_in import TOP, impatient, spans, standing
 
 ENDS = [2, 1, 0, 3]
 PREFIX = tuple(range(50, 80))
@@ -116,3 +117,9 @@ def test_log_probabilities_are_finite_and_sorted(vllm):
     values = [value for _, value in step.top]
     assert values == sorted(values, reverse=True)
     assert all(map(math.isfinite, values))
+
+
+def test_ids_beyond_the_vocabulary_do_not_break_the_processor():
+    asked = SimpleNamespace(extra_args={"forced": [900], "ends": [1, 900]})
+    choose = spans().new_req_logits_processor(asked)
+    assert all(len(choose([0] * count, torch.zeros(300))) == 300 for count in range(5))
