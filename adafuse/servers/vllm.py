@@ -43,8 +43,8 @@ class Vllm(Server):
             context = int(str(served_models(self.http)[self.name]["max_model_len"]))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
-                f"the server {self.http.url} does not say its version and the context of"
-                f" {self.name}, as vLLM does; start vLLM there"
+                f"the server {self.http.url} does not say, as vLLM does, its version and the"
+                f" context of a model {self.name}; start vLLM with that model there"
             ) from error
         return Served(self.engine, version, self.name, context)
 

@@ -1,6 +1,7 @@
 """No fault of a server loses, doubles or changes a row."""
 
 import random
+import re
 import threading
 
 import pytest
@@ -14,7 +15,7 @@ PROMPTS = [
     for number in (3, 4, 7, 12)
     for things in ("apples", "red houses", "dogs", "towns")
 ][:40]
-SETTINGS = {"method": "adafuse", "max_new_tokens": 6, "stop": ["\n"]}
+SETTINGS = {"method": "adafuse", "max_new_tokens": 5, "stop": ["\n"]}
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +142,7 @@ def test_rows_of_another_server_are_errors_and_no_text_is_mixed(
     for number, result in enumerate(results):
         if number in failed:
             assert servers[1].url in result.error
-            assert any(reason in result.error for reason in ("another model", "refuses (40"))
+            assert re.search("another model|refuses .40|other ids|that model", result.error)
         else:
             assert_same([result], [plain[number]])
 

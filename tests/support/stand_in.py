@@ -164,7 +164,8 @@ class StandIn:
         asked = SimpleNamespace(extra_args=extra, stop_token_ids=body.get("stop_token_ids"))
         choose = self._spans.new_req_logits_processor(asked) or (lambda written, logits: logits)
         forced = [] if extra is None else extra.get("forced", [])
-        self.model.after(ids + tuple(forced), 1 + len(forced))
+        if all(index < self.model.rows for index in forced):
+            self.model.after(ids + tuple(forced), 1 + len(forced))  # all in one forward
         written: list[int] = []
         rows: list[torch.Tensor] = []
         while len(written) < body["max_tokens"] and not stop & set(written):
