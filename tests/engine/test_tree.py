@@ -12,7 +12,7 @@ from adafuse.engine import forward as grouping
 from adafuse.engine.node import ContextFullError
 from adafuse.engine.reference import ReferenceEngine, engine_for, obstacle
 from adafuse.engine.tree import TreeEngine
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from tests.conftest import toy_path
 from tests.support.tiny import SLIDING, random_llama
 
@@ -26,7 +26,7 @@ def language_model(network, context=400):
     """A network as a member of an ensemble, over the tokenizer of a toy model."""
     tokenizer = AutoTokenizer.from_pretrained(toy_path("llama"))
     ends = frozenset([tokenizer.eos_token_id])
-    return LanguageModel(
+    return LoadedModel(
         name="random",
         network=network,
         tokenizer=tokenizer,

@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import resolve
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
 from tests.support.next_token import logprobs
@@ -126,7 +126,7 @@ def test_a_tokenizer_without_bytes_is_refused_before_decoding(pair, method):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="[SEP]")
     network = random_llama(len(words), seed=0)
     ends = frozenset({1})
-    pieces = LanguageModel(
+    pieces = LoadedModel(
         name="pieces", network=network, tokenizer=tokenizer, end_ids=ends, context=64
     )
     ensemble = Ensemble((pair.models[0], pieces), (1.0, 1.0))

@@ -2,7 +2,7 @@ from functools import cache
 
 import pytest
 
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from adafuse.tokenization.text import encode_bytes
 from tests.tokenization.test_added import NAMES, toy_tokenizer
 
@@ -10,7 +10,7 @@ from tests.tokenization.test_added import NAMES, toy_tokenizer
 def bare_model(tokenizer, name):
     """A model without a network: nothing here runs one."""
     ends = frozenset()
-    return LanguageModel(name=name, network=None, tokenizer=tokenizer, end_ids=ends, context=10_000)
+    return LoadedModel(name=name, network=None, tokenizer=tokenizer, end_ids=ends, context=10_000)
 
 
 @cache
