@@ -100,6 +100,10 @@ def _model(facts: "ModelFacts") -> Iterator[str]:
     yield f"  {facts.vocabulary} tokens ({facts.rows} rows), {exact}"
     odd = ", ".join(map(repr, facts.odd_spans))
     yield f"  foreign words come back {'changed: ' + odd if odd else 'as they were written'}"
+    if facts.served:
+        yield f"  on the server {facts.device}"
+        yield from (f"    {line}" for line in facts.served)
+        return
     size = "not here" if facts.weights is None else _gib(facts.weights)
     cache = "unknown" if facts.cache is None else f"{facts.cache / 1024:.1f} KiB"
     yield f"  weights as {facts.dtype} on {facts.device}: {size}; cache of a token: {cache}"

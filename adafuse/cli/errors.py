@@ -62,6 +62,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "doctor": (
         "adafuse doctor",
         "adafuse doctor --model A --model B --device cuda:0 --batch-size 16",
+        "adafuse doctor --model A --server http://127.0.0.1:8000",
     ),
     "bench": ("adafuse bench --repeats 3", "adafuse bench --model A --model B --json"),
 }

@@ -143,6 +143,21 @@ def read_models(
     device: Device = None,
     dtype: Dtype = "auto",
     quantization: Quantization = None,
+    server: Annotated[
+        Strings,
+        option("URL of a server that has the model, or none; one per model.", "URL", MODELS),
+    ] = None,
+    server_model: Annotated[
+        Strings, option("The server's name of the model, or none; one per model.", "NAME", MODELS)
+    ] = None,
+    server_key: Annotated[
+        Strings,
+        option(
+            "Environment variable with the server's API key; one, or one per model.",
+            "VARIABLE",
+            MODELS,
+        ),
+    ] = None,
     revision: Annotated[Strings, option("Hub revision, one per model.", "REV", MODELS)] = None,
     trust_remote_code: Annotated[
         Strings, folders("Allow this model's own Python code to run; repeatable.")
@@ -156,7 +171,10 @@ def read_models(
         "chat": _flags(model, chat_for, "--chat-for"),
         "chat_date": chat_date,
         "device": device,
-        "quantization": [None if name == NONE else name for name in quantization or ()],
+        "quantization": _or_none(quantization),
+        "server": _or_none(server),
+        "server_model": _or_none(server_model),
+        "server_key": _or_none(server_key),
         "revisions": revision,
         "trust_remote_code": _flags(model, trust_remote_code, "--trust-remote-code"),
         "allow_pickle": _flags(model, allow_pickle, "--allow-pickle"),
@@ -167,6 +185,10 @@ def read_models(
     if chat:
         loading["chat"] = AUTO
     return model_specs(model or [], dtype=dtype, **loading)
+
+
+def _or_none(values: Sequence[str] | None) -> list[str | None]:
+    return [None if value == NONE else value for value in values or ()]
 
 
 def _flags(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -11,15 +11,17 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.models.files import gguf_ends, indexed_files, torn_file, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,
     check_rows,
+    connected,
     context_length,
     generation_config,
     load_config,
+    plain_ids,
     torn_weights,
 )
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
@@ -27,6 +29,7 @@ from adafuse.models.placement import device_names, resolved
 from adafuse.models.positions import RopeLengths, unknown_attention
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
+from adafuse.servers.probe import probe
 from adafuse.tokenization.prompts import start_ids, started
 from adafuse.tokenization.text import SPECIAL, anchor, end_ids, span_encoder
 from adafuse.tokenization.token_bytes import TokenBytes, id_count
@@ -57,7 +60,8 @@ class ModelFacts:
     `start` and `ends` are tokens, each end with where it is named; `other_ends` are other special
     tokens. `rows` are those of the output layer. `token_bytes` says whether the bytes of each token
     are certain; `odd_spans` are texts that do not come back. The bytes of the
-    `weights` (None: not here) and of a token's `cache` (None: no attention) are estimates.
+    `weights` (None: not here) and of a token's `cache` (None: no attention) are estimates. `served`
+    is what was seen of a model's server.
     """
 
     name: str
@@ -75,6 +79,7 @@ class ModelFacts:
     device: str
     weights: int | None
     cache: int | None
+    served: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ def examination(specs: Sequence[ModelSpec], batch: Load) -> Report:
     for spec in placed:
         try:
             facts, tokens, wrong = _examine(spec, batch)
-        except UserError as error:
+        except (UserError, ExampleError) as error:
             findings.append(problem(str(error)))
             continue
         models.append(facts)
@@ -167,8 +172,19 @@ def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, TokenBytes | Non
         check_rows(tokenizer, config, spec.path)
     except UserError as error:
         wrong.append(problem(str(error)))
-    wrong += [*_wrong_tokenizer(facts, tokenizer), *_wrong_network(facts, batch)]
-    wrong += _slow_attention(config, facts, batch)
+    if spec.server is None:
+        wrong += [*_wrong_network(facts), *_slow_attention(config, facts, batch)]
+    else:
+        model = connected(spec, config, tokenizer)
+        lines = list(probe(model.server, plain_ids(tokenizer)))
+        wrong += [
+            problem(f"the server {spec.server} {line.problem}") for line in lines if line.problem
+        ]
+        served = tuple(line.text for line in lines)
+        facts = replace(
+            facts, context=model.context, weights=None, device=spec.server, served=served
+        )
+    wrong += [*_wrong_tokenizer(facts, tokenizer), *_small_context(facts, batch)]
     return facts, token_bytes, wrong
 
 
@@ -241,7 +257,7 @@ def _is_control(tokenizer: PreTrainedTokenizerBase, token: str) -> bool:
     return token in {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
 
 
-def _wrong_network(facts: ModelFacts, batch: Load) -> Iterator[Finding]:
+def _wrong_network(facts: ModelFacts) -> Iterator[Finding]:
     name, folder = f"model {facts.name!r}", Path(facts.name)
     if facts.cache is None:
         yield warning(
@@ -263,6 +279,10 @@ def _wrong_network(facts: ModelFacts, batch: Load) -> Iterator[Finding]:
         yield problem(none if torn is None else torn_weights(torn, facts.name))
     elif facts.weights is None:
         yield warning(f"the weights of {name} are not here yet; they will be downloaded")
+
+
+def _small_context(facts: ModelFacts, batch: Load) -> Iterator[Finding]:
+    name = f"model {facts.name!r}"
     if facts.context is not None and batch.prompt_tokens + batch.max_new_tokens > facts.context:
         needed = f"{batch.prompt_tokens} tokens of a prompt and {batch.max_new_tokens} new ones are"
         few = f"{needed} more than the {facts.context} positions of {name}"

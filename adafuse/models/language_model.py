@@ -3,10 +3,10 @@
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ from adafuse.models.placement import (
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
+from adafuse.servers.probe import probe
 from adafuse.servers.registry import connect
 from adafuse.servers.server import Ask, Server
 from adafuse.tokenization.text import ModelTokenizer, end_ids
@@ -42,7 +43,6 @@ from adafuse.tokenization.token_bytes import id_count, special_ids, unused_ids
 logger = logging.getLogger(__name__)
 
 NO_LIMIT = 1 << 30
-_TEXTS = ("The 3 cats' prices:  $4.50\n\tétude", "漢字 🙂 Straße", "def f(x):\n    return 2**x")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -143,16 +143,16 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
             raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
     loaded = {
-        number: (_load if specs[number].server is None else _connect)(*checked[number])
+        number: (_load if specs[number].server is None else connected)(*checked[number])
         for number in order
     }
     return [loaded[number] for number in range(len(specs))]
 
 
-def _connect(
+def connected(
     spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
 ) -> ServedModel:
-    """Connect to the server of a model; of the model's own files, no weights are read."""
+    """Connect to the server of a model and check it; no weights are read here."""
     assert spec.server is not None
     generation, gguf = generation_config(spec, config), gguf_ends(spec.path, spec.revision)
     ends = end_ids(config, generation, tokenizer, spec.path, gguf)
@@ -177,21 +177,22 @@ def _connect(
 def _check_served(
     server: Server, spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, rows: int
 ) -> None:
-    """Refuse a server of a model with other ids."""
-    for text in _TEXTS:
-        here, there = tokenizer.encode(text, add_special_tokens=False), server.tokenize(text)
-        if there not in (here, None):
-            raise UserError(
-                f"the server {spec.server} reads {text!r} as the ids {there}, {spec.path} as"
-                f" {here}; give the path of the model that is served there"
-            )
+    """Refuse a server of a model with other ids, or one that is wrong about them."""
     try:
+        for line in probe(server, plain_ids(tokenizer), quick=True):
+            if line.problem:
+                raise UserError(f"the server {spec.server} {line.problem}")
         server.write(Ask((rows - 1,)), 2)
     except ExampleError as error:
         raise UserError(
             f"{spec.path} has {rows} ids, but {error}; give the path of the model that is served"
             " there"
         ) from error
+
+
+def plain_ids(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
+    """Return what encodes a text without special tokens."""
+    return partial(tokenizer.encode, add_special_tokens=False)
 
 
 def generation_config(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:

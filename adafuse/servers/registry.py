@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from adafuse.errors import UserError
 from adafuse.plugins import add_installed
 from adafuse.servers.http import Http
+from adafuse.servers.llama_cpp import LlamaCpp
 from adafuse.servers.server import Server, served_models
 from adafuse.servers.vllm import Vllm
 
-SERVERS: list[type[Server]] = [Vllm]
+SERVERS: list[type[Server]] = [Vllm, LlamaCpp]
 
 
 def add(kind: type[Server]) -> None:

@@ -7,8 +7,10 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from tests.conftest import toy_path
+from tests.support.stand_in import standing
 
 PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
+SHORT = ["--prompt-tokens", "50", "--max-new-tokens", "50"]
 
 
 def doctor(*options):
@@ -64,3 +66,27 @@ def test_sizes_that_make_no_sense_are_refused_as_generate_refuses_them(option, v
     assert told.startswith(sentence)
     generate = CliRunner().invoke(app, ["generate", "--model", "a", "--prompt", "b", option, value])
     assert told.removeprefix("doctor") == str(generate.exception).removeprefix("generate")
+
+
+def test_a_served_model_is_probed_and_needs_no_memory_here(distributions):
+    with standing(distributions[1], context=256) as server:
+        done = doctor("--model", toy_path("llama"), "--server", server.url, *SHORT)
+    assert done.exit_code == 0, done.stdout
+    assert f"on the server {server.url}" in done.stdout
+    assert "20 texts have the same ids" in done.stdout
+    assert "cold and cached: log-probabilities differ by" in done.stdout
+    assert "memory on" not in done.stdout
+
+
+def test_a_server_of_another_model_is_a_problem(distributions):
+    with standing(distributions[0]) as server:
+        done = doctor("--model", toy_path("llama"), "--server", server.url, *SHORT)
+    assert done.exit_code == 1
+    assert "give the path of the model that is served there" in done.stdout
+
+
+def test_one_model_is_served_and_another_is_here(distributions):
+    with standing(distributions[0], context=256) as server:
+        done = doctor(*PAIR, "--server", server.url, "--server", "none", *SHORT)
+    assert done.exit_code == 0, done.stdout
+    assert "memory on cpu" in done.stdout

@@ -1,0 +1,111 @@
+"""llama.cpp's server: ids in and ids out of `/completion`, on the slot of each example."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from adafuse.errors import ExampleError, UserError
+from adafuse.servers.http import Fault, Http
+from adafuse.servers.server import Ask, Served, Server, Step, served_models
+
+LIKELIEST = 16
+"""So many of the likeliest ids are read: they cost little, and p(END) can be told from them."""
+_BIAS = 1e4
+"""What makes an id the likeliest; log-probabilities are those without it."""
+
+
+class LlamaCpp(Server):
+    """A llama.cpp server, which runs a GGUF file as it is.
+
+    A slot of the server keeps one sequence, and a bias holds for a whole request: each id of a span
+    is a request that computes one position. The server has the requests of a slot wait.
+    """
+
+    engine = "llama.cpp"
+
+    def __init__(self, http: Http, name: str, end_ids: Sequence[int]) -> None:
+        try:
+            self.slots = int(http.get("/props")["total_slots"])
+            meta: Any = served_models(http)[name]["meta"]
+            self._vocabulary = int(meta["n_vocab"])
+        except (ExampleError, KeyError, TypeError) as error:
+            raise UserError(
+                f"the server {http.url} does not say its slots and vocabulary ({error}); use a"
+                " llama-server of 2026 or later"
+            ) from error
+        super().__init__(http, name, end_ids)
+
+    @classmethod
+    def recognizes(cls, owner: str) -> bool:
+        return owner == "llamacpp"
+
+    def describe(self) -> Served:
+        said = self.http.get("/props")
+        model = f"{self.name.rpartition('/')[2]} ({said.get('model_ftype')})"
+        context = int(said["default_generation_settings"]["n_ctx"])
+        return Served(self.engine, str(said["build_info"]), model, context)
+
+    def tokenize(self, text: str) -> list[int] | None:
+        """Return the ids of a text, without special ones."""
+        body = {"content": text, "add_special": False, "parse_special": False}
+        return self.http.post("/tokenize", body, lambda answer: [*answer["tokens"]])
+
+    def write(self, ask: Ask, top: int) -> list[Step]:
+        top, steps, prefix = max(top, LIKELIEST), [], ask.prefix
+        for index in ask.forced:
+            forced = self._completion(prefix, 1, top, ask.slot, index)
+            steps += forced or [self._whole(prefix, top, ask.slot, index)]
+            prefix = (*prefix, index)
+        rest = [] if ask.ends else self._completion(prefix, 1 + ask.ahead, top, ask.slot)
+        return [*steps, *(rest or [self._whole(prefix, top, ask.slot)])]
+
+    def _whole(self, prefix: tuple[int, ...], top: int, slot: int, index: int = -1) -> Step:
+        """Return the step at `index`, or at the likeliest id, read off the whole distribution."""
+        # The server reports nothing at an id that leaves a character unfinished, so write another.
+        (step,) = self._completion(prefix, 1, self._vocabulary, slot, self._letter())
+        logprobs = dict(step.top)
+        written = step.top[0][0] if index < 0 else index
+        end = math.fsum(math.exp(logprobs[id]) for id in self.end_ids if id in logprobs)
+        log_end = math.log(end) if end else -math.inf
+        return Step(step.top[:top], written, logprobs[written], log_end)
+
+    def _letter(self) -> int:
+        """Return an id that is a character."""
+        return (self.tokenize("a") or [0])[-1]
+
+    def _completion(
+        self, prefix: tuple[int, ...], most: int, top: int, slot: int, forced: int | None = None
+    ) -> list[Step]:
+        """Return what is written, or nothing if a character of it is not finished."""
+        body = {
+            "model": self.name,
+            "prompt": [*prefix],
+            "n_predict": most,
+            "n_probs": top,
+            "samplers": ["temperature"],
+            "temperature": 0,
+            "logit_bias": [] if forced is None else [[forced, _BIAS]],
+            "id_slot": slot,
+            "cache_prompt": True,
+            "return_tokens": True,
+        }
+        return self.http.post("/completion", body, lambda answer: self._steps(answer, top, forced))
+
+    def _steps(self, answer: Any, top: int, forced: int | None) -> list[Step]:
+        try:
+            written, timings = answer["tokens"], answer["timings"]
+            rows = answer.get("completion_probabilities", [])
+            self.counts.add(
+                len(written), timings["cache_n"] + timings["prompt_n"], timings["cache_n"]
+            )
+            if forced is not None and written != [forced]:
+                raise Fault("other ids than it was asked for")
+            if len(rows) < len(written):
+                return []
+            tops = [{each["id"]: each["logprob"] for each in row["top_logprobs"]} for row in rows]
+            return [
+                Step.of(known | {row["id"]: row["logprob"]}, row["id"], top)
+                for row, known in zip(rows, tops, strict=True)
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Fault(f"an answer of another form ({type(error).__name__}: {error})") from error
