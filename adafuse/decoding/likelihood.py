@@ -157,8 +157,8 @@ def _read(sequence: TokenSequence, ids: Sequence[int]) -> Program[tuple[float, b
     chain = sequence.root.chain(ids[: context - len(sequence.ids)])
     parents = [sequence.root, *chain][: len(ids)]
     # What follows the last id is not asked, unless that is how its own log-probability comes.
-    rowless = parents[-1].released or sequence.model.readable == context
-    unread = [node for node in chain[-1:] if node.logprob is None and rowless]
+    lazy = sequence.engine.lazy
+    unread = [n for n in chain[-1:] if n.logprob is None and (lazy or parents[-1].released)]
     yield from evaluated([*parents, *unread])
     steps = [_step(*step) for step in zip(parents, ids, strict=True)]
     for node in chain:

@@ -13,7 +13,7 @@ from .scratch import Scratch
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 RUN = {"sh", "python"}
 LANGUAGES = RUN | {"yaml", "toml", "json", "text", "console"}
-REASONS = ("hub models", "a GPU", "a network", "a browser")
+REASONS = ("hub models", "a GPU", "a network", "a browser", "a vLLM server")
 """What no test can have; any other reason names the test file that runs the same."""
 
 

@@ -11,7 +11,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from adafuse.engine.reference import ReferenceEngine, engine_for, obstacle
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.engine.tree import TreeEngine
-from adafuse.models.language_model import LanguageModel
+from adafuse.models.language_model import LoadedModel
 from tests.support.architectures import DYNAMIC, LONGROPE, VOCABULARY, continued, tiny_network
 
 PROMPTS = [[(7 * i + 3 + n) % 61 + 3 for i in range(n)] for n in (5, 30, 12)]
@@ -63,7 +63,7 @@ SLOW = {"falcon_h1", "kimi_linear"}
 """They have recurrent states, and take a minute each without their kernels."""
 
 
-class Member(LanguageModel):
+class Member(LoadedModel):
     """A network as a member, with ids in the place of a tokenizer."""
 
     vocabulary = VOCABULARY

@@ -13,7 +13,6 @@ from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.decoding.token_round import TRACED, Choice, Entry, PendingText, fuse_tokens
 from adafuse.engine.node import NextToken, Program, gather
-from adafuse.models.language_model import loaded
 from adafuse.options import ModelNumber, Positive
 from adafuse.tokenization.text import ModelTokenizer, first_token
 
@@ -82,6 +81,7 @@ class Deepen(Method[DeepenOptions]):
         import torch
 
         from adafuse.methods.deepen.relative import InverseSearch, relative_rows
+        from adafuse.models.language_model import loaded
 
         self._models = models
         # An id without bytes can neither be written nor, unless it is special, end a text.
