@@ -122,6 +122,8 @@ class Ensemble:
 
     def close(self) -> None:
         """Drop the models, and free their memory unless you hold references to them."""
+        for model in self.models:
+            model.close()
         self.models, self._closed = (), True
         release()
 

@@ -26,7 +26,7 @@ from adafuse.engine.scheduler import (
     whole_prompt,
 )
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel, demands, loaded, slots
+from adafuse.models.language_model import LanguageModel, ServedModel, demands, loaded, slots
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
@@ -56,7 +56,9 @@ class Batch:
     ) -> "Batch":
         """Return a batch of at most `most` rows; "auto" is as many as fit into the free memory."""
         if rows == "auto":
-            rows = rows_that_fit([*chain.from_iterable(map(demands, models, longest))], most)
+            served = [model.server.slots for model in models if isinstance(model, ServedModel)]
+            needs = [*chain.from_iterable(map(demands, models, longest))]
+            rows = rows_that_fit(needs, min([most, *served]))
             logger.info("%d examples at a time", rows)
         return cls(models, longest, min(rows, most))
 

@@ -24,6 +24,8 @@ ExampleT = TypeVar("ExampleT")
 
 FEW = 0.1
 """The share of the examples for which a device does not stay with an engine."""
+LONGEST_WAIT = 1.0
+"""Seconds for which nothing is admitted while nobody answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,8 @@ class Scheduler(Generic[ExampleT]):
     def _receive(self) -> None:
         """Take the answers from elsewhere; wait for one if nothing else can be done."""
         if answers := [each.answer for live in self._live for each in live.pending]:
-            busy = any(live.waiting for live in self._live)
-            wait(answers, timeout=0 if busy else None, return_when=FIRST_COMPLETED)
+            busy = any(live.waiting or not live.pending for live in self._live)
+            wait(answers, timeout=0 if busy else LONGEST_WAIT, return_when=FIRST_COMPLETED)
             for live in self._live:
                 live.take()
 

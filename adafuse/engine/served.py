@@ -16,8 +16,9 @@ AHEAD, MOST_AHEAD = 4, 64
 LIKELY = 0.5
 """It goes on while all of these ids are committed with this probability."""
 NO_ROW = torch.empty(0)
-END_UNKNOWN = 1e-6
-"""p(END) is read off the likeliest ids where all the others together have less than this share."""
+END_UNKNOWN, ROUNDING = 1e-4, 1e-6
+"""p(END) is read off the likeliest ids where end ids that are not among them can add no more than
+this share of it. All probabilities add up to 1, but for rounding."""
 
 
 class ServedEngine(Engine):
@@ -32,16 +33,18 @@ class ServedEngine(Engine):
     def __init__(self, model: ServedModel, top: int) -> None:
         super().__init__(model)
         self.top = top
-        self._slots = list(range(model.server.slots))
+        self._users = [0] * model.server.slots
 
     def open(self, prompt_ids: list[int]) -> TokenSequence:
-        """Begin a sequence, in a slot of the server if one is free."""
-        return TokenSequence(self, prompt_ids, self._slots.pop(0) if self._slots else 0)
+        """Begin a sequence, in a slot of the server that fewest others have."""
+        slot = self._users.index(min(self._users))
+        self._users[slot] += 1
+        return TokenSequence(self, prompt_ids, slot)
 
     def close(self, sequence: TokenSequence) -> None:
         """End a sequence; the server keeps its prefix until it needs the room."""
         sequence.release()
-        self._slots.append(sequence.row)
+        self._users[sequence.row] -= 1
 
     def evaluate(self, nodes: Iterable[Node]) -> None:
         """Send all requests, and wait for all answers."""
@@ -91,13 +94,22 @@ class ServedEngine(Engine):
         return step.written == following.greedy and step.written not in self.model.end_ids
 
     def _next(self, step: Step) -> NextToken:
-        ids, logprobs = zip(*step.top, strict=True)
-        first, second = map(math.exp, logprobs[:2])
-        ends = [math.exp(value) for index, value in step.top if index in self.model.end_ids]
-        rest = 1 - math.fsum(map(math.exp, logprobs))
+        model = self.model
+        used = [(n, v) for n, v in step.top if n < model.vocabulary and n not in model.unused_ids]
+        ids, logprobs = zip(*used, strict=True)
+        probabilities = [*map(math.exp, logprobs)]
+        ends = [p for index, p in zip(ids, probabilities, strict=True) if index in model.end_ids]
         end = math.fsum(ends)
-        log_end = math.log(end) if end else -math.inf
-        return NextToken(ids, logprobs, first - second, log_end, NO_ROW, rest <= END_UNKNOWN * end)
+        rest = max(0.0, 1 - math.fsum(probabilities)) + ROUNDING
+        others = min(rest, (len(model.end_ids) - len(ends)) * probabilities[-1])
+        return NextToken(
+            ids,
+            logprobs,
+            margin=probabilities[0] - probabilities[1],
+            log_end=math.log(end) if end else -math.inf,
+            logprobs=NO_ROW,
+            end_known=others <= END_UNKNOWN * end,
+        )
 
 
 def _ahead(rate: float) -> int:

@@ -70,6 +70,9 @@ class Arguments(StrictSection):
     chat_date: Texts = CHAT_DATE
     trust_remote_code: Texts = False
     allow_pickle: Texts = False
+    server: Texts = None
+    server_model: Texts = None
+    server_key: Texts = None
 
     @property
     def loading(self) -> Loading:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import (
@@ -71,6 +71,9 @@ class LanguageModel(ModelTokenizer):
         """What runs the model: results depend on it."""
         return {}
 
+    def close(self) -> None:
+        """Give back what is elsewhere."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LoadedModel(LanguageModel):
@@ -112,6 +115,9 @@ class ServedModel(LanguageModel):
     def description(self) -> dict[str, Any]:
         return self.server.served._asdict()
 
+    def close(self) -> None:
+        self.server.close()
+
 
 def loaded(models: Sequence[LanguageModel], what: str) -> tuple[LoadedModel, ...]:
     """Return models whose networks are here, which `what` needs.
@@ -119,14 +125,13 @@ def loaded(models: Sequence[LanguageModel], what: str) -> tuple[LoadedModel, ...
     Raises:
         UserError: one is on a server.
     """
-    here = tuple(model for model in models if isinstance(model, LoadedModel))
-    if len(here) < len(models):
-        name = next(model.name for model in models if not isinstance(model, LoadedModel))
-        raise UserError(
-            f"{what} reads whole distributions or weights, which the server of {name} does not"
-            " give; load the model (leave out server) or use another method"
-        )
-    return here
+    for model in models:
+        if isinstance(model, ServedModel):
+            raise UserError(
+                f"{what} reads whole distributions or weights, which the server of {model.name}"
+                " does not give; load the model (leave out server) or use another method"
+            )
+    return cast(tuple[LoadedModel, ...], tuple(models))
 
 
 def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
@@ -182,6 +187,10 @@ def _check_served(
         for line in probe(server, plain_ids(tokenizer), quick=True):
             if line.problem:
                 raise UserError(f"the server {spec.server} {line.problem}")
+            logger.info("%s: %s", spec.server, line.text)
+    except ExampleError as error:
+        raise UserError(str(error)) from error
+    try:
         server.write(Ask((rows - 1,)), 2)
     except ExampleError as error:
         raise UserError(

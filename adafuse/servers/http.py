@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_when_event_set,
+)
 from tenacity.wait import wait_exponential, wait_random
 
 from adafuse.errors import ExampleError, UserError
@@ -20,6 +28,8 @@ ATTEMPTS = 9
 """How often a request is sent before its example fails: for some two minutes."""
 LONGEST_PAUSE = 40.0
 """Seconds between two attempts, at most."""
+LONGEST = 900.0
+"""Seconds after which a request is not sent again."""
 PAUSES = wait_exponential(0.5, max=LONGEST_PAUSE) + wait_random(0, 1)
 _PATIENCE = httpx.Timeout(600, connect=10)  # seconds; a server that is full answers late
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
@@ -54,6 +64,12 @@ class Http:
         self._connected = self._checked = 0.0
         self._check = threading.Lock()
         self._here = threading.local()
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """End all attempts and connections."""
+        self._closed.set()
+        self._client.close()
 
     def get(self, path: str) -> Any:
         """Return the JSON at a path."""
@@ -71,8 +87,11 @@ class Http:
         self, verb: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
     ) -> T:
         attempts = Retrying(
-            stop=stop_after_attempt(self.attempts),
+            stop=stop_after_attempt(self.attempts)
+            | stop_after_delay(LONGEST)
+            | stop_when_event_set(self._closed),
             wait=_pause,
+            sleep=sleep_using_event(self._closed),
             retry=retry_if_exception_type((httpx.HTTPError, Fault)),
             reraise=True,
         )

@@ -106,7 +106,7 @@ def _end(server: Server, prompt: tuple[int, ...]) -> Line:
         return Line(f"p(END): {len(ends)} end ids, which are too many to ask for one by one")
     whole = server.write(Ask(prompt, ends=True), _TOP)[0]
     parts = [server.write(Ask(prompt, (index,)), _TOP)[0].logprob for index in ends]
-    log_end = math.log(math.fsum(map(math.exp, parts)))
+    log_end = math.log(math.fsum(map(math.exp, parts)) or math.nan)
     steps = [Step((), 0, -math.inf if step is None else step) for step in (log_end, whole.log_end)]
     return _same(f"p(END) of {len(ends)} ids", "p(END) is wrong", steps[:1], steps[1:])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.plugins import add_installed
 from adafuse.servers.http import Http
 from adafuse.servers.llama_cpp import LlamaCpp
@@ -41,6 +41,9 @@ def connect(url: str, name: str | None, key: str | None, end_ids: Sequence[int])
     owner = str(models[name].get("owned_by"))
     for kind in SERVERS:
         if kind.recognizes(owner):
-            return kind(http, name, end_ids)
+            try:
+                return kind(http, name, end_ids)
+            except ExampleError as error:
+                raise UserError(f"{error}; `adafuse doctor --server` tells more") from error
     kinds = ", ".join(kind.engine for kind in SERVERS)
     raise UserError(f"the server {url} is of {owner!r}, which is unknown; use one of {kinds}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
+from threading import Lock
 from typing import ClassVar, NamedTuple
 
 from adafuse.errors import ExampleError, UserError
@@ -73,6 +74,9 @@ class Served(NamedTuple):
     context: int
 
 
+_COUNTING = Lock()
+
+
 @dataclass
 class Counts:
     """How many requests were answered, ids written, and ids of prompts read, cached or not."""
@@ -83,10 +87,11 @@ class Counts:
     cached: int = 0
 
     def add(self, written: int, prompt: int, cached: int) -> None:
-        self.requests += 1
-        self.written += written
-        self.prompt += prompt
-        self.cached += cached
+        with _COUNTING:
+            self.requests += 1
+            self.written += written
+            self.prompt += prompt
+            self.cached += cached
 
 
 class Server(ABC):
@@ -140,6 +145,11 @@ class Server(ABC):
         if len(steps) <= count or tuple(step.written for step in steps[:count]) != ask.forced:
             raise ExampleError(f"the server {self.http.url} does not write what it was told to")
         return steps
+
+    def close(self) -> None:
+        """Send nothing more, and close all connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.http.close()
 
     def check_same(self) -> None:
         """Refuse to go on with another model than at first.

@@ -32,10 +32,9 @@ class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
         asked = params.extra_args or {}
         if not asked.keys() & {"forced", "ends"}:
             return None
-        forced, ends, value = asked.get("forced", []), asked.get("ends"), b""
+        forced, ends = asked.get("forced", []), asked.get("ends")
 
         def choose(written: list[int], logits: torch.Tensor) -> torch.Tensor:
-            nonlocal value
             step = len(written) - len(forced)
             if step < 0:
                 return _only(logits, forced[step])
@@ -43,8 +42,9 @@ class Spans(AdapterLogitsProcessor):  # type: ignore[misc]
                 if step == 0:
                     known = [index for index in ends if index < len(logits)]
                     log_end = logits[known].logsumexp(0) - logits.logsumexp(0)
-                    value = struct.pack(">f", float(log_end))
-                return _only(logits, value[step])
+                    # A request that waits for memory goes on with another `choose`.
+                    asked["value"] = struct.pack(">f", float(log_end))
+                return _only(logits, asked["value"][step])
             return logits
 
         return choose

@@ -28,27 +28,31 @@ CONFIG = {
 }
 
 
-def run(*arguments: object) -> None:
-    done = CliRunner().invoke(app, [str(each) for each in arguments])
+def run(command: str, results: Path) -> list[dict[str, str]]:
+    """The table that a step writes below `results`."""
+    config = results / "config.yaml"
+    config.write_text(yaml.safe_dump({**CONFIG, "results": str(results)}))
+    done = CliRunner().invoke(app, [command, f"--config={config}"])
     assert done.exit_code == 0, done.output
+    (table,) = (results / "tables").rglob("*.csv")
+    return list(csv.DictReader(table.open()))
 
 
 def test_scores_become_the_comparison_table(store, tmp_path: Path) -> None:
-    config, table, text = (tmp_path / name for name in ("config.yaml", "c.csv", "c.md"))
-    config.write_text(yaml.safe_dump(CONFIG))
-    scores = [store(accuracy("m", [1, 0] * 5)), store(accuracy("both", [1, 1] * 5))]
-    run("compare-runs", *scores, "--config", config, "--csv", table, "--markdown", text)
-    rows = list(csv.DictReader(table.open()))
-    assert [(each["against"], each["role"], each["wins"]) for each in rows] == [
+    store(accuracy("m", [1, 0] * 5))
+    store(accuracy("both", [1, 1] * 5))
+    assert [
+        (each["against"], each["role"], each["wins"]) for each in run("compare-runs", tmp_path)
+    ] == [
         ("m", "member", "5"),
         ("m", "best baseline", "5"),
     ]
+    (text,) = (tmp_path / "tables").rglob("*.md")
     assert "both is not compared with l:" in text.read_text()
 
 
 def test_traces_become_the_table_of_words(tmp_path: Path) -> None:
-    table = tmp_path / "words.csv"
-    run("words-per-round", trace(tmp_path, row(1, 3)), "--csv", table)
-    assert [each["rounds"] for each in csv.DictReader(table.open())] == ["1", "0", "1"]
-    run("words-per-round", "--csv", table)  # a configuration without ensembles
-    assert table.read_text().count("\n") == 1
+    written = tmp_path / "traces" / "qa" / "both.parquet"
+    written.parent.mkdir(parents=True)
+    trace(tmp_path, row(1, 3)).rename(written)
+    assert [each["rounds"] for each in run("words-per-round", tmp_path)] == ["1", "0", "1"]

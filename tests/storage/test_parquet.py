@@ -96,7 +96,7 @@ def test_files_of_others_are_refused_in_one_sentence(tmp_path: Path) -> None:
         read_rows(torn)
     with pytest.raises(UserError, match="does not exist"):
         read_rows(missing)
-    pa.parquet.write_rows(pa.table({"a": [1]}), plain)
+    pa.parquet.write_table(pa.table({"a": [1]}), plain)
     with pytest.raises(UserError, match="was not written by adafuse"):
         read_metadata(plain)
     with pytest.raises(UserError, match="has no column 'id'"):
