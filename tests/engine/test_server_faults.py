@@ -142,7 +142,9 @@ def test_rows_of_another_server_are_errors_and_no_text_is_mixed(
     for number, result in enumerate(results):
         if number in failed:
             assert servers[1].url in result.error
-            assert re.search("another model|refuses .40|other ids|that model|failed 9 times", result.error)
+            assert re.search(
+                "another model|refuses .40|other ids|that model|failed 9 times", result.error
+            )
         else:
             assert_same([result], [plain[number]])
 
