@@ -184,19 +184,24 @@ def _check_served(
 ) -> None:
     """Refuse a server of a model with other ids, or one that is wrong about them."""
     try:
+        for number, line in enumerate(probe(server, plain_ids(tokenizer), quick=True)):
+            if line.problem:
+                raise UserError(f"the server {spec.server} {line.problem}")
+            logger.info("%s: %s", spec.server, line.text)
+            if number == 0:  # of the tokenizer; what follows asks for ids
+                _check_rows_there(server, spec, rows)
+    except ExampleError as error:
+        raise UserError(str(error)) from error
+
+
+def _check_rows_there(server: Server, spec: ModelSpec, rows: int) -> None:
+    try:
         server.write(Ask((rows - 1,)), 2)
     except ExampleError as error:
         raise UserError(
             f"{spec.path} has {rows} ids, but {error}; give the path of the model that is served"
             " there"
         ) from error
-    try:
-        for line in probe(server, plain_ids(tokenizer), quick=True):
-            if line.problem:
-                raise UserError(f"the server {spec.server} {line.problem}")
-            logger.info("%s: %s", spec.server, line.text)
-    except ExampleError as error:
-        raise UserError(str(error)) from error
 
 
 def plain_ids(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
