@@ -120,7 +120,8 @@ def restart(server, **changes):
 def test_a_run_goes_on_when_its_server_was_killed_and_started_again(servers, plain):
     there = ensemble(*servers)
     after(servers[1], 25, lambda: restart(servers[1]))
-    assert_same(decoded(there), plain)
+    with impatient(1.0):  # the server needs a moment
+        assert_same(decoded(there), plain)
 
 
 CHANGES = [
@@ -136,15 +137,14 @@ def test_rows_of_another_server_are_errors_and_no_text_is_mixed(
 ):
     there = ensemble(*servers)
     after(servers[1], 60, lambda: restart(servers[1], **change(distributions)))
-    results = decoded(there, batch_size=2)
+    with impatient(0.2):
+        results = decoded(there, batch_size=2)
     failed = [n for n, result in enumerate(results) if result.error is not None]
     assert 0 < len(failed) < len(PROMPTS)
     for number, result in enumerate(results):
         if number in failed:
             assert servers[1].url in result.error
-            assert re.search(
-                "another model|refuses .40|other ids|that model|failed 9 times", result.error
-            )
+            assert re.search("another model|refuses .40|other ids|that model", result.error)
         else:
             assert_same([result], [plain[number]])
 

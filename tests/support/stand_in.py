@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from tenacity import wait_none
+from tenacity import wait_fixed
 
 from adafuse.ensemble import Ensemble
 from adafuse.models.language_model import LoadedModel
@@ -314,7 +314,7 @@ def ensemble(*servers: StandIn, models: Sequence[str] = ("mistral", "llama"), **
 
 
 @contextmanager
-def impatient() -> Iterator[None]:
-    """No pauses between the attempts of a request."""
-    with mock.patch.multiple(http, PAUSES=wait_none(), LONGEST_PAUSE=0.0):
+def impatient(pause: float = 0.0) -> Iterator[None]:
+    """Pauses of so many seconds between the attempts of a request."""
+    with mock.patch.multiple(http, PAUSES=wait_fixed(pause), LONGEST_PAUSE=pause):
         yield
