@@ -13,7 +13,7 @@ from adafuse.decoding.words import DRAFTS, Draft, Settings
 from adafuse.engine.scheduler import release
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
-from adafuse.models.language_model import LanguageModel, load_models, wrapped
+from adafuse.models.language_model import LanguageModel, ServedModel, load_models, wrapped
 from adafuse.models.memory import use_threads
 from adafuse.models.placement import Place
 from adafuse.models.spec import Loading, ModelSpec, model_specs
@@ -156,6 +156,13 @@ class Ensemble:
         checked = check_weights(weights, len(specs))
         use_threads(threads)
         return cls(load_models(specs), checked)
+
+    @property
+    def served_by(self) -> list[dict[str, Any] | None]:
+        """What the server of each model says of itself; empty if all models are loaded here."""
+        served = [isinstance(model, ServedModel) for model in self.models]
+        pairs = zip(self.models, served, strict=True)
+        return [model.description if there else None for model, there in pairs] * any(served)
 
     @property
     def at(self) -> Place:
@@ -338,6 +345,7 @@ def settings_of(ensemble: Ensemble, settings: Mapping[str, object]) -> dict[str,
         "models": [model.name for model in ensemble.models],
         "weights": list(ensemble.weights),
         "chat_date": [model.chat_date for model in ensemble.models],
+        **({"served": served} if (served := ensemble.served_by) else {}),
     }
 
 

@@ -103,6 +103,15 @@ def distributions(pair):
     return [Distributions(model) for model in pair.models]
 
 
+@pytest.fixture
+def no_pauses():
+    """Requests to servers are sent again at once."""
+    from tests.support.stand_in import impatient
+
+    with impatient():
+        yield
+
+
 @pytest.fixture(scope="session")
 def quartet() -> Ensemble:
     """All four toy models."""

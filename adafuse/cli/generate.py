@@ -167,13 +167,13 @@ def generate(
         raise UserError("--resume continues a file; name it with --out")
     elif len(rows) > 1 and not as_json and not prompt:
         raise UserError(f"{len(rows)} prompts need a file or JSON as output; add --out or --json")
-    ensemble = load(models, weight, threads)
-    if file is None and not as_json and len(rows) == 1:
-        raise typer.Exit(FAILED if print_text(ensemble, rows[0], decoding) else 0)
-    if file is None:
-        done = decode_rows(ensemble, rows, decoding, None, json_text if as_json else readable)
-    else:
-        done = decode_to_file(ensemble, rows, decoding, file, as_json=as_json)
+    with load(models, weight, threads) as ensemble:
+        if file is None and not as_json and len(rows) == 1:
+            raise typer.Exit(FAILED if print_text(ensemble, rows[0], decoding) else 0)
+        if file is None:
+            done = decode_rows(ensemble, rows, decoding, None, json_text if as_json else readable)
+        else:
+            done = decode_to_file(ensemble, rows, decoding, file, as_json=as_json)
     raise typer.Exit(FAILED if _failed(done) else 0)
 
 
@@ -187,7 +187,7 @@ def decode_to_file(
 ) -> list[dict[str, Any]]:
     """Decode what the journal of a file lacks, write the file and say so; return its rows."""
     with file.journal as journal:
-        file.check()
+        file.check(ensemble.served_by)
         done = decode_rows(ensemble, rows, decoding, journal, json_text if as_json else None)
         written = "replaced" if file.out.exists() else "written to"
         file.write(done)

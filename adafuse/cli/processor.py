@@ -21,7 +21,10 @@ def processor(
     if file.suffix != ".py":
         raise UserError(f"{str(file)!r} is not the name of a Python file; name one such as x.py")
     check_writable(file)
-    file.write_bytes((PACKAGE / "servers" / "vllm_processor.py").read_bytes())
+    content = (PACKAGE / "servers" / "vllm_processor.py").read_bytes()
+    if file.exists() and b"class Spans(" not in file.read_bytes():
+        raise UserError(f"{str(file)!r} exists and is another file; name a new one")
+    file.write_bytes(content)
     start = f"PYTHONPATH={file.resolve().parent} vllm serve MODEL --enable-prefix-caching"
     typer.echo(f"{file} is written. Start the server with it:")
     typer.echo(f"  {start} --logits-processors {file.stem}:Spans")

@@ -73,7 +73,8 @@ class ResultFile:
         entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
         paths = [local_path(entry.path, entry.revision) or entry.path for entry in entries]
         read = keys_now(map(str, [*paths, *chosen.files.values()]))
-        deciding = {name: value for name, value in settings.items() if name != "models"}
+        deciding = {k: v for k, v in settings.items() if k not in ("models", "server_key")}
+        deciding["server"] = [spec.server is not None for spec in models]  # one may move
         same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
         digests = {
             name: digest_of("generate", same, isinstance(prompt, Chat), as_text(prompt))
@@ -95,8 +96,19 @@ class ResultFile:
         file.check_unfinished()
         return file
 
-    def check(self) -> None:
-        """Refuse models that were changed while they were loaded, too."""
+    def check(self, served: list[Any]) -> None:
+        """Refuse models that were changed while they were loaded, or that other servers have."""
+        if served:
+            from adafuse.servers.server import are_same
+
+            self.settings["served"] = served
+            before = len(self.journal.rows)
+            self.journal.continue_with(served, are_same)
+            if dropped := before - len(self.journal.rows):
+                raise UserError(
+                    f"{str(self.journal.path)!r} has {counted(dropped, 'prompt')} of other models"
+                    " than the servers have now; start those servers again, or delete the file"
+                )
         for model in self.settings["models"]:
             check_unchanged(str(Path(model)))
         self.check_unfinished()

@@ -59,6 +59,12 @@ class Http:
             raise UserError(
                 f"server {self.url!r} is not a URL; write one such as http://node7:8000"
             )
+        if self._client.base_url.userinfo:
+            raise UserError(
+                f"server {self._client.base_url.copy_with(userinfo=b'')} has a password in its URL,"
+                " which would be shown; put it into an environment variable and name that as"
+                " server_key"
+            )
         self.attempts = FIRST_ATTEMPTS
         self.recheck: Callable[[], object] = lambda: None
         self._connected = self._checked = 0.0

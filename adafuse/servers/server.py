@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
 from threading import Lock
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from adafuse.errors import ExampleError, UserError
 from adafuse.servers.http import ATTEMPTS, Fault, Http
@@ -36,6 +36,8 @@ class Ask(NamedTuple):
 
 PROBE = Ask((3, 5, 7), (5, 3))
 """Ids that would hardly be written by themselves."""
+FINGERPRINT = PROBE._replace(forced=(5, 3, 6, 4, 8, 3, 9))
+"""What a model is recognised by: the two likeliest ids after each of these."""
 
 
 class Step(NamedTuple):
@@ -66,12 +68,28 @@ class Step(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What a server says of itself; rows depend on it."""
+    """What a server says of itself, and the `likely` ids of `FINGERPRINT`; rows depend on it."""
 
     engine: str
     version: str
     model: str
     context: int
+    likely: tuple[tuple[tuple[int, float], ...], ...] = ()
+
+    def is_same(self, other: "Served") -> bool:
+        """Whether it is the same model on the same engine; log-probabilities may be rounded."""
+        pairs = zip(self.likely, map(dict, other.likely), strict=False)
+        moved = [abs(v - now.get(n, math.inf)) for step, now in pairs for n, v in step]
+        return self[:4] == other[:4] and median(moved or [math.inf]) <= SAME
+
+
+def are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether the models of two rows are the same, each a record of `Served` or None if loaded."""
+    pairs = [*zip(some, others, strict=False)]
+    return len(some) == len(others) and all(
+        one is other or (one and other and Served(**one).is_same(Served(**other)))
+        for one, other in pairs
+    )
 
 
 _COUNTING = Lock()
@@ -111,7 +129,7 @@ class Server(ABC):
         self.end_ids = tuple(end_ids)
         self.counts = Counts()
         self.served = self.describe()
-        self._first = self.write(PROBE, 2)[-1]
+        self.served = self._now()
         self._threads = ThreadPoolExecutor(self.slots, self.engine)
         http.recheck, http.attempts = self.check_same, ATTEMPTS
 
@@ -151,16 +169,17 @@ class Server(ABC):
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.http.close()
 
+    def _now(self) -> Served:
+        likely = [step.top[:2] for step in self.write(FINGERPRINT, 2)]
+        return self.describe()._replace(likely=tuple(likely))
+
     def check_same(self) -> None:
         """Refuse to go on with another model than at first.
 
         Raises:
             ExampleError: the server has one, or is of another version.
         """
-        now = self.describe()
-        logprobs = dict(self.write(PROBE, 2)[-1].top)
-        moved = [abs(value - logprobs.get(n, math.inf)) for n, value in self._first.top]
-        if now != self.served or median(moved) > SAME:
+        if not self.served.is_same(self._now()):
             raise ExampleError(
                 f"the server {self.http.url} has another model than when decoding began; start"
                 " again, as no text may be of two models"

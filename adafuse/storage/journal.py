@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
@@ -87,7 +87,7 @@ def journal_path(out: Path) -> Path:
 
 
 class Journal:
-    """Finished rows by id, appended to a file as they come.
+    """Finished rows by id, appended to a file as they come; `servers` has those that decoded them.
 
     Each line is the first digits of the SHA-256 of what follows them, then the row and its digest
     as JSON. Those of `digests`, by id, are read; other rows stay in the file, lines that no journal
@@ -98,7 +98,9 @@ class Journal:
         self.path = path
         self._digests = digests
         self._held = ExitStack()
+        self._servers: list[Any] = []
         self.rows: dict[str, Row] = {}
+        self.servers: dict[str, list[Any]] = {}
         self._read()
 
     def __enter__(self) -> Self:
@@ -116,21 +118,32 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self._held.close()
 
+    def continue_with(
+        self, servers: list[Any], same: Callable[[list[Any], list[Any]], bool]
+    ) -> None:
+        """Append rows of these servers from now on, and drop those of other ones."""
+        self._servers = servers
+        for name in [n for n in self.rows if not same(self.servers.get(n, []), servers)]:
+            del self.rows[name]
+
     def append(self, identifier: str, row: Row) -> None:
         """Add a finished example, or replace it; from here on a crash does not lose it."""
-        entry = json.dumps({"digest": self._digests[identifier], "row": row}).encode()
+        servers = {"servers": self._servers} if self._servers else {}
+        entry = json.dumps({"digest": self._digests[identifier], **servers, "row": row}).encode()
         with self._explaining_errors(), self.path.open("ab") as file:
             file.write(_sum(entry) + b" " + entry + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        self.rows[identifier] = row
+        self.rows[identifier], self.servers[identifier] = row, self._servers
 
     def _read(self) -> tuple[bytes, bytes]:
         """Take over the rows of the file; return all of its bytes, and those of its good lines."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         good = list(_good_lines(content))
-        stored = {entry["digest"]: entry["row"] for entry in map(_entry, good)}
-        self.rows = {n: stored[digest] for n, digest in self._digests.items() if digest in stored}
+        stored = {entry["digest"]: entry for entry in map(_entry, good)}
+        known = {n: stored[digest] for n, digest in self._digests.items() if digest in stored}
+        self.rows = {name: entry["row"] for name, entry in known.items()}
+        self.servers = {name: entry.get("servers", []) for name, entry in known.items()}
         return content, b"".join(line + b"\n" for line in good)
 
     @contextmanager

@@ -30,6 +30,13 @@ class Ensemble:
         self.decoded = []
         self.stop = None
         self.failing = ()
+        self.served_by = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
 
     def stream(self, prompts, **settings):
         order = [1, 0, 3, 2] if len(prompts) == 4 else range(len(prompts))

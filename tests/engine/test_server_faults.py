@@ -9,6 +9,8 @@ import pytest
 from tests.support.results import assert_same
 from tests.support.stand_in import FAULTS, ensemble, impatient, standing
 
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
 PROMPTS = [
     f"Question: {start} {number} {things}?\nAnswer:"
     for start in ("Who has", "Where are", "How many are")
@@ -16,12 +18,6 @@ PROMPTS = [
     for things in ("apples", "red houses", "dogs", "towns")
 ][:40]
 SETTINGS = {"method": "adafuse", "max_new_tokens": 5, "stop": ["\n"]}
-
-
-@pytest.fixture(autouse=True)
-def no_pauses():
-    with impatient():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +152,6 @@ def test_a_server_that_lost_its_processor_is_noticed(distributions, plain):
         results = decoded(there)
     failed = [result for result in results if result.error is not None]
     assert failed
-    assert all("other ids than" in result.error for result in failed)
+    assert all(re.search("(other|fewer) ids than", result.error) for result in failed)
     right = [n for n, result in enumerate(results) if result.error is None]
     assert_same([results[n] for n in right], [plain[n] for n in right])

@@ -1,13 +1,9 @@
 import pytest
 
 from adafuse.errors import UserError
-from tests.support.stand_in import ensemble, impatient, standing
+from tests.support.stand_in import ensemble, standing
 
-
-@pytest.fixture(autouse=True)
-def no_pauses():
-    with impatient():
-        yield
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 def test_a_model_on_a_server_has_its_tokenizer_and_its_smaller_context(pair, distributions):

@@ -6,22 +6,10 @@ import pytest
 
 from adafuse.errors import ExampleError, UserError
 from adafuse.servers.http import ATTEMPTS, Fault, Http
-from tests.support.stand_in import ensemble, impatient, standing
+from tests.support.stand_in import ensemble, standing
 
 KEY = "sk-a7-secret"
 BODY = {"model": "toy", "prompt": [50, 51], "max_tokens": 2, "logprobs": 8, "stop_token_ids": [2]}
-
-
-@pytest.fixture(autouse=True)
-def no_pauses():
-    with impatient():
-        yield
-
-
-@pytest.fixture
-def server(distributions):
-    with standing(distributions[1]) as server:
-        yield server
 
 
 def times(kind, count):

@@ -94,7 +94,7 @@ def server(stand_in):
 
 def test_a_server_is_recognized_and_says_what_it_runs_but_not_where(server):
     assert isinstance(server, LlamaCpp)
-    assert server.served == ("llama.cpp", "b1", "toy.gguf (F32)", 64)
+    assert server.served[:4] == ("llama.cpp", "b1", "toy.gguf (F32)", 64)
     assert server.slots == 2
 
 

@@ -3,15 +3,9 @@ import pytest
 from adafuse.servers.http import Http
 from adafuse.servers.probe import TEXTS, probe
 from adafuse.servers.vllm import Vllm
-from tests.support.stand_in import impatient, standing
+from tests.support.stand_in import standing
 
 ENDS = [2, 1, 0, 3]
-
-
-@pytest.fixture(autouse=True)
-def no_pauses():
-    with impatient():
-        yield
 
 
 @pytest.fixture(params=[True, False], ids=["processor", "plain"])

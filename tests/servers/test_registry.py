@@ -6,19 +6,7 @@ from adafuse.errors import UserError
 from adafuse.servers import registry
 from adafuse.servers.registry import add, connect
 from adafuse.servers.vllm import Vllm
-from tests.support.stand_in import impatient, standing
-
-
-@pytest.fixture(autouse=True)
-def no_pauses():
-    with impatient():
-        yield
-
-
-@pytest.fixture
-def server(distributions):
-    with standing(distributions[1]) as server:
-        yield server
+from tests.support.stand_in import standing
 
 
 def test_the_only_model_of_a_server_needs_no_name(server):

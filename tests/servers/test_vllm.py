@@ -8,16 +8,10 @@ from adafuse.errors import ExampleError
 from adafuse.servers.http import Http
 from adafuse.servers.server import Ask
 from adafuse.servers.vllm import Vllm
-from tests.support.stand_in import TOP, impatient, spans, standing
+from tests.support.stand_in import TOP, spans, standing
 
 ENDS = [2, 1, 0, 3]
 PREFIX = tuple(range(50, 80))
-
-
-@pytest.fixture(autouse=True)
-def no_pauses():
-    with impatient():
-        yield
 
 
 @pytest.fixture(params=[True, False], ids=["processor", "plain"])

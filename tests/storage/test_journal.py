@@ -174,3 +174,15 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot be written \(.*\); make room or give another"):
         Journal(tmp_path / "file/x.journal", {}).__enter__()
+
+
+def test_rows_of_other_servers_are_dropped_where_a_job_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "x.journal"
+    for server, name in (("one", "a"), ("other", "b")):
+        with Journal(path, DIGESTS) as journal:
+            journal.continue_with([server], lambda some, others: True)
+            journal.append(name, ROWS[name])
+    with Journal(path, DIGESTS) as journal:
+        assert journal.servers == {"a": ["one"], "b": ["other"]}
+        journal.continue_with(["other"], lambda some, others: some == others)
+        assert journal.rows == {"b": ROWS["b"]}

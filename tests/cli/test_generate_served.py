@@ -1,0 +1,88 @@
+"""`adafuse generate` with models on servers, as a user runs it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.terminal import adafuse, environment
+from tests.conftest import toy_path
+from tests.support.stand_in import standing
+
+PROMPTS = [
+    f"Question: Who has {n} {things}?\nAnswer:" for n in (3, 7) for things in ("dogs", "cars")
+]
+MODEL = ["--model", toy_path("llama"), "--max-new-tokens", "4", "--method", "single"]
+INTO = ["--prompts", "in.jsonl", "--out", "out.parquet"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [json.dumps({"id": str(n), "prompt": prompt}) for n, prompt in enumerate(PROMPTS)]
+    (tmp_path / "in.jsonl").write_text("\n".join(rows))
+    return tmp_path
+
+
+def generate(folder, server, *more):
+    return adafuse("generate", *MODEL, *INTO, "--server", server.url, *more, cwd=folder)
+
+
+def metadata(folder):
+    return json.loads(pq.read_schema(folder / "out.parquet").metadata[b"adafuse"])
+
+
+def broken_at(pair, *numbers):
+    """A fault at the prompts with these numbers."""
+    starts = [pair.models[1].prompt_ids(PROMPTS[number]) for number in numbers]
+
+    def fault(body):
+        return "broken" if any(body["prompt"][: len(start)] == start for start in starts) else None
+
+    return fault
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_an_unfinished_file_goes_on_at_a_server_that_moved_and_at_no_other_model(
+    folder, pair, distributions
+):
+    with standing(distributions[1]) as server:
+        server.fault = broken_at(pair, 2)
+        done = generate(folder, server)
+        assert done.returncode == 1, done.stderr
+        assert "1 of them failed" in done.stdout
+        first = pq.read_table(folder / "out.parquet").to_pylist()
+    (served,) = metadata(folder)["settings"]["served"]
+    assert served["engine"] == "vllm"
+    assert len(served["likely"]) > 4
+    with standing(distributions[1], context=300) as other:
+        done = generate(folder, other, "--resume")
+    assert done.returncode == 2
+    assert "has 4 prompts of other models than the servers have now; start those" in done.stderr
+    with standing(distributions[1]) as moved:
+        done = generate(folder, moved, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "3 of 4 prompts were done before" in done.stderr
+    rows = pq.read_table(folder / "out.parquet").to_pylist()
+    assert [rows[n] for n in (0, 1, 3)] == [first[n] for n in (0, 1, 3)]
+    assert rows[2]["error"] is None
+
+
+def test_ctrl_c_does_not_wait_for_a_server_that_is_away(folder, pair, distributions):
+    with standing(distributions[1]) as server:
+        server.fault = broken_at(pair, *range(len(PROMPTS)))
+        command = [sys.executable, "-m", "adafuse", "generate", *MODEL, *INTO]
+        with subprocess.Popen(
+            [*command, "--server", server.url], cwd=folder, env=environment()
+        ) as process:
+            while not (folder / "out.journal.lock").exists():
+                assert process.poll() is None
+                time.sleep(0.05)
+            time.sleep(1)
+            start = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+    assert time.monotonic() - start < 30
