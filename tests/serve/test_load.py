@@ -87,8 +87,9 @@ def test_64_clients_for_minutes_get_the_texts_of_generate(
     middle = len(sizes) // 3
     assert max(sizes[middle:]) < 1.1 * max(sizes[: middle or 1])
     record_testsuite_property("served / generated, in prompts per second", sorted(throughputs))
-    # Other tests run beside this one, on the same cores: what is asserted is the work.
-    assert statistics.median(costs) < 1 / 0.85, (costs, throughputs)
+    # Other tests run beside this one: what is asserted is the work, which shared caches make a
+    # tenth more or less.
+    assert statistics.median(costs) < 4 / 3, (costs, throughputs)
 
 
 def cpu_seconds(process):
