@@ -133,6 +133,9 @@ class BenchmarkConfig(Section):
     timed"""
     timed: Flag = False
     """decode with nothing else running on the machine; change it when you compare seconds"""
+    served: Flag = True
+    """`false`: load all models, also those with a `server`; change it when runs are timed: a server
+    has other work, too"""
     paper: PaperFigures = PaperFigures()
     """the paper's statistics of this benchmark, shown next to ours; change it when you know them"""
     use: Text | None = Field(None, exclude=True)

@@ -16,7 +16,7 @@ from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, selection
-from adafuse.models.spec import DeviceName, ModelSpec
+from adafuse.models.spec import SERVER, DeviceName, ModelSpec
 from adafuse.options import Located, Section, Text
 
 LONGEST_NAME = 100
@@ -156,12 +156,13 @@ class Config(Section):
         return self
 
     def _check_gpus(self, name: str) -> None:
+        """Refuse fewer GPUs than the device of a model needs in the jobs that load it."""
         own = self.models[name].device
         text = own or self.decode.device
         device = DeviceName.parse(text)
         for run_name, run in self.runs.items():
             decodes = run.method in METHODS and METHODS[run.method].uses_models
-            if name not in run.models or not decodes:
+            if name not in run.models or not decodes or not self._loads(run, name):
                 continue
             key, gpu = "decode.gpu", self.decode.gpu
             if run.cluster.gpu is not None:
@@ -176,8 +177,29 @@ class Config(Section):
                 " needs"
             )
 
+    def _loads(self, run: RunConfig, model: str) -> bool:
+        """Whether some jobs of a run load a model."""
+        served = self.models[model].server is not None and run.served
+        return not served or not all(task.served for task in self.benchmarks.values())
+
+    def _check_served(self, run: RunConfig) -> None:
+        """Refuse a run that its models' servers cannot decode."""
+        served = [name for name in run.models if self.models[name].server is not None]
+        if not (served and run.served and run.method in METHODS):
+            return
+        try:
+            resolve(run.method, run.options).check_served(served)
+        except UserError as error:
+            raise UserError(f"{error}, or set `served: false` for this run") from None
+        if self.decode.engine == "reference":
+            raise UserError(
+                f"decode.engine is 'reference', but model {served[0]} is on a server, which is its"
+                " engine; set `served: false` for this run, or engine to 'tree'"
+            )
+
     def _check_run(self, run: RunConfig) -> None:
         _check_known("model", run.models, self.models)
+        self._check_served(run)
         if run.method in SELECTIONS:
             chosen = selection(run.method, run.options)
             candidates = chosen.candidates(self.single_model_runs(run))
@@ -260,10 +282,14 @@ class Config(Section):
         decoded = [name for name in self.main_runs if name in self.decoded_runs]
         return [name for name in decoded if len(self.runs[name].models) > 1]
 
-    def model_spec(self, name: str) -> ModelSpec:
-        """Return how a model is loaded: what it does not say itself is that of `decode`."""
-        own = self.models[name].model_dump(exclude_none=True)
-        return ModelSpec(**{"device": self.decode.device, "dtype": self.decode.dtype} | own)
+    def model_specs(self, benchmark: str, run: str) -> tuple[ModelSpec, ...]:
+        """Return how the models of a run are loaded: what one does not say is that of `decode`."""
+        spec = self.runs[run]
+        served = spec.served and self.benchmarks[benchmark].served
+        plain = {"device": self.decode.device, "dtype": self.decode.dtype}
+        without = None if served else {*SERVER}
+        own = (self.models[m].model_dump(exclude=without, exclude_none=True) for m in spec.models)
+        return tuple(ModelSpec(**plain | each) for each in own)
 
     def batch_size(self, benchmark: str) -> int | Literal["auto"]:
         return self.benchmarks[benchmark].batch_size or self.decode.batch_size

@@ -204,7 +204,7 @@ def _is_model_folder(path: str, revision: str | None) -> bool:
 
 def _check_model(model: ModelConfig) -> None:
     if _is_model_folder(model.path, model.revision):
-        check_pickled(model.path, allowed=model.allow_pickle)
+        check_pickled(model.path, allowed=model.allow_pickle or model.server is not None)
 
 
 def _check_checkpoints(run: RunConfig) -> None:

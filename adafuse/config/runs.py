@@ -8,7 +8,7 @@ from adafuse.decoding.fusion import check_weights
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, selection
-from adafuse.models.spec import AUTO, DeviceName, ModelEntry
+from adafuse.models.spec import AUTO, SERVER, DeviceName, ModelEntry
 from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text, refusing
 from adafuse.plugins import not_there
 
@@ -28,6 +28,16 @@ class ModelConfig(ModelEntry):
     def _known_device(cls, value: str | None) -> str | None:
         _device(value or AUTO)
         return value
+
+    @model_validator(mode="after")
+    def _is_of_use(self) -> Self:
+        """Refuse settings of loading for a model on a server, and the other way round."""
+        idle = ("device", "allow_pickle") if self.server else SERVER[1:]
+        for name in idle:
+            if value := getattr(self, name):
+                where = "on a server" if self.server else "without server"
+                raise ValueError(f"{name} {value} changes nothing in a model {where}; remove it")
+        return self
 
 
 class FirstAttempt(Section):
@@ -62,6 +72,9 @@ class RunConfig(Section):
     max_rounds: Positive | None = None
     """maximum rounds of an answer; not for choices between runs; change it when you want to limit
     rounds, not tokens"""
+    served: Flag = True
+    """`false`: load its models, also those with a `server`; change it when the method reads whole
+    distributions, which servers do not send"""
     cluster: JobSize = JobSize()
     """what this run's jobs request, instead of estimates; change it when it needs more than
     others"""

@@ -10,7 +10,7 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.weights import weigh_by_prompt
 from adafuse.engine.node import Program
 from adafuse.errors import UserError
-from adafuse.models.spec import ModelEntry
+from adafuse.models.spec import ModelEntry, refuse_served
 from adafuse.options import IS_MODEL_NUMBER, MethodOptions
 from adafuse.plugins import code_of
 
@@ -131,6 +131,15 @@ class Method(ABC, Generic[OptionsT]):
         Raises:
             UserError: the method cannot use these models.
         """
+
+    def check_served(self, names: Sequence[str]) -> None:
+        """Check that models on servers, given by name, will do.
+
+        Raises:
+            UserError: there are some, and the method `reads_distributions`.
+        """
+        if names and self.reads_distributions:
+            refuse_served(names[0], f"method {self.name}")
 
     def check_models(self, count: int) -> None:
         """Check the number of models, and the options that are numbers of models.

@@ -26,7 +26,7 @@ from adafuse.engine.scheduler import (
     whole_prompt,
 )
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel, ServedModel, demands, loaded, slots
+from adafuse.models.language_model import LanguageModel, ServedModel, demands, slots
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
@@ -200,8 +200,7 @@ class Run:
     def prepare(self) -> None:
         """Refuse models that do not fit the method, and build what all examples share."""
         self.method.check_models(len(self.weights))
-        if self.method.reads_distributions:
-            loaded(self.models, f"method {self.method.name}")
+        self.method.check_served([m.name for m in self.models if isinstance(m, ServedModel)])
         self.method.load(self.place)
         self.method.prepare(self.models)
 

@@ -31,6 +31,7 @@ REFUSED = (
 _MERGE = "merge it into its base model (merge_and_unload of peft) and name the folder of the result"
 _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*.safetensors")
 _UNREAD = re.compile(r"\.(safetensors|bin|pth?|gguf|onnx|onnx_data|h5|msgpack)$")
+_WEIGHTS = re.compile(rf"{_UNREAD.pattern}|\.index\.json$")
 
 
 def safe_files(folder: Path) -> list[Path]:
@@ -335,13 +336,15 @@ DIGESTS = KnownDigests()
 
 
 @cache
-def content_digest(path: str) -> str | None:
+def content_digest(path: str, *, served: bool = False) -> str | None:
     """Return a digest of a model's file, or of its folder; None for a hub id.
 
-    Hidden files and Markdown, as model cards, do not count, nor do weights that are not loaded.
+    Hidden files and Markdown, as model cards, do not count, nor do weights that are not loaded; no
+    weights of a model that is `served`, which need not be in the folder.
     """
     if (folder := Path(path)).is_dir():
         unread = "".join(f"|^{re.escape(name)}$" for name in _unread_weights(folder))
+        unread = f"|{_WEIGHTS.pattern}" if served else unread
         return folder_digest(folder, rf"(^|/)\.|\.md${unread}")
     return DIGESTS.of([Path(path)])[0][:32] if Path(path).is_file() else None
 
@@ -365,9 +368,9 @@ def folder_digest(folder: Path, without: str) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
 
-def check_unchanged(path: str) -> None:
+def check_unchanged(path: str, *, served: bool = False) -> None:
     """Refuse a model whose files are not those that this process has made a digest of."""
-    if content_digest.__wrapped__(path) != content_digest(path):
+    if content_digest.__wrapped__(path, served=served) != content_digest(path, served=served):
         raise UserError(f"model {path!r} was changed while it was loaded; run again")
 
 
@@ -377,7 +380,10 @@ def keys_now(paths: Iterable[str]) -> list[list[str | None]]:
     return [model_key(path, None) for path in paths]
 
 
-def model_key(path: str, revision: str | None) -> list[str | None]:
-    """Return what makes two models the same: the content of a folder, or a hub id at a revision."""
-    content = content_digest(path)
+def model_key(path: str, revision: str | None, *, served: bool = False) -> list[str | None]:
+    """Return what makes two models the same: the content of a folder, or a hub id at a revision.
+
+    Of a model that is `served`, weights do not count.
+    """
+    content = content_digest(path, served=served)
     return [path, revision] if content is None else [content]

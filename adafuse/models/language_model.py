@@ -32,7 +32,7 @@ from adafuse.models.placement import (
     quantization_config,
     resolved,
 )
-from adafuse.models.spec import AUTO, ModelEntry, ModelSpec
+from adafuse.models.spec import AUTO, ModelEntry, ModelSpec, refuse_served
 from adafuse.models.tokenizers import load_tokenizer
 from adafuse.servers.probe import probe
 from adafuse.servers.registry import connect
@@ -127,10 +127,7 @@ def loaded(models: Sequence[LanguageModel], what: str) -> tuple[LoadedModel, ...
     """
     for model in models:
         if isinstance(model, ServedModel):
-            raise UserError(
-                f"{what} reads whole distributions or weights, which the server of {model.name}"
-                " does not give; load the model (leave out server) or use another method"
-            )
+            refuse_served(model.name, what)
     return cast(tuple[LoadedModel, ...], tuple(models))
 
 
@@ -282,7 +279,7 @@ def wrapped(
 def load_config(spec: ModelEntry) -> PreTrainedConfig:
     """Load the config of a model; refuse one that cannot decode, or may not be read."""
     check_path(spec.path)
-    check_pickled(spec.path, allowed=spec.allow_pickle)
+    check_pickled(spec.path, allowed=spec.allow_pickle or spec.server is not None)
     check_hub_adapter(spec)
     config: PreTrainedConfig = from_hub(AutoConfig, spec)
     if config.is_encoder_decoder:

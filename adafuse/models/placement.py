@@ -23,10 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 def resolved(specs: Sequence[ModelSpec]) -> list[ModelSpec]:
-    """Decide what is "auto" here; refuse a device or quantization that cannot be had."""
-    placed = []
-    for number, spec in enumerate(specs):
-        first = devices(spec.device, number)[0]
+    """Decide what is "auto" here; refuse a device or quantization that cannot be had.
+
+    Nothing of a model on a server is placed.
+    """
+    placed, number = [], -1
+    for spec in specs:
+        if spec.server is not None:
+            placed.append(spec.model_copy(update={"device": "cpu", "dtype": "float32"}))
+            continue
+        first = devices(spec.device, number := number + 1)[0]
         check_quantization(spec.quantization, first)
         device = str(first) if spec.device == AUTO else spec.device
         dtype = str(dtype_of(spec.dtype, first)).removeprefix("torch.")

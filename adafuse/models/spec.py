@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, Unpack
 
-from pydantic import ConfigDict, ValidationInfo, field_validator
+from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
 
 from adafuse.errors import UserError, unknown
 from adafuse.options import Located, Section, Text, parse
@@ -25,6 +25,7 @@ QUANTIZATIONS = ("int8", "int4")
 _SPREAD_GPUS = 2  # the fewest that a model can be spread over
 _ONE = re.compile(r"cpu|mps|(cuda|xpu)(:\d+)?")
 _GPU = re.compile(r"cuda:\d+")
+_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _FORMS = "auto, cpu, cuda:0, a list such as cuda:0+cuda:1, balanced or sequential"
 
 
@@ -74,6 +75,18 @@ class DeviceName:
 GGUF = ".gguf"
 
 
+def refuse_served(name: str, what: str) -> NoReturn:
+    """Refuse a model on a server for what needs all of it.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(
+        f"{what} reads whole distributions or weights, which the server of {name} does not give;"
+        " load the model (leave out server) or use another method"
+    )
+
+
 def public_name(name: str) -> str:
     """Return the last part of a path, which may tell of this machine; an id of the hub is kept."""
     path = Path(name)
@@ -111,6 +124,45 @@ class ModelEntry(Section):
     allow_pickle: bool = False
     """read weights that are not safetensors (such files can run code); change it when the model has
     no safetensors and you trust its source"""
+    server: Text | None = None
+    """URL of a server that has the model (vLLM, llama.cpp), such as `http://node7:8000`: of `path`,
+    only the tokenizer and config are read then ([docs/served.md](../docs/served.md)); change it
+    when the model runs on a server"""
+    server_model: Text | None = None
+    """the server's name of the model; change it when the server has several"""
+    server_key: Text | None = None
+    """name of the environment variable that holds an API key of the server; change it when the
+    server asks for one"""
+
+    @field_validator("server")
+    @classmethod
+    def _url(cls, value: str | None) -> str | None:
+        if value is not None and not _URL.fullmatch(value):
+            shown = value.rpartition("@")[2]  # without a password
+            raise ValueError(
+                f"{shown!r} is not a URL; write one such as http://node7:8000, and name the"
+                " environment variable of an API key as server_key"
+            )
+        return value
+
+    @field_validator("server_key")
+    @classmethod
+    def _variable(cls, value: str | None) -> str | None:
+        if value is not None and not value.isidentifier():  # it may be the key itself
+            raise ValueError(
+                "it is not the name of an environment variable; export the API key as one, and"
+                " write its name"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _has_an_effect(self) -> Self:
+        if self.server is not None and self.quantization is not None:
+            raise ValueError(
+                f"quantization {self.quantization!r} changes nothing in a model on a server; remove"
+                " it here, and start the server with it"
+            )
+        return self
 
     @field_validator("chat_date", mode="before")
     @classmethod
@@ -139,14 +191,6 @@ class ModelSpec(ModelEntry):
     both), `balanced` (on all CUDA devices) or `sequential` (filling one after the other)"""
     dtype: str = AUTO
     """`auto` (float32 on a CPU, else bfloat16), `float32`, `bfloat16` or `float16`"""
-
-    server: Text | None = None
-    """URL of a server (vLLM) that has the model, such as `http://node7:8000`; of `path`, only the
-    tokenizer and config are read then"""
-    server_model: Text | None = None
-    """the server's name of the model, where it has several"""
-    server_key: Text | None = None
-    """name of the environment variable that holds an API key of the server"""
 
     @field_validator("device")
     @classmethod
@@ -195,6 +239,15 @@ LOADING = {
 """The keywords of `Loading`, and the fields that they fill."""
 SERVER = ("server", "server_model", "server_key")
 """The fields of a model on a server."""
+ON_SERVER = "server"
+"""The device of a model on a server, as traces say it."""
+
+
+def device_kind(device: str) -> str:
+    """Return what runs a model, by its device in a trace: "cuda", "cpu", "server", ..."""
+    return device if device == ON_SERVER else DeviceName.parse(device).kind
+
+
 _ONE_FOR_ALL = (
     "chat_date",
     "device",

@@ -117,7 +117,7 @@ def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
         "weights": ", ".join(f"{weight:g}" for weight in weights),
         "method": job["method"],
         "options": ", ".join(f"{k} = {_public(value)}" for k, value in job["options"].items()),
-        "number type": job["dtype"],
+        "number type": job["dtype"] or "that of the servers",
         "devices": ", ".join(job["devices"]),
         "quantization": ", ".join(str(bits or "none") for bits in job["quantization"]),
         "engine": f"{job['engine']}, batch size {job['batch_size']}",

@@ -21,7 +21,7 @@ from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.published import read_published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_score, read_scored
-from adafuse.models.spec import DeviceName
+from adafuse.models.spec import device_kind
 from adafuse.report.main_table import MACRO_AVERAGE, direction, same_rows
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.jobs import gate_rows
@@ -335,7 +335,7 @@ def _refuse_mixture(shards: Sequence[tuple[Path, dict[str, Any]]]) -> None:
 
 
 def _kinds(conditions: dict[str, Any]) -> dict[str, Any]:
-    kinds = sorted({DeviceName.parse(device).kind for device in conditions["devices"].split()})
+    kinds = sorted({device_kind(device) for device in conditions["devices"].split()})
     named = {"device": "+".join(kinds), "batch size": conditions["batch_size"]}
     return {name: conditions[name] for name in ("dtype", "engine", "torch")} | named
 

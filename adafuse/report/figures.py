@@ -10,7 +10,7 @@ import polars as pl
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.measures import Cost, WordShare
 from adafuse.metrics.registry import metric_named
-from adafuse.models.spec import DeviceName
+from adafuse.models.spec import device_kind
 from adafuse.report import charts, experiments
 from adafuse.report.curves import draw_frontier, draw_gates, draw_sweep
 from adafuse.report.experiments import Experiment
@@ -143,11 +143,14 @@ def _marks(
     )
 
 
+_SERVERS = "number type of the servers"
+
+
 def _conditions(times: pl.DataFrame) -> str:
     first = times.row(0, named=True)
-    device = DeviceName.parse(first["devices"].split()[0]).kind
+    device = device_kind(first["devices"].split()[0])
     parts = {
-        f"Batch size {first['batch_size']}, {first['dtype']}, device {device}.": True,
+        f"Batch size {first['batch_size']}, {first['dtype'] or _SERVERS}, device {device}.": True,
         _RELATIVE: times["mean_relative_to_members"].count() > 0,
         _BATCHED: first["batch_size"] > 1,
         _UNTIMED: not times["timed"].all(),

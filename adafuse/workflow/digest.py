@@ -15,6 +15,7 @@ from adafuse.methods import resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import require_model
 from adafuse.models.files import content_digest, model_key
+from adafuse.models.spec import ON_SERVER, ModelSpec
 from adafuse.plugins import code_of
 from adafuse.storage.journal import digest_of, text_digest
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
@@ -66,12 +67,13 @@ def _settings(job: DecodeJob) -> str:
     """Return the digest of what all rows of a job have in common, but for the job's names.
 
     Devices are left out: a job that moves to another GPU gives the same result. So is
-    `allow_pickle`: weights in another format are other files, which a model's key tells.
+    `allow_pickle`: weights in another format are other files, which a model's key tells. Which
+    server has a model is known when it decodes: `marked` tells its rows apart.
     """
     parts = job.record()
     for name in ("benchmark", "run", "devices", "allow_pickle", "checkpoints"):
         del parts[name]
-    parts["models"] = [model_key(model.path, model.revision) for model in job.models]
+    parts["models"] = [_key(model) for model in job.models]
     parts["options"] = _deciding_options(job)
     parts["engine_version"] = ENGINE_VERSION
     return text_digest(json.dumps(parts, sort_keys=True))
@@ -88,7 +90,13 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
     }
     for option, file in resolve(job.method, job.options).files.items():
         used[option] = job.gate or content_digest(file)
-    return used | {k: model_key(model.path, model.revision) for k, model in job.checkpoints.items()}
+    return used | {name: _key(model) for name, model in job.checkpoints.items()}
+
+
+def _key(model: ModelSpec) -> list[str | None]:
+    served = model.server is not None
+    key = model_key(model.path, model.revision, served=served)
+    return [*key, ON_SERVER, model.server_model] if served else key
 
 
 def merged_digest(shards: Sequence[str]) -> str:
@@ -172,7 +180,10 @@ def table_settings(config: Config) -> str:
 def experiment_settings(config: Config, name: str) -> str:
     experiment = config.experiments[name]
     paper = _published(config) if experiment.published else None
-    runs = [config.runs[r].model_dump(mode="json", exclude={"cluster"}) for r in experiment.runs]
+    runs = [
+        config.runs[r].model_dump(mode="json", exclude={"cluster", "served"})
+        for r in experiment.runs
+    ]
     timed = [config.benchmarks[benchmark].timed for benchmark in experiment.benchmarks]
     return json.dumps([experiment.model_dump(mode="json"), runs, paper, timed], sort_keys=True)
 
@@ -190,7 +201,7 @@ _WHERE_JOBS_RUN: Any = {
     "container": True,
     "envmodules": True,
     "decode": {"device", "gpu", "max_error_share"},
-    "models": {"__all__": {"device"}},
+    "models": {"__all__": {"device", "server", "server_key"}},
     "runs": {"__all__": {"cluster"}},
 }
 

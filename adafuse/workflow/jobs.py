@@ -11,7 +11,7 @@ from adafuse.config.runs import ClusterConfig
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
-from adafuse.models.spec import AUTO, SERVER, DeviceName, ModelSpec
+from adafuse.models.spec import AUTO, ON_SERVER, SERVER, DeviceName, ModelSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,11 @@ class DecodeJob:
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
         loading = {
-            "devices" if name == "device" else name: [getattr(model, name) for model in self.models]
+            name: [getattr(model, name) for model in self.models]
             for name in ModelSpec.model_fields
-            if name not in ("path", "revision", "dtype", *SERVER)
+            if name not in ("path", "revision", "device", "dtype", *SERVER)
         }
+        here = self.checkpoints or any(model.server is None for model in self.models)
         return {
             "benchmark": self.benchmark,
             "run": self.run,
@@ -59,18 +60,20 @@ class DecodeJob:
             "options": self.options,
             **self.settings.model_dump(exclude={"drafts"}),  # which change no text
             **loading,
+            "devices": [ON_SERVER if model.server else model.device for model in self.models],
             "models": [_identity(model) for model in self.models],
             "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},
-            "dtype": self.models[0].dtype,
+            "dtype": self.models[0].dtype if here else None,
             **({"timed": True} if self.timed else {}),
             **({"fitted_on": self.fitted_on} if self.fitted_on else {}),
             **({"plugins": self.plugins} if self.plugins else {}),
         }
 
 
-def _identity(model: ModelSpec) -> dict[str, str | None]:
-    content = content_digest(model.path)
-    return {"path": model.path, "revision": model.revision, "content": content}
+def _identity(model: ModelSpec) -> dict[str, Any]:
+    content = content_digest(model.path, served=model.server is not None)
+    served = {"on_server": True, "server_model": model.server_model} if model.server else {}
+    return {"path": model.path, "revision": model.revision, "content": content, **served}
 
 
 def gate_rows(config: Config, benchmark: str, run: str) -> str | None:
@@ -102,7 +105,7 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     return DecodeJob(
         benchmark=benchmark,
         run=run,
-        models=tuple(map(config.model_spec, spec.models)),
+        models=config.model_specs(benchmark, run),
         weights=spec.weights,
         method=spec.method,
         options=options,
@@ -161,25 +164,35 @@ def estimate(job: DecodeJob, rows: int, config: Config) -> Resources:
     held = [model_bytes(model) for model in loaded(job)]
     # Quantized weights are read whole, and are not faster.
     read = [model_bytes(model, quantized=False) for model in loaded(job)]
+    there = [model_bytes(model) for model in _used(job) if model.server is not None]
     return Resources(
         cards,
         own.mem_mb or cluster.mem_mb or memory_mb(held, cards),
-        own.runtime or cluster.runtime or runtime(job, read, rows, cards),
+        own.runtime or cluster.runtime or runtime(job, read, rows, cards, there),
     )
 
 
 def loaded(job: DecodeJob) -> list[ModelSpec]:
-    models = job.models if METHODS[job.method].uses_models else ()
-    return [*models, *job.checkpoints.values()]
+    """Return the models whose weights a job loads."""
+    return [*(m for m in _used(job) if m.server is None), *job.checkpoints.values()]
+
+
+def _used(job: DecodeJob) -> tuple[ModelSpec, ...]:
+    return job.models if METHODS[job.method].uses_models else ()
 
 
 def gpus(job: DecodeJob, most: int) -> int:
     """Return how many GPUs a job can use, up to `most`.
 
     A model on `auto` takes one, `balanced` and `sequential` take all; `cuda:1`, also in a list,
-    exists only if there are two. The configuration is refused if `most` is less.
+    exists only if there are two. The configuration is refused if `most` is less. Models on servers
+    take none; what a method loads itself is where the first model would be.
     """
-    models = job.models if METHODS[job.method].uses_models else job.models[:1]
+    models = [model for model in _used(job) if model.server is None]
+    if not models and (job.checkpoints or not METHODS[job.method].uses_models):
+        models = [job.models[0]]
+    if not models:
+        return 0
     names = [DeviceName.parse(model.device) for model in models]
     if any(name.strategy is not None and not name.devices for name in names):
         return most
@@ -200,9 +213,19 @@ def memory_mb(weights: Sequence[float], cards: int) -> int:
     return _round_up(BASE_MB + WEIGHT_MARGIN * held / MB, 1000)
 
 
-def runtime(job: DecodeJob, weights: Sequence[float], rows: int, cards: int) -> int:
-    """Return the minutes of a job."""
-    token = DECODE_MARGIN * sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
+def runtime(
+    job: DecodeJob,
+    weights: Sequence[float],
+    rows: int,
+    cards: int,
+    served: Sequence[float] = (),
+) -> int:
+    """Return the minutes of a job, by the bytes of what it loads, and of what servers have.
+
+    A server is taken to be a GPU that has nothing else to do.
+    """
+    seconds_here = sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
+    token = DECODE_MARGIN * (seconds_here + sum(served) / DECODE_BYTES["gpu"])
     size = job.settings.batch_size
     batch = BATCH if size == "auto" else min(size, BATCH)
     seconds = sum(weights) / READ_BYTES + rows * job.settings.max_new_tokens * token / batch

@@ -90,3 +90,82 @@ def test_values_that_are_no_settings_are_one_sentence(
     with pytest.raises(UserError) as error:
         parse_config(values)
     assert sentence in str(error.value)
+
+
+URL = "http://node7:8000"
+
+
+def served(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        values["models"][name]["server"] = URL
+    return values
+
+
+def test_a_model_on_a_server_needs_no_gpu(values: dict[str, Any]) -> None:
+    values["decode"] |= {"device": "cuda:3", "gpu": 1}
+    with pytest.raises(UserError, match="at least 4 GPUs"):
+        parse_config(values)
+    assert parse_config(served(values, "left", "right", "hub")).models["left"].server == URL
+    values["runs"]["left"]["served"] = False
+    with pytest.raises(UserError, match="at least 4 GPUs"):
+        parse_config(values)
+    del values["runs"]["left"]["served"]
+    values["benchmarks"]["qa"]["served"] = False
+    with pytest.raises(UserError, match="at least 4 GPUs"):
+        parse_config(values)
+
+
+def test_the_weights_of_a_model_on_a_server_need_not_be_here(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "left" / "model.safetensors").rename(tmp_path / "left" / "pytorch_model.bin")
+    assert parse_config(served(values, "left")).models["left"].server == URL
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"server": "node7:8000"}, "left.server: 'node7:8000' is not a URL; write one such as"),
+        ({"server": "http://me:secret@node7"}, "left.server: 'node7' is not a URL; write one"),
+        ({"server": URL, "server_key": "sk-secret"}, "left.server_key: it is not the name of an"),
+        ({"server": URL, "device": "cpu"}, "device 'cpu' changes nothing in a model on a server"),
+        ({"server": URL, "quantization": "int8"}, "quantization 'int8' changes nothing in a model"),
+        ({"server": URL, "allow_pickle": True}, "allow_pickle True changes nothing in a model on"),
+        ({"server_model": "l"}, "left: server_model 'l' changes nothing in a model without server"),
+        ({"server_key": "KEY"}, "server_key 'KEY' changes nothing in a model without server;"),
+    ],
+)
+def test_settings_that_do_not_fit_a_server_are_one_sentence(
+    values: dict[str, Any], changes: dict[str, Any], sentence: str
+) -> None:
+    values["models"]["left"] |= changes
+    with pytest.raises(UserError) as error:
+        parse_config(values)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value) and "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        *(("unite", {}), ("gac", {}), ("deepen", {}), ("bytewise", {})),
+        *(("gac", {"positions": "stable"}), ("specfuse", {"sampling": True})),
+    ],
+)
+def test_a_method_that_reads_whole_distributions_is_refused_before_anything_is_asked(
+    values: dict[str, Any], method: str, options: dict[str, Any]
+) -> None:
+    values["runs"]["both"] |= {"method": method, "options": options}
+    with pytest.raises(UserError) as error:
+        parse_config(served(values, "right"))
+    expected = f"runs.both: method {method} reads whole distributions or weights, which the server"
+    assert str(error.value).startswith(f"{expected} of right does not give;")
+    assert str(error.value).endswith(", or set `served: false` for this run")
+    values["runs"]["both"]["served"] = False
+    assert not parse_config(values).runs["both"].served
+
+
+def test_a_server_is_the_engine_of_its_models(values: dict[str, Any]) -> None:
+    values["decode"]["engine"] = "reference"
+    with pytest.raises(UserError, match=r"^runs.left: decode.engine is 'reference', but model le"):
+        parse_config(served(values, "left"))

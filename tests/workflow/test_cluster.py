@@ -79,6 +79,31 @@ def test_a_job_asks_for_the_gpus_that_its_models_are_put_on(
     assert gpus(job(*devices), most) == wanted
 
 
+def on_servers(*names: str, **changes: Any) -> DecodeJob:
+    """A job of two models on one GPU each, of which some are on servers."""
+    servers = dict.fromkeys(names, "http://node7:8000")
+    plain = [model(name, device="auto", server=servers.get(name)) for name in ("a", "b")]
+    return job(**{"models": tuple(plain), **changes})
+
+
+def test_models_on_servers_need_no_gpu_and_no_memory_and_are_not_read() -> None:
+    assert [gpus(on_servers(*names), 4) for names in ((), ("a",), ("a", "b"))] == [2, 1, 0]
+    assert estimate(on_servers("a", "b"), 10, sized(2)) == Resources(0, 6000, 30)
+    assert estimate(on_servers("a"), 10, sized(2)).mem_mb == 30_000
+    slow = estimate(on_servers("a", "b"), 10_000, sized(0)).runtime
+    assert slow > estimate(on_servers("a", "b"), 100, sized(0)).runtime
+    assert slow < estimate(on_servers(), 10_000, sized(0)).runtime
+    own = JobSize(gpu=1, mem_mb=7)
+    assert estimate(on_servers("a", "b"), 10, sized(2, own=own)) == Resources(1, 7, 30)
+
+
+def test_checkpoints_are_loaded_where_models_on_servers_would_be() -> None:
+    whole = blender()
+    served = on_servers("a", "b", method=whole.method, checkpoints=whole.checkpoints)
+    assert loaded(served) == loaded(whole)
+    assert gpus(served, 4) == 1
+
+
 def blender() -> DecodeJob:
     checkpoints = {name: model(f"org/{name}") for name in ("ranker", "fuser")}
     return job("auto", "auto", method="llm_blender", checkpoints=checkpoints)
