@@ -36,7 +36,7 @@ class ModelConfig(ModelEntry):
         for name in idle:
             if value := getattr(self, name):
                 where = "on a server" if self.server else "without server"
-                raise ValueError(f"{name} {value} changes nothing in a model {where}; remove it")
+                raise ValueError(f"{name} {value!r} changes nothing in a model {where}; remove it")
         return self
 
 
