@@ -12,7 +12,7 @@ STEPS := /steps \(/ {printf "\r%s ", $$0; fflush(); next} /^(\[|Select jobs|Exec
 WORKERS := --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder --quiet
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test soak lint docs docs-site dist release bench clean
+.PHONY: install demo test soak served lint docs docs-site dist release bench clean
 
 install: $(INSTALLED)
 
@@ -31,10 +31,14 @@ demo: install  ## decode, score and compare on the toy world
 	@echo "  $(BIN)/adafuse show results/traces/toy_qa/adafuse.parquet"
 
 test: install  ## the quick tests: at most 10 minutes on two cores
-	$(BIN)/python -m pytest -m "not soak" $(WORKERS)
+	$(BIN)/python -m pytest -m "not soak and not served" $(WORKERS)
 
 soak: install  ## the long tests: Slurm, series of kills, the toy workflow, large pages, every setting
 	$(BIN)/python -m pytest -m soak $(WORKERS)
+
+served: install  ## models on two vLLM servers, ADAFUSE_SERVED="FOLDER=URL FOLDER=URL", against this process: hours
+	$(BIN)/python -m pytest -m served -rs --junit-xml results/served.xml tests/served; status=$$?; \
+	  grep -o '<property [^>]*>' results/served.xml; exit $$status
 
 lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff check .

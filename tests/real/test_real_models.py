@@ -37,15 +37,18 @@ pytestmark = [
 
 
 @cache
-def small() -> Config:
+def small(few_shots: bool = True) -> Config:
     """config/small.yaml on the files of the benchmarks, with one few-shot example at most.
 
-    With one, the prompts of GSM8K are longer than the sliding window of Gemma.
+    With one, the prompts of GSM8K are longer than the sliding window of Gemma. Without `few_shots`,
+    there are as many as in config/small.yaml.
     """
     values = yaml.safe_load((ROOT / "config/small.yaml").read_text())
     files = yaml.safe_load((ROOT / "tests/real/rows.yaml").read_text())
     for name, entry in files["benchmarks"].items():
         values["benchmarks"][name] |= entry
+        if not few_shots:
+            continue
         none = name.startswith("flores") or name == "squad"
         values["benchmarks"][name]["shots"]["count"] = 0 if none else 1
     for key, name in zip(values["models"], NAMES, strict=True):
@@ -53,8 +56,8 @@ def small() -> Config:
     return parse_config(values)
 
 
-def prompts(benchmark: str, count: int) -> list[str]:
-    return [row.prompt for row in prepare_benchmark(small(), benchmark).rows[:count]]
+def prompts(benchmark: str, count: int, few_shots: bool = True) -> list[str]:
+    return [row.prompt for row in prepare_benchmark(small(few_shots), benchmark).rows[:count]]
 
 
 def read_once(network: torch.nn.Module) -> None:
