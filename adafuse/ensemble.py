@@ -165,6 +165,12 @@ class Ensemble:
         return [model.description if there else None for model, there in pairs] * any(served)
 
     @property
+    def server_failures(self) -> list[str]:
+        """How servers failed so far, so that texts ended."""
+        served = [model for model in self.models if isinstance(model, ServedModel)]
+        return [failure for model in served for failure in model.server.http.failures]
+
+    @property
     def at(self) -> Place:
         """Device and dtype of the checkpoints that a method itself loads."""
         self._check_open()

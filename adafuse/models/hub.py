@@ -122,14 +122,16 @@ DUPLICATES = (
 
 def file_patterns(model: ModelEntry) -> tuple[str, ...]:
     """Return patterns of what loading may read, if there are safetensors weights."""
-    return (*SETTING_FILES, SAFE, *(CODE if model.trust_remote_code else ()))
+    weights = (SAFE,) if model.server is None else ()
+    return (*SETTING_FILES, *weights, *(CODE if model.trust_remote_code else ()))
 
 
 def download(model: ModelEntry) -> Path:
     """Bring a hub model into the cache of this machine, as far as it is not there.
 
     Its code comes along only if it is trusted, pickled weights only if they are allowed and there
-    are no others. The folder of its files is returned, which has the name of the commit.
+    are no others, and no weights of a model on a server. The folder of its files is returned, which
+    has the name of the commit.
     """
     source, gguf_file = model.source
     if gguf_file is not None:
@@ -138,7 +140,7 @@ def download(model: ModelEntry) -> Path:
         return folder
     folder = _snapshot(source, model.revision, file_patterns(model))
     check_adapter(model.path, folder)
-    if not safe_files(folder):
+    if model.server is None and not safe_files(folder):
         named = f"model {model.path!r} (commit {folder.name})"
         if not model.allow_pickle:
             raise UserError(f"{named} {REFUSED}, or name a revision that has safetensors")

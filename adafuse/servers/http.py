@@ -42,6 +42,8 @@ class Fault(Exception):  # noqa: N818 - of the server
 class Http:
     """A server at `url`; `key` names the environment variable that holds its API key.
 
+    `failures` tell of requests that failed because of the server, not of what was asked.
+
     As a server that was started anew may be another one, `recheck` is called, and may raise, before
     an answer is used that came after a new connection.
     """
@@ -66,6 +68,7 @@ class Http:
                 " server_key"
             )
         self.attempts = FIRST_ATTEMPTS
+        self.failures: list[str] = []
         self.recheck: Callable[[], object] = lambda: None
         self._connected = self._checked = 0.0
         self._check = threading.Lock()
@@ -105,9 +108,8 @@ class Http:
             return attempts(lambda: read(self._answer(verb, path, body)))
         except (httpx.HTTPError, Fault) as error:
             said = error.args[0] if error.args and error.args[0] else type(error).__name__
-            raise ExampleError(
-                f"the server {self.url} failed {self.attempts} times ({said}); see its log"
-            ) from error
+            self.failures.append(f"the server {self.url} failed {self.attempts} times ({said})")
+            raise ExampleError(f"{self.failures[-1]}; see its log") from error
 
     def _answer(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
         def note(event: str, _: object) -> None:

@@ -180,10 +180,9 @@ class Server(ABC):
             ExampleError: the server has one, or is of another version.
         """
         if not self.served.is_same(self._now()):
-            raise ExampleError(
-                f"the server {self.http.url} has another model than when decoding began; start"
-                " again, as no text may be of two models"
-            )
+            changed = f"the server {self.http.url} has another model than when decoding began"
+            self.http.failures.append(changed)
+            raise ExampleError(f"{changed}; start again, as no text may be of two models")
 
 
 def served_models(http: Http) -> dict[str, dict[str, object]]:

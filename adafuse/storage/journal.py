@@ -163,13 +163,16 @@ def too_many(failed: int, rows: int, share: float) -> bool:
     return failed > 0 and failed / rows > share
 
 
-def journal_rows(path: Path) -> dict[str, Row]:
-    """Return the rows of a journal by their digests; none if it is gone."""
+def journal_rows(
+    path: Path, of: Callable[[list[Any]], bool] = lambda servers: True
+) -> dict[str, Row]:
+    """Return the rows `of` some servers in a journal by their digests; none if it is gone."""
     try:
         content = path.read_bytes()
     except OSError:
         return {}
-    return {entry["digest"]: entry["row"] for entry in map(_entry, _good_lines(content))}
+    entries = map(_entry, _good_lines(content))
+    return {each["digest"]: each["row"] for each in entries if of(each.get("servers", []))}
 
 
 def _good_lines(content: bytes) -> Iterator[bytes]:

@@ -3,8 +3,9 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import check_unchanged
 from adafuse.records.result import Answer, Result
+from adafuse.servers.server import are_same
 from adafuse.startup import fast_imports
 from adafuse.storage.files import remove_torn
 from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many
@@ -54,6 +56,7 @@ def decode_shard(
     *,
     digest: str,
     decoder: Decoder,
+    served: list[Any] | None = None,
     answers: Sequence[Path] = (),
     traces: Path | None = None,
     max_error_share: float = 1.0,
@@ -62,8 +65,9 @@ def decode_shard(
 
     A journal stands beside it until the shards are merged: what was decoded stays there whatever
     happens. Rows that any other file under `traces` has are taken from there. The `digest` is what
-    the plan expects; the `decoder` yields each result with its number as it ends; `answers` are
-    shard traces of the single models, for a method that starts from them.
+    the plan expects; the `decoder` yields each result with its number as it ends, and `served` is
+    what the models' servers say of themselves; `answers` are shard traces of the single models, for
+    a method that starts from them. Rows that other servers decoded are decoded again.
     """
     started = _now()
     place = this_machine()
@@ -77,14 +81,16 @@ def decode_shard(
             " benchmark or a model was changed since; run again"
         )
     digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
+    servers = _servers_of(answers, served or [])
     with Journal(journal_path(out), digests) as journal:
         remove_torn(out)
+        journal.continue_with(servers, are_same)
         if too_many(len(failed := _failed(journal)), len(rows), max_error_share):
             logger.warning("%d rows that failed are decoded again", len(failed))
             for name in failed:
                 del journal.rows[name]
         journaled = len(journal.rows)
-        sources = [] if traces is None else _take_over(journal, digests, traces)
+        sources = [] if traces is None else _take_over(journal, digests, traces, servers)
         reused = len(journal.rows) - journaled
         left = [row for row in rows if row.id not in journal.rows]
         to_do = f"{len(left)} of {len(rows)} rows to do, {reused} were decoded before"
@@ -97,7 +103,35 @@ def decode_shard(
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
         came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
+        came_about |= {"served": servers} if servers else {}
         _write(out, job, shard, rows, journal, digest=digest, started=started, **came_about)
+
+
+def _servers_of(answers: Sequence[Path], served: list[Any]) -> list[Any]:
+    """Return the servers that decode, or that decoded the answers; refuse answers of other ones."""
+    found = [each for trace in answers for each in read_metadata(trace).get("served", [None])]
+    if served and answers and not are_same(found, served):
+        number = next(
+            n for n, pair in enumerate(zip(found, served, strict=True)) if not _same(pair)
+        )
+        raise UserError(
+            f"the answers in {str(answers[number])!r} are of {_said(found[number])}, but the server"
+            f" has {_said(served[number])} now; delete that file and run again"
+        )
+    return served or (found if any(found) else [])
+
+
+def _same(pair: tuple[Any, Any]) -> bool:
+    return are_same(pair[:1], pair[1:])
+
+
+def _said(served: Mapping[str, Any] | None) -> str:
+    """Say for people what a server is."""
+    if served is None:
+        return "a model that was loaded"
+    index, value = served["likely"][0][0]
+    name = f"{served['model']!r} on {served['engine']} {served['version']}"
+    return f"{name} (context {served['context']}, log p({index}) {value:.2f} after a fixed prefix)"
 
 
 def _now() -> str:
@@ -135,29 +169,43 @@ def _digests(trace: Path) -> dict[str, str]:
     return {row["id"]: row["digest"] for row in read_rows(trace, ["id", "digest"])}
 
 
-def _take_over(journal: Journal, digests: Mapping[str, str], traces: Path) -> list[dict[str, Any]]:
+def _take_over(
+    journal: Journal, digests: Mapping[str, str], traces: Path, served: list[Any]
+) -> list[dict[str, Any]]:
     """Take rows that the journal lacks from files under `traces`; return what is known of these."""
     missing = {name: own for name, own in digests.items() if name not in journal.rows}
-    earlier = decoded_before(traces, missing.values()) if missing else {}
+    earlier = decoded_before(traces, missing.values(), served) if missing else {}
     known = {own: row for rows in earlier.values() for own, row in rows.items()}
     journal.rows |= {name: known[own] for name, own in missing.items() if own in known}
     return [_source(path, len(rows)) for path, rows in earlier.items()]
 
 
-def decoded_before(traces: Path, wanted: Iterable[str]) -> dict[Path, dict[str, Row]]:
+def decoded_before(
+    traces: Path, wanted: Iterable[str], served: list[Any]
+) -> dict[Path, dict[str, Row]]:
     """Return rows without errors, by file and digest, from a results folder's traces and journals.
 
-    Each wanted row comes from one file.
+    Each wanted row comes from one file, and from the same servers.
     """
+
+    def same(servers: list[Any]) -> bool:
+        return are_same(servers, served)
+
     left, found = {*wanted}, dict[Path, dict[str, Row]]()
     for path in (*sorted(traces.rglob("*.journal")), *sorted(traces.rglob("*.parquet"))):
         if not left:
             break
-        rows = journal_rows(path) if path.suffix == ".journal" else _rows_of(path, left)
+        rows = journal_rows(path, same) if path.suffix == ".journal" else _rows_of(path, left, same)
         if good := _good(rows, left):
             found[path] = good
             left -= good.keys()
     return found
+
+
+def served_in(trace: Path) -> list[list[Any]]:
+    """Return the servers of each shard of a trace; none where models were loaded."""
+    metadata = read_metadata(trace)
+    return [shard.get("served", []) for shard in metadata.get("shards", [metadata])]
 
 
 def _source(path: Path, rows: int) -> dict[str, Any]:
@@ -175,10 +223,12 @@ def _good(rows: Mapping[str, Row], wanted: set[str]) -> dict[str, Row]:
     return {d: row for d, row in rows.items() if d in wanted and row["stop_reason"] != "error"}
 
 
-def _rows_of(path: Path, wanted: set[str]) -> dict[str, Row]:
+def _rows_of(path: Path, wanted: set[str], same: Callable[[list[Any]], bool]) -> dict[str, Row]:
     """Return the rows of a trace by digest; none of a file that the workflow did not write."""
     with suppress(UserError, OSError):  # one that is torn, or being replaced
         if is_unchanged(path) and not wanted.isdisjoint(_digests(path).values()):
+            if not all(map(same, served_in(path))):
+                return {}
             rows = read_rows(path, [field.name for field in TRACE_FIELDS])
             return {row["digest"]: row for row in rows}
     return {}
@@ -221,19 +271,35 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
     return [tuple(answers[row] for answers in by_model) for row in ids]
 
 
+@contextmanager
+def decoder_of(job: DecodeJob) -> Iterator[tuple[Decoder, list[Any]]]:
+    """Return what decodes a job, and the servers of its models.
+
+    A job that uses servers connects to them at once: which of its rows are done depends on them.
+    Others load models when there is a row to decode.
+    """
+    if not job.served:
+        yield ensemble_decoder, []
+        return
+    with _loaded(job) as ensemble:
+        yield partial(ensemble_decoder, ensemble=ensemble), ensemble.served_by
+
+
 def ensemble_decoder(
-    job: DecodeJob, rows: Sequence[PreparedRow], answers: Answers | None
+    job: DecodeJob,
+    rows: Sequence[PreparedRow],
+    answers: Answers | None,
+    ensemble: "Ensemble | None" = None,
 ) -> Iterator[tuple[int, Result]]:
-    """Load the models of a job and decode."""
+    """Load the models of a job, unless there are some, and decode."""
     with fast_imports():
         from adafuse.ensemble import Ensemble
         from adafuse.models.placement import Place
 
     if answers is not None and not METHODS[job.method].uses_models:
         ensemble = Ensemble((), _weights(job), Place.of(job.models[0]))
-    else:
-        ensemble = _loaded(job)
-    return ensemble.stream(
+    ensemble = ensemble or _loaded(job)
+    results = ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,
         answers=answers,
@@ -241,6 +307,20 @@ def ensemble_decoder(
         **job.settings.model_dump(),
         **job.options,
     )
+    return _while_served(results, ensemble)
+
+
+def _while_served(
+    results: Iterator[tuple[int, Result]], ensemble: "Ensemble"
+) -> Iterator[tuple[int, Result]]:
+    """End with the first row that failed because of a server: it would count as a wrong answer."""
+    before = len(ensemble.server_failures)
+    for number, result in results:
+        if result.error is not None and (failures := ensemble.server_failures[before:]):
+            raise UserError(
+                f"{failures[0]}; see its log and run again: rows that are done are kept"
+            )
+        yield number, result
 
 
 def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "FittedGate":
@@ -269,7 +349,7 @@ def _loaded(job: DecodeJob) -> "Ensemble":
     threads = torch.get_num_threads()
     ensemble = Ensemble.from_pretrained(job.models, weights=_weights(job), threads=threads)
     for model in job.models:
-        check_unchanged(model.path)
+        check_unchanged(model.path, served=model.server is not None)
     return ensemble
 
 
@@ -297,6 +377,7 @@ def merge_shards(
             f"results of another configuration: {', '.join(others)}; run snakemake, which makes"
             " them again"
         )
+    _check_servers(files, shards)
     tables = [read_arrow(file) for file in files]
     for file, table, shard_rows in zip(files, tables, rows, strict=True):
         expected = Counter(row.id for row in read_prepared(shard_rows))
@@ -313,3 +394,19 @@ def merge_shards(
     for file in files:
         if journal_rows(journal_path(file)).keys() <= kept:
             journal_path(file).unlink(missing_ok=True)
+
+
+def _check_servers(files: Sequence[Path], shards: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse shards that different servers decoded; those now are taken to be of the last one."""
+    last = max(shards, key=lambda shard: str(shard.get("finished")))
+    now: list[Any] = last.get("served", [])
+    told = [(file, shard.get("served", [])) for file, shard in zip(files, shards, strict=True)]
+    others = [(file, servers) for file, servers in told if not are_same(servers, now)]
+    if others:
+        pairs = zip(others[0][1], now, strict=False)
+        before, after = next(pair for pair in pairs if not _same(pair))
+        names = ", ".join(repr(str(file)) for file, _ in others)
+        raise UserError(
+            f"a run is of one set of models, but shards were decoded by {_said(before)} and by"
+            f" {_said(after)}; to decode again by the latter, delete {names} and run again"
+        )

@@ -40,6 +40,11 @@ class DecodeJob:
         return self if gate is None else replace(self, options=self.options | {"gate": str(gate)})
 
     @property
+    def served(self) -> bool:
+        """Whether it uses servers."""
+        return any(model.server is not None for model in _used(self))
+
+    @property
     def plugins(self) -> dict[str, str]:
         """The packages from outside that decode, with the digest of their code."""
         return resolve(self.method, self.options).plugins

@@ -5,6 +5,7 @@ The commits are recorded beside the results, and the workflow asks for exactly t
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 from adafuse.config.config import Config
@@ -92,10 +93,10 @@ def with_commits(config: Config) -> Config:
 def hub_models(config: Config) -> list[ModelEntry]:
     """Return the hub models of the runs and of their options.
 
-    What one of several entries of a model may do, it may do.
+    What one of several entries of a model may do, it may do; it is on a server if all are.
     """
-    runs = config.runs.values()
-    named = [config.models[name] for run in runs for name in run.models]
+    runs, cells = config.runs.values(), product(config.benchmarks, config.runs)
+    named = [model for cell in cells for model in config.model_specs(*cell)]
     checkpoints = [model for run in runs for model in _checkpoints(run).values()]
     merged: dict[Pin, ModelEntry] = {}
     for model in [*named, *checkpoints]:
@@ -107,6 +108,7 @@ def hub_models(config: Config) -> list[ModelEntry]:
             revision=model.revision,
             trust_remote_code=model.trust_remote_code or other.trust_remote_code,
             allow_pickle=model.allow_pickle or other.allow_pickle,
+            server=model.server and other.server,
         )
     return [merged[pin] for pin in sorted(merged, key=str)]
 
