@@ -22,7 +22,7 @@ from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from adafuse.development.fitting import Development
+    from adafuse.development.gate_fitting import Development
 
 ROWS = "Development rows"
 SLOT = "{question}"
@@ -78,8 +78,8 @@ def fit(
     check_writable(out)
     ensemble = load(models, threads=threads)
 
-    from adafuse.development.fitting import fit as fitted
     from adafuse.development.gate_file import write_gate
+    from adafuse.development.gate_fitting import fit as fitted
 
     kind: Any = objective  # checked there
     gate = fitted(ensemble, [development], method=method, objective=kind, **options)
@@ -121,7 +121,7 @@ def read_development(
         "batch_size": batch_size,
     }
     prompts = [text.replace(SLOT, row.question) for row in examples]
-    from adafuse.development.fitting import (
+    from adafuse.development.gate_fitting import (
         Development,  # imports torch, for which bad input need not wait
     )
 

@@ -165,7 +165,7 @@ class FusionOptions(WeightingOptions):
         return (FUSION_RULES.get(rule) if isinstance(rule, str) else rule,)
 
     def rule(self, models: Sequence[str]) -> PoolFusion:
-        """Return the rule for models by their paths; refuse a gate for others."""
+        """Return the rule for models by their paths; with a gate, that of the gate."""
         if self.gate is not None:
             return read_gate(self.gate).rule(models, self.gate)
         rule = FUSION_RULES[self.fusion] if isinstance(self.fusion, str) else self.fusion

@@ -1,4 +1,4 @@
-"""`fusion: learned`: F(s) by a gate; `adafuse.development` fits it (`adafuse fit`).
+"""Uses a gate: F(s) of `fusion: learned`. `adafuse.development.gate_fitting` fits it.
 
     F(s) = sum_k w_k(x) NLL_k(s) + sum_j c_j phi_j(s),    w_k(x) = w_k exp(b_k + theta f_k(x)) / Z
 

@@ -1,1 +1,1 @@
-"""What is learned from development rows: gates and advice."""
+"""What is learned from development rows: gates (`gate_fitting`) and advice."""

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from adafuse.benchmarks.shards import PreparedRow
-from adafuse.development.fitting import Development, failures
+from adafuse.development.gate_fitting import Development, failures
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import METHODS

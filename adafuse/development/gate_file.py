@@ -1,4 +1,4 @@
-"""The file of a fitted gate: the rule that decoding reads, with where it comes from."""
+"""The file of a gate that was fitted: the rule that decoding reads, with where it comes from."""
 
 import json
 from pathlib import Path

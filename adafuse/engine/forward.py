@@ -46,7 +46,7 @@ class Shape(NamedTuple):
     view: int
 
 
-class Batch:
+class ForwardBatch:
     """Feeds of several rows that go through one forward.
 
     `shape` is the smallest that holds them; `nodes` are filled in from the logits of the last
@@ -84,7 +84,7 @@ class Inputs:
     """
 
     def __init__(
-        self, batch: Batch, shape: Shape, cache_rows: int, scratch: int, device: torch.device
+        self, batch: ForwardBatch, shape: Shape, cache_rows: int, scratch: int, device: torch.device
     ) -> None:
         self.shape = shape
         self.whole = shape.rows == cache_rows
@@ -135,7 +135,7 @@ FORWARD_COST = defaultdict(lambda: 256, cpu=32)
 """What a forward costs besides its tokens, in tokens: reading the weights takes so long."""
 
 
-def batches(feeds: Sequence[Feed], device_type: str) -> Iterator[Batch]:
+def batches(feeds: Sequence[Feed], device_type: str) -> Iterator[ForwardBatch]:
     """Group feeds into forwards; pieces of a long row follow one another."""
     for group in _groups(feeds, FORWARD_COST[device_type]):
         rows = max(1, TOKEN_BUDGET // min(len(group[0].tokens), PIECE))
@@ -143,7 +143,7 @@ def batches(feeds: Sequence[Feed], device_type: str) -> Iterator[Batch]:
             together = group[first : first + rows]
             for start in range(0, len(together[0].tokens), PIECE):
                 pieces = [Feed(f.row, f.tokens[start : start + PIECE]) for f in together]
-                yield Batch([feed for feed in pieces if feed.tokens], follows=start > 0)
+                yield ForwardBatch([feed for feed in pieces if feed.tokens], follows=start > 0)
 
 
 def _groups(feeds: Sequence[Feed], cost: int) -> list[list[Feed]]:
@@ -292,13 +292,13 @@ class Forward:
         self._additive = model.network.config._attn_implementation != "sdpa"
         self._keeps = "logits_to_keep" in signature(model.network.forward).parameters
 
-    def __call__(self, batch: Batch) -> torch.Tensor:
+    def __call__(self, batch: ForwardBatch) -> torch.Tensor:
         """Return the logits of the nodes of a batch: [nodes, rows of the output layer]."""
         inputs = self.inputs(batch, batch.shape)
         logits = self.network(inputs, self.masks(inputs), batch.keep)
         return logits[*inputs.reads]
 
-    def inputs(self, batch: Batch, shape: Shape) -> Inputs:
+    def inputs(self, batch: ForwardBatch, shape: Shape) -> Inputs:
         """Return the tensors of a batch, padded to `shape`."""
         return Inputs(batch, shape, self.cache.rows, self.cache.slots - 1, self.model.device)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from adafuse.engine.forward import Batch, Forward, Inputs, Masks, Shape
+from adafuse.engine.forward import Forward, ForwardBatch, Inputs, Masks, Shape
 from adafuse.models.language_model import LoadedModel
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Graphs:
         """The one used last comes last."""
         self._slots = forward.cache.slots
 
-    def __call__(self, batch: Batch) -> torch.Tensor:
+    def __call__(self, batch: ForwardBatch) -> torch.Tensor:
         """Return the logits of the nodes of a batch: [nodes, rows of the output layer]."""
         rows, slots = self._forward.cache.rows, self._forward.cache.slots
         if self._slots != slots:  # the tensors have moved

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    Counts = NDArray[Any]
+    NgramCounts = NDArray[Any]
 
 TOKENIZER = "flores101"
 """sacrebleu's name of the tokenizer of spBLEU, which needs a SentencePiece model."""
@@ -71,7 +71,7 @@ def translations_published(
 def sacrebleu_corpus(make: Callable[[], Any]) -> Corpus:
     """Return how the score of a corpus follows for a metric of sacrebleu, such as `CHRF`."""
 
-    def pooled(rows: "Counts") -> float:
+    def pooled(rows: "NgramCounts") -> float:
         return float(make()._compute_score_from_stats(rows.sum(axis=0).tolist()).score)
 
     return Corpus(lambda examples, protocol: _counts(make(), examples), pooled)
@@ -84,7 +84,7 @@ def bleu_corpus(tokenize: str) -> Corpus:
     drops them, so that rows stay paired.
     """
 
-    def counts(examples: Sequence[Prediction], protocol: str) -> "Counts":
+    def counts(examples: Sequence[Prediction], protocol: str) -> "NgramCounts":
         statistics = _counts(_bleu(tokenize)[0], examples)
         if protocol == PUBLISHED:
             statistics[_dropped(examples)] = 0
@@ -93,7 +93,7 @@ def bleu_corpus(tokenize: str) -> Corpus:
     return Corpus(counts, pooled_bleu)
 
 
-def pooled_bleu(counts: "Counts", *, effective_order: bool = False) -> float:
+def pooled_bleu(counts: "NgramCounts", *, effective_order: bool = False) -> float:
     """Return corpus BLEU, 0 to 100, of rows of both lengths and the matched and all n-grams."""
     from sacrebleu.metrics.bleu import BLEU
 
@@ -144,7 +144,7 @@ def _dropped(pairs: Sequence[Prediction]) -> "NDArray[Any]":
     return np.array([not (trimmed(p.text) and trimmed("".join(p.answers))) for p in pairs])
 
 
-def _counts(metric: Any, pairs: Sequence[Prediction]) -> "Counts":
+def _counts(metric: Any, pairs: Sequence[Prediction]) -> "NgramCounts":
     """Return sacrebleu's sufficient statistics, a row per sentence."""
     import numpy as np
 
@@ -152,7 +152,7 @@ def _counts(metric: Any, pairs: Sequence[Prediction]) -> "Counts":
     return np.array(metric._extract_corpus_statistics([pair.text for pair in pairs], streams))
 
 
-def _outcomes(pairs: Sequence[Prediction], counts: "Counts") -> tuple[Outcome, ...]:
+def _outcomes(pairs: Sequence[Prediction], counts: "NgramCounts") -> tuple[Outcome, ...]:
     """Give each sentence its BLEU, of effective order as sacrebleu advises."""
     return tuple(
         Outcome(pair.id, pair.text, pair.answers, pooled_bleu(row[None], effective_order=True))

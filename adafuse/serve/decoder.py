@@ -48,7 +48,7 @@ class Job:
 
 
 @dataclass
-class Counts:
+class Totals:
     """What was decoded since the start; lists have one entry per model."""
 
     tokens: list[int]
@@ -102,7 +102,7 @@ class DecodingThread:
 
     def __init__(self, batch: Batch, most_waiting: int) -> None:
         self.batch, self.models = batch, batch.models
-        self.counts = Counts([0] * len(self.models), [0] * len(self.models))
+        self.counts = Totals([0] * len(self.models), [0] * len(self.models))
         self._most_waiting = most_waiting
         self._waiting: deque[Job] = deque()
         self._live: dict[Example, Job] = {}

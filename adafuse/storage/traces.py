@@ -1,4 +1,4 @@
-"""Traces, whoever writes them: a row per example, and what all say of how they came about."""
+"""The one writer of traces: a row per example, and what all say of how they came about."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -63,7 +63,7 @@ def write_trace(
     settings_key: str = "settings",
     **others: Any,
 ) -> None:
-    """Write decoded rows and how they came about; a merged trace repeats that for each shard.
+    """Write rows that were decoded for this trace, and how they came about.
 
     That is the `settings` they were decoded with, the versions of packages, with the code of
     `plugins`, the commit of AdaFuse and the machine; `others` is what only this kind of trace says.
@@ -72,6 +72,18 @@ def write_trace(
     used = {**versions(), **plugins}
     origin = dict(zip(ORIGIN, (used, source_commit(), this_machine()), strict=True))
     write_arrow(path, table, {**others, settings_key: dict(settings), **origin})
+
+
+def write_joined(
+    path: Path, table: pa.Table, sources_key: str, sources: object, **others: Any
+) -> None:
+    """Write rows of other traces: the shards of a run, merged, or what a selection chose.
+
+    `sources` says which, in place of how the rows came about: the metadata of each shard, or the
+    digest of each run; `others` is what only this kind of trace says.
+    """
+    assert sources
+    write_arrow(path, table, {**others, sources_key: sources})
 
 
 _RESULT = TypeAdapter(Result)

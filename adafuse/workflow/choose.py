@@ -11,7 +11,8 @@ from adafuse.methods.selections import Evidence, selection
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_outcomes, read_score
 from adafuse.metrics.scorer import STRICT
-from adafuse.storage.parquet import read_arrow, read_metadata, write_arrow
+from adafuse.storage.parquet import read_arrow, read_metadata
+from adafuse.storage.traces import write_joined
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -62,8 +63,8 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
     )
     counts = dict(Counter(taken_from))
     digests = {name: read_metadata(file)["digest"] for name, file in files.items()}
-    names = {"benchmark": benchmark, "run": run}
-    write_arrow(out, table, {"method": spec.method, **names, "rows_from": counts, "of": digests})
+    said = {"method": spec.method, "benchmark": benchmark, "run": run, "rows_from": counts}
+    write_joined(out, table, "of", digests, **said)
     return counts
 
 

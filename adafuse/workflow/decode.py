@@ -20,9 +20,9 @@ from adafuse.servers.server import are_same
 from adafuse.startup import fast_imports
 from adafuse.storage.files import remove_torn
 from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many
-from adafuse.storage.parquet import as_table, read_arrow, read_metadata, read_rows, write_arrow
+from adafuse.storage.parquet import as_table, read_arrow, read_metadata, read_rows
 from adafuse.storage.provenance import this_machine
-from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_trace
+from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_joined, write_trace
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.stamps import is_unchanged
@@ -326,7 +326,7 @@ def _while_served(
 def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "FittedGate":
     """Load the models of a job, and fit a gate on the rows that are no few-shot examples."""
     with fast_imports():
-        from adafuse.development.fitting import Development, fit
+        from adafuse.development.gate_fitting import Development, fit
 
     own = [row for row in rows if not row.shot]
     development = Development(
@@ -388,8 +388,8 @@ def merge_shards(
                 f"{str(file)!r} is not whole: row {odd[0]!r} is {what}; delete it and run again"
             )
     names = {name: shards[0]["job"][name] for name in ("benchmark", "run")}
-    metadata = {"digest": merged_digest(digests), **names, "shards": shards}
-    write_arrow(out, pa.concat_tables(tables), metadata)
+    table, digest = pa.concat_tables(tables), merged_digest(digests)
+    write_joined(out, table, "shards", shards, digest=digest, **names)
     kept = {digest for table in tables for digest in table["digest"].to_pylist()}
     for file in files:
         if journal_rows(journal_path(file)).keys() <= kept:

@@ -8,7 +8,7 @@ import pytest
 from adafuse import Ensemble, UserError
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.development.advice import _verdict, advise
-from adafuse.development.fitting import Development, fit
+from adafuse.development.gate_fitting import Development, fit
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import evaluate
 from tests.conftest import TOY_MODELS

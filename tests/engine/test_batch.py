@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import torch
 
-from adafuse.engine.forward import Batch, Inputs, Shape
+from adafuse.engine.forward import ForwardBatch, Inputs, Shape
 from adafuse.engine.node import TokenSequence
 from adafuse.engine.tree import feed
 
@@ -18,7 +18,7 @@ def batch():
     second.cached = 3
     left = second.root.chain((1, 2))
     right = second.root.chain((3,))
-    return Batch([feed(second, [*left, *right]), feed(first, [first.root])])
+    return ForwardBatch([feed(second, [*left, *right]), feed(first, [first.root])])
 
 
 def inputs(given, shape=None, cache_rows=4):
@@ -52,7 +52,7 @@ def test_only_logits_that_are_read_are_kept():
     assert given.keep == 3
     assert inputs(given).reads.tolist() == [[0, 1, 1, 1], [-1, -3, -2, -1]]
     first = TokenSequence(ENGINE, list(range(10)), row=0)
-    assert Batch([feed(first, [first.root])]).keep == 1
+    assert ForwardBatch([feed(first, [first.root])]).keep == 1
 
 
 def test_padding_is_written_where_nothing_looks():

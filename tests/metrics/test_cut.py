@@ -15,7 +15,7 @@ from adafuse.benchmarks.shards import PreparedRow
 from adafuse.config.reading import parse_config
 from adafuse.decoding.run import length_of
 from adafuse.development.advice import advise
-from adafuse.development.fitting import Development
+from adafuse.development.gate_fitting import Development
 from adafuse.errors import UserError
 from adafuse.metrics.compare import compare_runs
 from adafuse.metrics.score import MANY_CUT, Score, cut_legend, evaluate

@@ -16,7 +16,7 @@ from adafuse.cli.options import scorer_names
 from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
 from adafuse.development.advice import advise
-from adafuse.development.fitting import Development, _worth
+from adafuse.development.gate_fitting import Development, _worth
 from adafuse.errors import UserError
 from adafuse.export.dataset import _metrics, _samples
 from adafuse.metrics.compare import Comparison, compare_runs

@@ -1,4 +1,4 @@
-"""What a gate learns from rounds whose choices have a worth, and how far it can be trusted."""
+"""The coefficients of a gate, from rounds whose choices have a worth, and how far to trust it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

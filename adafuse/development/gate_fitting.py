@@ -1,4 +1,6 @@
-"""Fitting the gate of `fusion: learned` on development rows with answers, never on test rows.
+"""Fits a gate on development rows: `adafuse fit`, and the workflow's step `fit`.
+
+Decoding uses it: `fusion: learned`, in `adafuse.decoding.gate`.
 
 What a choice is worth is found out by making it: a row is decoded once, and then once more for each
 other candidate of its rounds, which is committed instead. The benchmark's own scorer says what came
@@ -30,7 +32,7 @@ from adafuse.decoding.round import Example
 from adafuse.decoding.run import Run
 from adafuse.decoding.words import Settings
 from adafuse.development.gate_file import FittedGate, Provenance
-from adafuse.development.learning import Objective, RatedRound, learned
+from adafuse.development.gate_learning import Objective, RatedRound, learned
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import resolve

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.decoding.gate import LearnedRule, model_features, span_features
-from adafuse.development.learning import (
+from adafuse.development.gate_learning import (
     BINS,
     CrossValidation,
     Problem,

@@ -7,8 +7,8 @@ import pytest
 import sacrebleu
 
 from adafuse.decoding.fusion import FusionOptions, mean_nll
-from adafuse.development.fitting import Development, Fitter, fit
 from adafuse.development.gate_file import write_gate
+from adafuse.development.gate_fitting import Development, Fitter, fit
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from tests.conftest import toy_path
