@@ -1,6 +1,7 @@
 """Configurations: what is refused, and how that reads."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,27 @@ def test_the_configurations_that_extend_another_one_are_of_the_right_form(
     )
     update_config(values, more)  # as Snakemake does with two files after --configfile
     assert "gates" in parse_config(values).experiments
+
+
+def test_the_paper_may_be_decoded_on_servers_but_for_methods_that_cannot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    values: dict[str, Any] = {}
+    for name in ("paper", "served"):
+        update_config(values, yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()))
+    (tmp_path / "both.json").write_text(json.dumps(values))
+    config = read_config(tmp_path / "both.json")
+    loading = {
+        cell
+        for cell in product(config.benchmarks, config.decoded_runs)
+        if any(model.server is None for model in config.model_specs(*cell))
+    }
+    assert {run for benchmark, run in loading if benchmark == "squad"} == {
+        *("unite", "unite_llama", "gac", "deepen", "deepen_llama", "bytewise")
+    }
+    timed = {run for benchmark, run in loading if benchmark.endswith("timed")}
+    assert timed == {*config.decoded_runs}
 
 
 def test_every_field_is_explained_in_the_readme() -> None:

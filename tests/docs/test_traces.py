@@ -40,7 +40,7 @@ def test_the_columns_and_metadata_of_the_workflow_are_the_told_ones(results: Scr
     merged, shard = folder / "adafuse.parquet", folder / "adafuse/0.parquet"
     assert paths(pq.read_schema(merged)) == COLUMNS.keys()
     assert read_metadata(merged).keys() == MERGED.keys()
-    assert read_metadata(shard).keys() == SHARD.keys()
+    assert read_metadata(shard).keys() == SHARD.keys() - {"served"}
     assert read_metadata(shard)["job"].keys() == JOB.keys() - {"timed", "fitted_on", "plugins"}
 
 

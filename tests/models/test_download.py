@@ -84,6 +84,13 @@ def test_a_model_without_safetensors_is_refused_before_any_job_needs_it(hub: Hub
     assert not [name for name in hub.kept() if name.endswith((".bin", ".py"))]
 
 
+def test_no_weights_of_a_model_on_a_server_come_along(hub: Hub) -> None:
+    hub.models["org/pickled"]["model.safetensors"] = ""
+    download(ModelEntry(path="org/pickled", server="http://node7:8000"))
+    assert "config.json" in hub.kept()
+    assert not [name for name in hub.kept() if name.endswith((".bin", ".safetensors"))]
+
+
 def test_pickled_weights_come_along_where_they_are_allowed(hub: Hub) -> None:
     folder = download(ModelEntry(path="org/pickled", revision="v2", allow_pickle=True))
     assert folder.name == "v2"

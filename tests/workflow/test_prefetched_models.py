@@ -80,6 +80,18 @@ def test_code_and_pickled_weights_are_wanted_where_an_entry_of_the_model_says_so
     assert hub_models(parse_config(values)) == [coded.model_copy(update={"allow_pickle": True})]
 
 
+def test_weights_are_left_out_where_all_runs_of_a_model_use_its_server(
+    values: dict[str, Any],
+) -> None:
+    url = "http://node7:8000"
+    values["models"]["hub"]["server"] = url
+    assert hub_models(parse_config(values)) == [
+        ModelEntry(path="org/name", revision="abc", server=url)
+    ]
+    values["runs"]["loaded"] = {"method": "single", "models": ["hub"], "served": False}
+    assert hub_models(parse_config(values)) == [ModelEntry(path="org/name", revision="abc")]
+
+
 def test_jobs_are_planned_with_the_recorded_commits(values: dict[str, Any]) -> None:
     config = blended(values)
     prefetch(config, Hub("c1"))

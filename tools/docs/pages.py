@@ -58,6 +58,7 @@ def _functions() -> dict[str, Callable[..., str | int]]:
         "metadata": tables.metadata_table,
         "estimates": reproduce.estimates_table,
         "totals": reproduce.totals_table,
+        "served": reproduce.served_table,
         "hours_of_starts": reproduce.hours_of_starts,
         "days": reproduce.days,
         "memory": reproduce.memory,

@@ -1,5 +1,6 @@
 """What reproducing the paper would take: estimates from config/paper.yaml, model sizes assumed."""
 
+import json
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import chdir
@@ -7,9 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from snakemake.utils import update_config
 
 from adafuse.config.config import Config
-from adafuse.config.reading import read_config
+from adafuse.config.reading import read_config, read_values
 from adafuse.methods import METHODS
 from adafuse.models.files import item_bytes
 from adafuse.workflow.choose import ballot
@@ -87,6 +92,19 @@ def totals_table() -> str:
     return table(("benchmark", "tokens a row", *_HEAD, "hours of the longest job"), rows)
 
 
+def served_table() -> str:
+    """Return how many of all jobs need a GPU where models are on servers, and what these cost."""
+    config = _config("served.yaml")
+    wanted = _everything(config)
+    jobs = {cell: decode_job(config, *cell) for cell in wanted}
+    loading = [cell for cell in wanted if loaded(jobs[cell])]
+    others = _cost(config, {*wanted} - {*loading})
+    none = Cost(others.jobs, others.rows).cells()
+    return table(
+        ("", *_HEAD), [("load models", *_cost(config, loading).cells()), ("use servers", *none)]
+    )
+
+
 def hours_of_starts() -> str:
     """Return how many of the GPU hours that are asked for are for the start of jobs."""
     return f"{_cost(_config(), _everything(_config())).jobs * START_MINUTES / 60:,.0f}"
@@ -107,10 +125,16 @@ def memory() -> int:
 
 
 @cache
-def _config() -> Config:
+def _config(*above: str) -> Config:
     root = Path(__file__).parents[2]
     with chdir(root):  # its paths are relative to the checkout
-        return read_config(root / "config/paper.yaml")
+        values: dict[str, Any] = {}
+        for name in ("paper.yaml", *above):
+            update_config(values, read_values(root / "config" / name, "configuration", name))
+        with NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(values, file)
+            file.flush()
+            return read_config(Path(file.name))
 
 
 def _everything(config: Config) -> list[Cell]:

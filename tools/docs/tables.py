@@ -65,8 +65,9 @@ _PER_MODEL = {
 JOB = {
     "benchmark": "name in the configuration",
     "run": "name in the configuration",
-    "models": "per model: `path`, `revision`, and for a folder `content`, a digest of its files",
-    "devices": "per model: its device",
+    "models": "per model: `path`, `revision`, for a folder `content`, a digest of its files, and"
+    " for a model on a server `on_server` and `server_model`",
+    "devices": "per model: its device, or `server`",
     **_PER_MODEL,
     "weights": "per model: its weight in the fusion; null where all are 1",
     "method": "name of the method",
@@ -77,7 +78,7 @@ JOB = {
     "max_rounds": "of the run",
     "engine": "`tree` or `reference`",
     "batch_size": "examples decoded at a time, or `auto`",
-    "dtype": "data type of weights and activations",
+    "dtype": "data type of weights and activations; null where all models are on servers",
     "timed": "true: nothing else ran on the machine, for seconds to compare; otherwise absent",
     "fitted_on": "the benchmark whose rows the gate was fitted on; absent without such a gate",
     "plugins": "digest of the code of each plug-in that the job uses; absent without plug-ins",
@@ -95,6 +96,8 @@ SHARD = {
     "git": "`commit` that the package runs from, and whether tracked files were changed (`dirty`)",
     "place": "`host`, `cuda_visible_devices`, `slurm_job`, and `gpus`, their names;"
     " the report shows no host",
+    "served": "per model: what its [server](served.md#when-a-server-fails) said of itself, null for"
+    " a model that was loaded; absent where no model is on a server",
     "resumed": "number of rows from earlier attempts",
     "reused": "number of rows from other files of the results folder",
     "reused_from": "these files, the number of their rows, and the versions, machines and times of"
