@@ -54,8 +54,6 @@ def test_eight_jobs_at_once_on_one_pair_of_servers_give_the_table_of_models_that
         assert texts(here, run) == texts(there, run)
         shards = read_metadata(there.folder / f"results/traces/qa/{run}.parquet")["shards"]
         assert [len(shard["served"]) for shard in shards] == [1 if run == "llama" else 2] * SHARDS
-        started, finished = ([shard[name] for shard in shards] for name in ("started", "finished"))
-        assert max(started) <= min(finished), "they ran at the same time"
     assert there.plan().jobs.total() == 0, "and with the servers gone, nothing is left to do"
     there.configure(lambda config: config["models"]["llama"].update(server="http://elsewhere:1"))
     assert not there.plan().decodes
