@@ -11,7 +11,7 @@ from adafuse.engine.node import Engine, NextToken, Node, Pending, TokenSequence
 from adafuse.models.language_model import ServedModel
 from adafuse.servers.server import Ask, Step
 
-AHEAD, MOST_AHEAD = 4, 64
+AHEAD, MOST_AHEAD = 7, 64
 """The fewest and the most ids that a request goes on beyond what is asked."""
 LIKELY = 0.5
 """It goes on while all of these ids are committed with this probability."""

@@ -1,8 +1,9 @@
 """Models on real servers against the same models in this process: `make served`.
 
 ADAFUSE_SERVED names two vLLM servers and the folders of their models, "FOLDER=URL FOLDER=URL". They
-run in float32 with the logits processor and 32 tokens in a cache block. ADAFUSE_SERVED_ROWS is the
-number of rows of each benchmark (20). The files of the benchmarks are those of tests/real.
+run in float32 with the logits processor, `--block-size 32 --prefix-cache-retention-interval 32` and
+`--enable-prompt-tokens-details`. ADAFUSE_SERVED_ROWS is the number of rows of each benchmark (20).
+The files of the benchmarks are those of tests/real.
 """
 
 import os
@@ -124,29 +125,30 @@ def test_adafuse_asks_little(
     asked = prompts(benchmark, rows, few_shots=False)
     settings = {"stop": small().benchmarks[benchmark].stop, "max_new_tokens": tokens}
     results, servers, _ = recorded(there, asked, **settings)
-    assert_same(results, here.generate(asked, batch_size=TOGETHER, **settings), nll=1e-3)
     found = figures(results, servers)
     record_testsuite_property(f"{benchmark}, processor: {processor}", found)
+    assert_same(results, here.generate(asked, batch_size=TOGETHER, **settings), nll=1e-3)
     if processor:
         assert found["requests per round and model"] <= requests
         assert found["written per committed token"] <= written
         assert found["read again per request"] <= BLOCK / 2
 
 
+@pytest.mark.parametrize("benchmark", COSTS)
 def test_two_busy_servers_against_the_same_servers_alone(
-    here, there, record_testsuite_property
+    here, there, benchmark, record_testsuite_property
 ) -> None:
     """All prompts are read before; both servers are busy at once in both cases."""
-    for benchmark, (rows, tokens, *_) in COSTS.items():
-        asked = prompts(benchmark, 2 * rows, few_shots=False)[rows:]
-        settings = {"stop": small().benchmarks[benchmark].stop, "max_new_tokens": tokens}
-        alone(there, asked, [(1, 1)] * rows)
-        results, _, fused = recorded(there, asked, **settings)
-        apart = alone(there, asked, [each.tokens for each in results])
-        start = time.perf_counter()
-        assert_same(results, here.generate(asked, batch_size=TOGETHER, **settings), nll=1e-3)
-        ratios = {"alone": fused / apart, "in process": fused / (time.perf_counter() - start)}
-        record_testsuite_property(f"{benchmark}, served over ...", ratios)
+    rows, tokens, *_ = COSTS[benchmark]
+    asked = prompts(benchmark, 2 * rows, few_shots=False)[rows:]
+    settings = {"stop": small().benchmarks[benchmark].stop, "max_new_tokens": tokens}
+    alone(there, asked, [(1, 1)] * rows)
+    results, _, fused = recorded(there, asked, **settings)
+    apart = alone(there, asked, [each.tokens for each in results])
+    start = time.perf_counter()
+    assert_same(results, here.generate(asked, batch_size=TOGETHER, **settings), nll=1e-3)
+    ratios = {"alone": fused / apart, "in process": fused / (time.perf_counter() - start)}
+    record_testsuite_property(f"{benchmark}, time over that of", ratios)
 
 
 def alone(ensemble, asked, tokens) -> float:
