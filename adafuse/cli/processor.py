@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adafuse.errors import UserError
-from adafuse.storage.files import PACKAGE, check_writable
+from adafuse.storage.files import check_writable
 
 
 def processor(
@@ -18,10 +18,12 @@ def processor(
 
     Nothing else of AdaFuse is needed where the server runs.
     """
+    from adafuse.servers.vllm import PROCESSOR
+
     if file.suffix != ".py":
         raise UserError(f"{str(file)!r} is not the name of a Python file; name one such as x.py")
     check_writable(file)
-    content = (PACKAGE / "servers" / "vllm_processor.py").read_bytes()
+    content = PROCESSOR.read_bytes()
     if file.exists() and b"class Spans(" not in file.read_bytes():
         raise UserError(f"{str(file)!r} exists and is another file; name a new one")
     file.write_bytes(content)

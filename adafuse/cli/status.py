@@ -26,14 +26,19 @@ def status(
     """Show which decode jobs are done, running, stopped, failed, stale or waiting.
 
     Counts the jobs that plain `snakemake` runs for the configuration's
-    `targets`, and lists files that this configuration does not make. Run it in
-    the folder in which Snakemake runs. Exit status: 0 all decoded, 1 a job
-    failed, 3 not finished.
+    `targets`, and lists the servers that the workflow starts, and files that
+    this configuration does not make. Run it in the folder in which Snakemake
+    runs. Exit status: 0 all decoded, 1 a job or a server failed, 3 not finished.
     """
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
     from adafuse.workflow.snakemake import failed_jobs
-    from adafuse.workflow.status import decoded_with, failed_steps, shard_status
+    from adafuse.workflow.status import (
+        decoded_with,
+        failed_steps,
+        server_statuses,
+        shard_status,
+    )
 
     # Not checked: what is somebody else's to write can be looked at.
     plan = Plan(with_commits(results_config(results, config)))
@@ -44,12 +49,16 @@ def status(
         for shard in plan.shards(cell[0])
     ]
     steps, orphans = failed_steps(plan, jobs), list(map(str, plan.orphans()))
-    versions = decoded_with(plan)
+    versions, servers = decoded_with(plan), server_statuses(plan, jobs, shards)
     if as_json:
         others = {"failed_steps": steps, "orphans": orphans, "versions": versions}
-        echo_json({"shards": shards, **others})
+        echo_json({"shards": shards, "servers": servers, **others})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
+        for server in servers:
+            said = "".join(f", {part}" for part in (server.url, server.detail) if part)
+            log = f" ({server.log})" if server.log else ""
+            typer.echo(f"server {server.state}: {server.model}{said}{log}")
         if len(versions) > 1:
             typer.echo("decoded with several versions, which reruns nothing:")
             for names, count in versions.items():
@@ -57,7 +66,7 @@ def status(
         for path in orphans:
             typer.echo(f"orphan: {path}: not made by this configuration")
     states = {shard.state for shard in shards}
-    if steps or "failed" in states:
+    if steps or "failed" in {*states, *(server.state for server in servers)}:
         raise typer.Exit(FAILED)
     raise typer.Exit(0 if states <= {"done"} else UNFINISHED)
 

@@ -3,6 +3,7 @@
 import inspect
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -141,10 +142,12 @@ def fit(plan: "Plan", gate: Path, *, benchmark: str, run: str) -> None:
     from adafuse.development.gate_file import write_gate
     from adafuse.workflow.decode import fitted_gate
     from adafuse.workflow.jobs import fit_job
+    from adafuse.workflow.serving import on_servers
 
     rows = read_prepared(plan.layout.rows(benchmark))
     scorer = plan.config.benchmarks[benchmark].scorer
-    found = fitted_gate(fit_job(plan.config, benchmark, run), rows, scorer)
+    with on_servers(plan.config, fit_job(plan.config, benchmark, run)) as job:
+        found = fitted_gate(job, rows, scorer)
     write_gate(gate, found)
     fitted = found.fitted
     message = "%d rounds of %d rows, penalty %s, gain by penalty %s"
@@ -156,12 +159,13 @@ def decode(plan: "Plan", trace: Path, *, benchmark: str, run: str, shard: int, d
     """Decode a shard with a run; an interrupted job goes on where it was."""
     from adafuse.workflow.decode import decode_shard, decoder_of
     from adafuse.workflow.jobs import answer_runs
+    from adafuse.workflow.serving import on_servers
     from adafuse.workflow.steps import gate_jobs
 
     config, layout = plan.config, plan.layout
     gate = next(iter(plan.files(gate_jobs(config, [(benchmark, run)]))), None)
-    job = plan.decode_job(benchmark, run).with_gate(gate)
-    with decoder_of(job) as (decoder, served):
+    planned = plan.decode_job(benchmark, run).with_gate(gate)
+    with on_servers(config, planned) as job, decoder_of(job) as (decoder, served):
         decode_shard(
             job,
             shard,
@@ -174,6 +178,24 @@ def decode(plan: "Plan", trace: Path, *, benchmark: str, run: str, shard: int, d
             traces=None if config.benchmarks[benchmark].timed else layout.traces,
             max_error_share=config.decode.max_error_share,
         )
+
+
+@app.command()
+def server(
+    config: Annotated[Path, typer.Option()],
+    model: Annotated[str, typer.Option()],
+    digest: Annotated[str | None, typer.Option()] = None,
+    srun: Annotated[str, typer.Option(help="What starts it on a node of a Slurm cluster.")] = "",
+) -> None:
+    """Start the server of a model, and end when it is ready; it runs until no job needs it."""
+    from adafuse.storage.journal import writer
+    from adafuse.workflow.layout import ResultsLayout
+    from adafuse.workflow.serving import executor, launch, start
+
+    settings = _read(config)
+    file = ResultsLayout(settings.results).server(model)
+    words = shlex.split(srun) if executor() == "slurm" else None
+    start(launch(settings, model, file, words), file, lambda: writer(config) is not None)
 
 
 @step

@@ -287,7 +287,7 @@ class Config(Section):
         spec = self.runs[run]
         served = spec.served and self.benchmarks[benchmark].served
         plain = {"device": self.decode.device, "dtype": self.decode.dtype}
-        without = None if served else {*SERVER}
+        without = {"serve"} if served else {"serve", *SERVER}
         own = (self.models[m].model_dump(exclude=without, exclude_none=True) for m in spec.models)
         return tuple(ModelSpec(**plain | each) for each in own)
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from adafuse.config.serve import ServeConfig, with_server
 from adafuse.decoding.fusion import check_weights
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
@@ -23,6 +24,24 @@ def _device(text: str) -> str:
 
 
 class ModelConfig(ModelEntry):
+    serve: ServeConfig | None = None
+    """a server that the workflow starts: `{engine: vllm, command: /path/to/vllm, gpus: 2, args:
+    [...]}` ([docs/served.md](../docs/served.md)); change it when decode jobs are not to load the
+    model, and no server of it runs"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_server(cls, values: object) -> object:
+        with refusing():
+            return with_server(values)
+
+    @model_validator(mode="after")
+    def _can_be_served(self) -> Self:
+        if self.serve is not None:
+            with refusing():
+                self.serve.words(self, "", "")
+        return self
+
     @field_validator("device")
     @classmethod
     def _known_device(cls, value: str | None) -> str | None:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from adafuse.errors import ExampleError, UserError
 from adafuse.servers.http import Fault, Http
-from adafuse.servers.server import Ask, Served, Server, Step, served_models
+from adafuse.servers.server import Ask, Served, Server, Step, Weights, served_models
 
 LIKELIEST = 16
 """So many of the likeliest ids are read: they cost little, and p(END) can be told from them."""
@@ -38,6 +39,18 @@ class LlamaCpp(Server):
     @classmethod
     def recognizes(cls, owner: str) -> bool:
         return owner == "llamacpp"
+
+    @classmethod
+    def command(cls, program: str, model: Weights, address: str, port: str) -> list[str]:
+        """Return what starts a server with a GGUF file, here or of the hub."""
+        if model.file is None:
+            raise UserError(
+                f"{model.path!r} is not a GGUF file, which llama.cpp needs; name one as `path`"
+            )
+        local = Path(model.path, model.file)
+        repository = ["--hf-repo", model.path, "--hf-file", model.file]
+        weights = ["--model", str(local)] if local.is_file() else repository
+        return [program, *weights, "--host", address, "--port", port]
 
     def describe(self) -> Served:
         said = self.http.get("/props")

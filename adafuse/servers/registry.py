@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adafuse.errors import ExampleError, UserError
+from adafuse.errors import ExampleError, UserError, unknown
 from adafuse.plugins import add_installed
 from adafuse.servers.http import Http
 from adafuse.servers.llama_cpp import LlamaCpp
@@ -24,6 +24,18 @@ def add(kind: type[Server]) -> None:
 
 
 add_installed("server", add)
+
+
+def kind_of(engine: str) -> type[Server]:
+    """Return the kind of servers that run an engine.
+
+    Raises:
+        UserError: there is none.
+    """
+    known = {kind.engine: kind for kind in SERVERS}
+    if engine not in known:
+        raise UserError(unknown("engine", engine, list(known)))
+    return known[engine]
 
 
 def connect(url: str, name: str | None, key: str | None, end_ids: Sequence[int]) -> Server:

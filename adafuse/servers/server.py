@@ -92,6 +92,19 @@ def are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
     )
 
 
+class Weights(NamedTuple):
+    """The model that a server is started with.
+
+    `file` is a GGUF file in the folder or hub repository `path`; `gpus` are those that it has.
+    """
+
+    path: str
+    file: str | None = None
+    revision: str | None = None
+    gpus: int = 0
+    trust_remote_code: bool = False
+
+
 _COUNTING = Lock()
 
 
@@ -137,6 +150,18 @@ class Server(ABC):
     @abstractmethod
     def recognizes(cls, owner: str) -> bool:
         """Whether a server is of this kind, by the owner that it names of its models."""
+
+    @classmethod
+    def command(cls, program: str, model: Weights, address: str, port: str) -> list[str]:
+        """Return what starts a server of a model, to which a user's arguments are added.
+
+        Raises:
+            UserError: the model is not one for such a server.
+        """
+        raise UserError(
+            f"the workflow cannot start servers of {cls.engine}; start it yourself, and name its"
+            " URL as `server`"
+        )
 
     @abstractmethod
     def describe(self) -> Served:

@@ -7,12 +7,15 @@ from typing import Any
 
 from adafuse.errors import ExampleError, UserError
 from adafuse.servers.http import Fault, Http
-from adafuse.servers.server import PROBE, Ask, Served, Server, Step, served_models
+from adafuse.servers.server import PROBE, Ask, Served, Server, Step, Weights, served_models
+from adafuse.storage.files import PACKAGE
 
 LIKELIEST = 20
 """So many ids are read, vLLM's own limit: p(END) and spans of one token are often among them."""
 NEGLIGIBLE = 1e-6
 """End ids are read in the order of their probabilities until another adds no more than this."""
+PROCESSOR = PACKAGE / "servers" / "vllm_processor.py"
+"""The logits processor, for the environment of a server."""
 _VALUE = (range(256),) * 4
 """The ids that stand for a number, its bytes."""
 _ANY = range(1 << 32)
@@ -36,6 +39,18 @@ class Vllm(Server):
     @classmethod
     def recognizes(cls, owner: str) -> bool:
         return owner == "vllm"
+
+    @classmethod
+    def command(cls, program: str, model: Weights, address: str, port: str) -> list[str]:
+        """Return what starts a server with the logits processor, which is on its PYTHONPATH."""
+        if model.file is not None:
+            raise UserError(f"{model.file!r} is a GGUF file; serve it with engine llama.cpp")
+        words = [program, "serve", model.path, "--host", address, "--port", port]
+        words += ["--revision", model.revision] if model.revision else []
+        words += ["--trust-remote-code"] if model.trust_remote_code else []
+        words += ["--tensor-parallel-size", str(model.gpus)] if model.gpus > 1 else []
+        words += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
+        return [*words, "--logits-processors", f"{PROCESSOR.stem}:Spans"]
 
     def describe(self) -> Served:
         try:

@@ -201,7 +201,14 @@ _WHERE_JOBS_RUN: Any = {
     "container": True,
     "envmodules": True,
     "decode": {"device", "gpu", "max_error_share"},
-    "models": {"__all__": {"device", "server", "server_key"}},
+    "models": {
+        "__all__": {
+            "device": True,
+            "server": True,
+            "server_key": True,
+            "serve": {"command", "gpus"},
+        }
+    },
     "runs": {"__all__": {"cluster"}},
 }
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
 from adafuse.config.runs import ClusterConfig
+from adafuse.config.serve import BY_WORKFLOW, ServeConfig
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
@@ -20,7 +21,8 @@ class DecodeJob:
 
     `options` has the defaults filled in; `checkpoints` are the models that options name, by option,
     as far as the method uses them. Where `options` ask for a gate that the workflow fits, `gate` is
-    its digest, and `fitted_on` the benchmark whose rows it is fitted on.
+    its digest, and `fitted_on` the benchmark whose rows it is fitted on. `serve` says for each
+    model what server of it the workflow starts, if any.
     """
 
     benchmark: str
@@ -34,6 +36,7 @@ class DecodeJob:
     timed: bool = False
     gate: str | None = None
     fitted_on: str | None = None
+    serve: tuple[ServeConfig | None, ...] = ()
 
     def with_gate(self, gate: Path | None) -> "DecodeJob":
         """Return the job with the gate that was fitted for it."""
@@ -72,6 +75,7 @@ class DecodeJob:
             **({"timed": True} if self.timed else {}),
             **({"fitted_on": self.fitted_on} if self.fitted_on else {}),
             **({"plugins": self.plugins} if self.plugins else {}),
+            **({"serve": [s and s.identity for s in self.serve]} if any(self.serve) else {}),
         }
 
 
@@ -107,10 +111,11 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     method = resolve(spec.method, spec.options)
     options = method.options.model_dump(mode="json")
     named = {option: method.checkpoint(option) for option in method.checkpoints}
+    models = config.model_specs(benchmark, run)
     return DecodeJob(
         benchmark=benchmark,
         run=run,
-        models=config.model_specs(benchmark, run),
+        models=models,
         weights=spec.weights,
         method=spec.method,
         options=options,
@@ -131,7 +136,20 @@ def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
             batch_size=config.batch_size(benchmark),
         ),
         timed=task.timed,
+        serve=tuple(
+            config.models[name].serve if model.server == BY_WORKFLOW else None
+            for name, model in zip(spec.models, models, strict=True)
+        ),
     )
+
+
+def started_servers(config: Config, benchmark: str, run: str) -> list[str]:
+    """Return the models whose servers the workflow starts for the decode jobs of a run."""
+    spec = config.runs[run]
+    if not METHODS[spec.method].uses_models:
+        return []
+    models = zip(spec.models, config.model_specs(benchmark, run), strict=True)
+    return [name for name, model in models if model.server == BY_WORKFLOW]
 
 
 ASSUMED_PARAMETERS = 8e9  # of a model that is not on this machine

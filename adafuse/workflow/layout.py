@@ -91,6 +91,10 @@ class ResultsLayout:
     def report_data(self, benchmark: str) -> Path:
         return self._path("report", "data", benchmark)
 
+    def server(self, model: str) -> Path:
+        """What says where the server of a model is, for as long as a job needs it."""
+        return self._path("servers", f"{model}.json")
+
     def log(self, *step: str) -> Path:
         return self._path("logs", *step[:-1], f"{step[-1]}.log")
 

@@ -20,18 +20,20 @@ from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
+from adafuse.models.spec import ModelSpec
 from adafuse.storage.files import write_text
 from adafuse.storage.journal import digest_of, journal_path, only_writer, too_many
 from adafuse.storage.parquet import read_metadata
 from adafuse.version import CODE_VERSION
 from adafuse.workflow.benchmarks import UnavailableSourceError
 from adafuse.workflow.digest import SPBLEU, Digests
-from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows
+from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows, memory_mb, model_bytes
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import with_commits
 from adafuse.workflow.stamps import is_fresh, renew
 from adafuse.workflow.steps import STEPS, Job, table_jobs
 
+SERVER_MINUTES = 24 * 60
 TRIED = 8  # times that a row is decoded to fit a gate; MOST_CHOICES is the most
 RULES = {*STEPS, *WHOLE_PAPER, "all", "prefetch"}
 """The rules of the workflow, whose names no experiment can have: it is a rule itself."""
@@ -272,6 +274,10 @@ class Plan(Digests):
             fresh = [path for path in fresh if not self.failed_too_often(path)]
         return [path for path in present if path not in fresh]
 
+    def is_done(self, job: Job) -> bool:
+        """Whether all outputs of a job are there, and what the plan makes."""
+        return all(path.exists() for path in self.outputs(job)) and self.is_fresh(job)
+
     def failed_too_often(self, trace: Path) -> bool:
         """Whether more rows of a shard failed than `decode.max_error_share` now allows."""
         share, metadata = self.config.decode.max_error_share, read_metadata(trace)
@@ -315,6 +321,15 @@ class Plan(Digests):
         rows = TRIED * len(self.prepared(benchmark).rows)
         first = estimate(fit_job(self.config, benchmark, run), rows, self.config)
         return first.for_attempt(attempt, self.config.cluster)
+
+    def server_resources(self, model: str) -> Resources:
+        """Return what the server of a model asks for: as much time as there may be."""
+        entry = self.config.models[model]
+        gpus = entry.serve.gpus if entry.serve else 0
+        dtype = self.config.decode.dtype
+        weights = model_bytes(ModelSpec(path=entry.path, revision=entry.revision, dtype=dtype))
+        minutes = self.config.cluster.max_runtime or SERVER_MINUTES
+        return Resources(gpus, memory_mb([weights], gpus), minutes)
 
     @cached_property
     def _largest(self) -> Resources:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from adafuse.config.config import Config
 from adafuse.config.runs import RunConfig
+from adafuse.config.serve import BY_WORKFLOW
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import SCORERS
@@ -108,9 +109,14 @@ def hub_models(config: Config) -> list[ModelEntry]:
             revision=model.revision,
             trust_remote_code=model.trust_remote_code or other.trust_remote_code,
             allow_pickle=model.allow_pickle or other.allow_pickle,
-            server=model.server and other.server,
+            server=_standing(model) and _standing(other),
         )
     return [merged[pin] for pin in sorted(merged, key=str)]
+
+
+def _standing(model: ModelEntry) -> str | None:
+    """Return the server of a model, if it has its weights already."""
+    return None if model.server == BY_WORKFLOW else model.server
 
 
 def _checkpoints(run: RunConfig) -> dict[str, ModelEntry]:

@@ -17,6 +17,8 @@ from adafuse.config.reading import read_values
 from adafuse.errors import UserError
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.serving import EXECUTOR
+from adafuse.workflow.steps import Job
 
 TESTED = ("9.27", "10")
 """The versions of Snakemake that were tested: from the first, up to but without the second."""
@@ -113,9 +115,48 @@ def inputs_of(workflow: Any, plan: Plan, step: str) -> Callable[[Mapping[str, st
         job = plan.job(step, wildcards)
         if workflow.is_main_process and not plan.is_fresh(job):
             workflow.dag.forcefiles.update(map(str, plan.outputs(job)))
-        return [*map(str, plan.inputs(job))]
+        reads = plan.reads(job)
+        started = any(each.step == "server" for each in reads)
+        if started and workflow.is_main_process and plan.is_done(job):
+            reads = _without_servers(workflow, reads)
+        return [*map(str, plan.files(reads))]
 
     return inputs
+
+
+def _without_servers(workflow: Any, reads: Sequence[Job]) -> list[Job]:
+    """Return what a job that is done reads: no servers, unless a user asks for jobs to run again.
+
+    Snakemake would run all jobs that read a temporary file once any of them does. That a job has
+    other inputs than before is no reason to run it, as all that counts is in its key.
+    """
+    from snakemake.settings.enums import RerunTrigger
+
+    settings = workflow.dag_settings
+    if settings.forceall or settings.forcetargets or settings.forcerun:
+        return [*reads]
+    settings.rerun_triggers = frozenset(settings.rerun_triggers) - {RerunTrigger.INPUT}
+    return [each for each in reads if each.step != "server"]
+
+
+def srun(model: str, resources: Any) -> str:
+    """Return what starts a server on a node, with the resources of its job, as sbatch gets them."""
+    card = f"{resources.get('gpu_model')}:" if resources.get("gpu_model") else ""
+    options = {
+        "job-name": f"server-{model}",
+        "account": resources.get("slurm_account"),
+        "partition": resources.get("slurm_partition"),
+        "clusters": resources.get("clusters"),
+        "constraint": resources.get("constraint"),
+        "qos": resources.get("qos"),
+        "cpus-per-task": resources.get("cpus_per_task"),
+        "gpus": f"{card}{resources.get('gpu')}" if resources.get("gpu") else None,
+        "mem": resources.get("mem_mb"),
+        "time": resources.get("runtime"),
+    }
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    extra = shlex.split(resources.get("slurm_extra") or "")
+    return shlex.join(["srun", "--nodes=1", "--ntasks=1", *given, *extra])
 
 
 def start_with(workflow: Any, plan: Plan) -> None:
@@ -129,6 +170,7 @@ def start_with(workflow: Any, plan: Plan) -> None:
 
     def start(log: str, others: Callable[[str], None] = workflow._onstart) -> None:
         others(log)
+        os.environ[EXECUTOR] = workflow.executor_plugin.name
         try:
             plan.start({Path(file) for job in workflow.dag.jobs for file in job.output})
         except UserError as error:

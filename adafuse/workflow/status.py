@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Literal
 from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
 from adafuse.storage.parquet import read_metadata
+from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.steps import Job
+from adafuse.workflow.serving import Started
+from adafuse.workflow.steps import STEPS, Job
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
@@ -38,14 +40,55 @@ class ShardStatus:
     log: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """A server that the workflow starts: where it runs, or why it ended and where that stands."""
+
+    model: str
+    state: Literal["waiting", "starting", "running", "stopped", "failed"]
+    url: str | None = None
+    detail: str | None = None
+    log: str | None = None
+
+
+def server_statuses(
+    plan: Plan, jobs: Mapping[str, dict[str, str]], shards: Iterable[ShardStatus]
+) -> list[ServerStatus]:
+    """Return the servers that there are, and those that decode jobs which are left need."""
+    config, left = plan.config, [shard for shard in shards if shard.state != "done"]
+    needed = {m for s in left for m in started_servers(config, s.benchmark, s.run)}
+    found = (
+        _server(plan, jobs, model, model in needed) for (model,) in STEPS["server"].cells(config)
+    )
+    return [each for each in found if each is not None]
+
+
+def _server(
+    plan: Plan, jobs: Mapping[str, dict[str, str]], model: str, needed: bool
+) -> ServerStatus | None:
+    file, log = plan.layout.server(model), str(plan.layout.log("server", model))
+    now, kept = Started.read(file), writer(file) is not None
+    if file.exists() and now.ended is not None:
+        return ServerStatus(model, "failed", detail=now.ended, log=log)
+    if file.exists() and now.url is not None:
+        return ServerStatus(model, "running" if kept else "stopped", now.url, log=log)
+    if kept:
+        return ServerStatus(model, "starting", log=log)
+    if needed and (job := jobs.get(str(file))):
+        error = last_error(Path(log)) or job["error"]
+        return ServerStatus(model, "failed", detail=error.removeprefix("error: "), log=log)
+    return ServerStatus(model, "waiting") if needed else None
+
+
 def failed_steps(plan: Plan, jobs: Mapping[str, dict[str, str]]) -> list[dict[str, str]]:
-    """Return the errors and logs of the failed steps other than decoding."""
+    """Return the errors and logs of the failed steps other than decoding and servers."""
     logs = plan.layout.logs
-    paths = [path for path in sorted(logs.rglob("*.log")) if logs / "decode" not in path.parents]
+    others = {logs / "decode", logs / "server"}
+    paths = [path for path in sorted(logs.rglob("*.log")) if others.isdisjoint(path.parents)]
     told = {str(log): error for log in paths if (error := last_error(log))}
     for output, job in jobs.items():
         here = Path(plan.config.results).absolute() in Path(output).absolute().parents
-        if here and job["rule"] != "decode" and not Path(output).exists():
+        if here and job["rule"] not in ("decode", "server") and not Path(output).exists():
             told.setdefault(job["log"], job["error"])
     return [{"error": error, "log": log} for log, error in sorted(told.items())]
 

@@ -16,7 +16,7 @@ from adafuse.version import REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.digest import Digests
-from adafuse.workflow.jobs import answer_runs, gate_rows
+from adafuse.workflow.jobs import answer_runs, gate_rows, started_servers
 from adafuse.workflow.layout import ResultsLayout
 
 
@@ -71,6 +71,11 @@ def table_jobs(config: Config) -> list[Job]:
     return [Job.of(name) for name in names if [*STEPS[name].cells(config)]]
 
 
+def server_jobs(config: Config, benchmark: str, run: str) -> list[Job]:
+    """Return the jobs that start the servers which decoding with a run needs."""
+    return [Job.of("server", model) for model in started_servers(config, benchmark, run)]
+
+
 def _benchmarks(config: Config) -> Cells:
     return product(config.benchmarks)
 
@@ -82,7 +87,8 @@ def _shards(config: Config) -> Cells:
 
 def _decode_reads(config: Config, benchmark: str, run: str, shard: str) -> list[Job]:
     answers = [Job.of("decode", benchmark, name, shard) for name in answer_runs(config, run)]
-    return [Job.of("shard", benchmark, shard), *answers, *gate_jobs(config, [(benchmark, run)])]
+    before = [Job.of("shard", benchmark, shard), *answers, *gate_jobs(config, [(benchmark, run)])]
+    return before + server_jobs(config, benchmark, run)
 
 
 def _merge_reads(config: Config, benchmark: str, run: str) -> list[Job]:
@@ -166,13 +172,19 @@ STEPS: dict[str, Step] = {
         outputs=lambda at, *cell: {"rows": at.shard_rows(*cell)},
         depends=lambda digests, name, shard: [digests.shard_digest(name, int(shard))],
     ),
+    # It ends when the server is ready; the server ends after the last job that reads its file.
+    "server": Step(
+        wildcards=("model",),
+        cells=lambda config: [(name,) for name, model in config.models.items() if model.serve],
+        outputs=lambda at, model: {"server": at.server(model)},
+    ),
     "fit": Step(
         wildcards=("benchmark", "run"),
         cells=lambda config: [
             each.values for each in gate_jobs(config, product(config.benchmarks, config.runs))
         ],
         outputs=lambda at, *cell: {"gate": at.gate(*cell)},
-        reads=lambda config, benchmark, run: [Job.of("prepare", benchmark)],
+        reads=lambda config, *cell: [Job.of("prepare", cell[0]), *server_jobs(config, *cell)],
         depends=lambda digests, *cell: [digests.fit_digest(*cell)],
     ),
     "decode": Step(

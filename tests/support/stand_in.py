@@ -93,6 +93,7 @@ class StandIn:
         self.keys: set[str | None] = set()
         self.fault: Callable[[dict[str, Any]], str | None] = lambda body: None
         self.port = 0
+        self.address = "127.0.0.1"
         self.retry = "0"
         self._spans = spans()
         self._seen: set[tuple[int, ...]] = set()
@@ -103,7 +104,7 @@ class StandIn:
 
     def start(self) -> None:
         """Listen, at the same port as before."""
-        self._server = _Listener(("127.0.0.1", self.port), _Handler)
+        self._server = _Listener((self.address, self.port), _Handler)
         self._server.stand_in = self
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -125,6 +126,8 @@ class StandIn:
         if self.key is not None and path.startswith("/v1") and key != f"Bearer {self.key}":
             raise RefusedError(401, "Unauthorized")
         match path:
+            case "/health":
+                return {}
             case "/version":
                 return {"version": "0.32.0"}
             case "/v1/models":

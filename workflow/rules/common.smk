@@ -6,7 +6,14 @@ import sys
 
 from adafuse.errors import UserError
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.snakemake import as_written, inputs_of, print_summary, shell_prefix, start_with
+from adafuse.workflow.snakemake import (
+    as_written,
+    inputs_of,
+    print_summary,
+    shell_prefix,
+    srun,
+    start_with,
+)
 from adafuse.workflow.steps import STEPS
 
 try:
