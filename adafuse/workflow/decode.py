@@ -398,13 +398,14 @@ def merge_shards(
 
 def _check_servers(files: Sequence[Path], shards: Sequence[Mapping[str, Any]]) -> None:
     """Refuse shards that different servers decoded; those now are taken to be of the last one."""
-    last = max(shards, key=lambda shard: str(shard.get("finished")))
-    now: list[Any] = last.get("served", [])
-    told = [(file, shard.get("served", [])) for file, shard in zip(files, shards, strict=True)]
+    pairs = [*zip(files, shards, strict=True)]
+    last = max(pairs, key=lambda pair: (str(pair[1].get("finished")), pair[0].stat().st_mtime_ns))
+    now: list[Any] = last[1].get("served", [])
+    told = [(file, shard.get("served", [])) for file, shard in pairs]
     others = [(file, servers) for file, servers in told if not are_same(servers, now)]
     if others:
-        pairs = zip(others[0][1], now, strict=False)
-        before, after = next(pair for pair in pairs if not _same(pair))
+        models = zip(others[0][1], now, strict=False)
+        before, after = next(pair for pair in models if not _same(pair))
         names = ", ".join(repr(str(file)) for file, _ in others)
         raise UserError(
             f"a run is of one set of models, but shards were decoded by {_said(before)} and by"

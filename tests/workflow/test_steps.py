@@ -106,7 +106,7 @@ def test_steps_that_load_no_model_load_no_torch(place: Workplace) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_decode_job_is_followed_in_twelve_files(
+def test_a_decode_job_is_followed_in_thirteen_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SmallWorkflow.made(tmp_path, 1)
@@ -126,8 +126,8 @@ def test_a_decode_job_is_followed_in_twelve_files(
     assert [path.is_file() for path in plan.outputs(job)] == [True], done.output
     rooms = [ROOT / "adafuse" / name for name in ("workflow", "cli")]
     files = {str(path.relative_to(ROOT)) for path in reached if path.parent in rooms}
-    planned = ("snakemake", "plan", "steps", "layout", "digest", "jobs")
+    planned = ("snakemake", "plan", "steps", "layout", "digest", "jobs", "serving")
     ran = {"adafuse/cli/steps.py", "adafuse/workflow/decode.py", "adafuse/workflow/stamps.py"}
     assert files == {f"adafuse/workflow/{name}.py" for name in planned} | ran
     rules = ("workflow/Snakefile", "workflow/rules/common.smk", "workflow/rules/decode.smk")
-    assert len({*files, *rules}) == 12
+    assert len({*files, *rules}) == 13
