@@ -14,6 +14,10 @@ rule server:
         **plan.wildcards("server"),
     priority: 1
     localrule: True
+    conda:
+        "../../environment.yml"
+    envmodules:
+        *plan.config.envmodules,
     container:
         None
     resources:
