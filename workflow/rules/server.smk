@@ -16,10 +16,10 @@ rule server:
     localrule: True
     conda:
         "../../environment.yml"
-    envmodules:
-        *plan.config.envmodules,
     container:
         None
+    envmodules:
+        *plan.config.envmodules,
     resources:
         gpu=lambda wc: plan.server_resources(wc.model).gpu,
         mem_mb=lambda wc: plan.server_resources(wc.model).mem_mb,
