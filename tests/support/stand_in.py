@@ -15,8 +15,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import httpx
 import torch
-from tenacity import wait_fixed
+from tenacity import RetryCallState
 
 from adafuse.ensemble import Ensemble
 from adafuse.models.language_model import LoadedModel
@@ -30,6 +31,8 @@ FAULTS = (
 """How an answer may be wrong; the next one to the same request is right."""
 TOP = 20
 """vLLM's default of `--max-logprobs`."""
+STARTING = 0.5
+"""Seconds that a server has between two attempts to connect to it."""
 LEAST = -9999.0
 """What vLLM writes instead of an infinite log-probability."""
 
@@ -318,6 +321,11 @@ def ensemble(*servers: StandIn, models: Sequence[str] = ("mistral", "llama"), **
 
 @contextmanager
 def impatient(pause: float = 0.0) -> Iterator[None]:
-    """Pauses of so many seconds between the attempts of a request."""
-    with mock.patch.multiple(http, PAUSES=wait_fixed(pause), LONGEST_PAUSE=pause):
+    """Pauses of so many seconds between attempts; a server that starts has a moment."""
+
+    def pauses(state: RetryCallState) -> float:
+        refused = isinstance(state.outcome.exception(), httpx.ConnectError)
+        return max(pause, STARTING) if refused else pause
+
+    with mock.patch.multiple(http, PAUSES=pauses, LONGEST_PAUSE=pause):
         yield
