@@ -8,8 +8,6 @@ from pydantic import BeforeValidator, Field
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelEntry
 from adafuse.options import Located, Number, Section, Text
-from adafuse.servers.registry import kind_of
-from adafuse.servers.server import Weights
 
 BY_WORKFLOW = "http://by-the-workflow"
 """What is the `server` of a model that has none before the workflow starts it."""
@@ -48,6 +46,9 @@ class ServeConfig(Section):
         Raises:
             UserError: such a server cannot have the model.
         """
+        from adafuse.servers.registry import kind_of  # with an HTTP client, which planning needs not
+        from adafuse.servers.server import Weights
+
         path, file = model.source
         weights = Weights(path, file, model.revision, self.gpus, model.trust_remote_code)
         return [*kind_of(self.engine).command(self.command, weights, address, port), *self.args]
