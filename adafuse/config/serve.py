@@ -46,7 +46,7 @@ class ServeConfig(Section):
         Raises:
             UserError: such a server cannot have the model.
         """
-        from adafuse.servers.registry import kind_of  # with an HTTP client, which planning needs not
+        from adafuse.servers.registry import kind_of  # with an HTTP client
         from adafuse.servers.server import Weights
 
         path, file = model.source
