@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.support.configuration import values
+from tests.support.forked import commands
 
 __all__ = ["SHARDS", "Workplace", "unfinished", "values"]
 
@@ -46,9 +47,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Workplace:
-    """A folder with a configuration, benchmark files and results."""
+    """A folder with a configuration, benchmark files and results; what runs Snakemake on it."""
 
     folder: Path
+    python: str = sys.executable
 
     @property
     def hub(self) -> Path:
@@ -56,7 +58,7 @@ class Workplace:
         return self.folder / "hub"
 
     def snakemake(self, *arguments: str, configfile: str = "config.yaml") -> Any:
-        return self._snakemake([sys.executable, "-m", "snakemake"], configfile, arguments)
+        return self._snakemake([self.python, "-m", "snakemake"], configfile, arguments)
 
     def _snakemake(self, command: list[str], configfile: str, arguments: Sequence[str]) -> Any:
         files = ["--snakefile", str(ROOT / "Snakefile"), "--configfile", configfile, "--cores=2"]
@@ -76,7 +78,7 @@ class Workplace:
     def plan(self) -> Planned:
         """What would run now."""
         script = str(ROOT / "tests/support/planned.py")
-        done = self._snakemake([sys.executable, script], "config.yaml", [])
+        done = self._snakemake([self.python, script], "config.yaml", [])
         assert done.returncode == 0, done.stdout + done.stderr
         lines = [line for line in done.stdout.splitlines() if line.startswith('{"rule"')]
         found = map(json.loads, lines)
@@ -129,7 +131,7 @@ def _config() -> dict[str, Any]:
     }
 
 
-def unfinished(folder: Path) -> Workplace:
+def unfinished(folder: Path, python: str = sys.executable) -> Workplace:
     """A workflow of which nothing has run."""
     for name in ("mistral", "llama"):
         shutil.copytree(ROOT / "adafuse/toy/models" / name, folder / "models" / name)
@@ -137,15 +139,16 @@ def unfinished(folder: Path) -> Workplace:
         lines = (ROOT / f"adafuse/toy/benchmarks/{source}.jsonl").read_text().splitlines()
         (folder / f"{name}.jsonl").write_text("\n".join(lines[:9]) + "\n")
     (folder / "config.yaml").write_text(yaml.safe_dump(_config(), sort_keys=False))
-    return Workplace(folder)
+    return Workplace(folder, python)
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
-    """A workflow that ran to its end; tests must not change it."""
-    place = unfinished(tmp_path_factory.mktemp("finished"))
-    place.run()
-    return place
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workflow that ran to its end in forked processes; tests must not change it."""
+    with commands(tmp_path_factory.mktemp("commands")) as python:
+        place = unfinished(tmp_path_factory.mktemp("finished"), str(python))
+        place.run()
+        yield place
 
 
 @pytest.fixture
@@ -153,7 +156,7 @@ def place(finished: Workplace, tmp_path: Path) -> Workplace:
     """A finished workflow of the test's own."""
     copy = tmp_path / "copy"
     shutil.copytree(finished.folder, copy, symlinks=True)
-    return Workplace(copy)
+    return Workplace(copy, finished.python)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from .conftest import Workplace
 @pytest.fixture(scope="module")
 def shared(finished: Workplace, tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     """Results with a run that chooses, elsewhere than where they were made."""
-    place = Workplace(tmp_path_factory.mktemp("shared") / "place")
+    place = Workplace(tmp_path_factory.mktemp("shared") / "place", finished.python)
     shutil.copytree(finished.folder, place.folder, symlinks=True)
     runs = {"oracle": {"method": "best_of", "models": ["mistral", "llama"]}}
     runs["mistral"] = {"method": "single", "models": ["mistral"]}

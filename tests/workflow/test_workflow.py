@@ -92,8 +92,8 @@ def test_a_bad_configuration_is_one_sentence(key: str, sentence: str) -> None:
         Plan.of(values | {key: 3})
 
 
-def test_snakemake_says_that_sentence_and_nothing_else(tmp_path: Path) -> None:
-    place = unfinished(tmp_path)
+def test_snakemake_says_that_sentence_and_nothing_else(finished: Workplace, tmp_path: Path) -> None:
+    place = unfinished(tmp_path, finished.python)
     place.configure(lambda config: config.update(note=3))
     done = place.snakemake()
     assert done.returncode != 0
@@ -123,8 +123,10 @@ def test_every_step_has_its_log(finished: Workplace) -> None:
     assert logs >= {"prepare", "shard", "decode", "merge", "score", "compare.log"}
 
 
-def test_snakemake_hands_over_what_files_and_the_command_line_say(tmp_path: Path) -> None:
-    place = unfinished(tmp_path)
+def test_snakemake_hands_over_what_files_and_the_command_line_say(
+    finished: Workplace, tmp_path: Path
+) -> None:
+    place = unfinished(tmp_path, finished.python)
     text = (tmp_path / "config.yaml").read_text()
     assert "  llama:\n    method" in text
     (tmp_path / "config.yaml").write_text(
