@@ -346,11 +346,13 @@ def settings_of(ensemble: Ensemble, settings: Mapping[str, object]) -> dict[str,
         name: getattr(value, "__name__", repr(value)) if callable(value) else value
         for name, value in settings.items()
     }
+    variables = [dict(model.chat_template_kwargs) or None for model in ensemble.models]
     return {
         **named,
         "models": [model.name for model in ensemble.models],
         "weights": list(ensemble.weights),
         "chat_date": [model.chat_date for model in ensemble.models],
+        **({"chat_template_kwargs": variables} if any(variables) else {}),
         **({"served": served} if (served := ensemble.served_by) else {}),
     }
 

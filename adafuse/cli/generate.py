@@ -158,6 +158,7 @@ def generate(
     )
     check_decoding(len(models), method, options, settings)
     rows = find_prompts(prompts, prompt or [])
+    check_variables_read(models, rows)
     decoding = {"method": method, **options, **settings}
     file = None
     if out is not None:
@@ -175,6 +176,17 @@ def generate(
         else:
             done = decode_to_file(ensemble, rows, decoding, file, as_json=as_json)
     raise typer.Exit(FAILED if _failed(done) else 0)
+
+
+def check_variables_read(models: Sequence[ModelSpec], rows: Sequence[PromptRow]) -> None:
+    """Refuse variables of chat templates that no prompt is put into."""
+    for model in models:
+        texts = model.chat is False and all(isinstance(row.prompt, str) for row in rows)
+        if model.chat_template_kwargs and texts:
+            raise UserError(
+                f"--chat-template-kwargs {model.chat_template_kwargs} changes nothing, because all"
+                f" prompts are texts; add --chat or --chat-for {model.path}, or give messages"
+            )
 
 
 def decode_to_file(

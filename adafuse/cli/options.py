@@ -129,6 +129,17 @@ Quantization = Annotated[
 ]
 
 
+TemplateVariables = Annotated[
+    Strings,
+    option(
+        "Variables of chat templates, such as '{enable_thinking: false}', or none; one, or one per"
+        " model.",
+        "YAML",
+        MODELS,
+    ),
+]
+
+
 def read_models(
     model: Annotated[list[str], folders("A model folder or hub ID; repeat it to fuse models.")],
     chat: Annotated[
@@ -140,6 +151,7 @@ def read_models(
     chat_date: Annotated[
         Strings, option("Today's date in chat templates; one, or one per model.", "DAY", MODELS)
     ] = None,
+    chat_template_kwargs: TemplateVariables = None,
     device: Device = None,
     dtype: Dtype = "auto",
     quantization: Quantization = None,
@@ -170,6 +182,7 @@ def read_models(
     lists = {
         "chat": _flags(model, chat_for, "--chat-for"),
         "chat_date": chat_date,
+        "chat_template_kwargs": _variables(chat_template_kwargs),
         "device": device,
         "quantization": _or_none(quantization),
         "server": _or_none(server),
@@ -185,6 +198,10 @@ def read_models(
     if chat:
         loading["chat"] = AUTO
     return model_specs(model or [], dtype=dtype, **loading)
+
+
+def _variables(given: Sequence[str] | None) -> list[Any]:
+    return [text and value_of(text, "--chat-template-kwargs") for text in _or_none(given)]
 
 
 def _or_none(values: Sequence[str] | None) -> list[str | None]:
@@ -271,10 +288,16 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
             raise UserError(f"--option {text!r} is not of the form NAME=VALUE, such as words=2")
         if name in options:
             raise UserError(f"option {name!r} is given twice; give it once")
-        try:
-            options[name] = parse_yaml(value, f"--option {text!r}")
-        except yaml.YAMLError as error:
-            raise UserError(
-                f"--option {text[:200]!r} has a value that is not valid YAML ({error}); quote it"
-            ) from None
+        options[name] = value_of(value, "--option", text)
     return options
+
+
+def value_of(value: str, option: str, text: str | None = None) -> Any:
+    """Return a value that is given in YAML, as part of the `text` of an option."""
+    shown = value if text is None else text
+    try:
+        return parse_yaml(value, f"{option} {shown!r}")
+    except yaml.YAMLError as error:
+        raise UserError(
+            f"{option} {shown[:200]!r} has a value that is not valid YAML ({error}); quote it"
+        ) from None

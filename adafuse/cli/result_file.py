@@ -11,7 +11,7 @@ from adafuse.cli.options import given
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
 from adafuse.models.files import check_unchanged, keys_now, local_path
-from adafuse.models.spec import LOADING, ModelSpec
+from adafuse.models.spec import LOADING, ModelSpec, columns
 from adafuse.records.result import Chat, Prompt, as_text
 from adafuse.storage.files import remove_torn
 from adafuse.version import ENGINE_VERSION
@@ -63,9 +63,8 @@ class ResultFile:
         from adafuse.methods import METHODS, resolve
         from adafuse.storage.journal import Journal, digest_of, journal_path, journal_rows
 
-        loading = {name: [getattr(spec, own) for spec in models] for name, own in LOADING.items()}
-        settings = {"models": [spec.path for spec in models], **loading, **given(weights=weights)}
-        settings |= decoding
+        settings = {"models": [spec.path for spec in models], **columns(models, LOADING)}
+        settings |= {**given(weights=weights), **decoding}
         known = METHODS[decoding["method"]].Options.model_fields
         options = {name: value for name, value in decoding.items() if name in known}
         chosen = resolve(decoding["method"], options)

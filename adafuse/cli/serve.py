@@ -110,8 +110,10 @@ def serve(
             longest=max_length, seconds=timeout, body=max_body, api_key=key, traces=traces,
             trace_mib=traces_size, hosts=(host,) if _is_local(listener) else None,
             ignore_sampling=ignore_sampling, templates=templates,
+            template_kwargs=tuple(model.chat_template_kwargs or {} for model in models),
         )  # fmt: skip
-        _answer(listener, Service(load(models, weight, threads), serving))
+        own = [*map(_without_variables, models, templates)]
+        _answer(listener, Service(load(own, weight, threads), serving))
 
 
 def _answer(listener: socket.socket, service: "Service") -> None:
@@ -163,6 +165,12 @@ def _templates(given: list[str], count: int) -> tuple[str | None, ...]:
         for name in given
     ]
     return tuple(texts * (count if len(texts) == 1 else 1))
+
+
+def _without_variables(model: ModelSpec, template: str | None) -> ModelSpec:
+    """Return a model without the variables of a template that replaces its own, if one is given."""
+    update = {} if template is None else {"chat_template_kwargs": None}
+    return model.model_copy(update=update)
 
 
 def _is_local(listener: socket.socket) -> bool:

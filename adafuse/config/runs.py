@@ -51,6 +51,11 @@ class ModelConfig(ModelEntry):
     @model_validator(mode="after")
     def _is_of_use(self) -> Self:
         """Refuse settings of loading for a model on a server, and the other way round."""
+        if self.chat_template_kwargs and self.chat is False:
+            raise ValueError(
+                f"chat_template_kwargs {self.chat_template_kwargs} change nothing without a chat"
+                " template; set `chat: true`, or remove them"
+            )
         idle = ("device", "allow_pickle") if self.server else SERVER[1:]
         for name in idle:
             if value := getattr(self, name):

@@ -30,7 +30,13 @@ from adafuse.models.language_model import LanguageModel, ServedModel, demands, s
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
-from adafuse.tokenization.prompts import check_chat, common, ids_if_any, shared_prefix
+from adafuse.tokenization.prompts import (
+    check_chat,
+    check_read,
+    common,
+    ids_if_any,
+    shared_prefix,
+)
 from adafuse.tokenization.text import Anchor
 
 logger = logging.getLogger(__name__)
@@ -97,9 +103,11 @@ class Runner(Generic[PromptedT]):
 
         Where memory runs out, the unfinished ones start again, half as many at a time; once.
         """
-        if any(isinstance(prompt, Chat) for prompt in self.prompts):
-            for model in self.models:
-                check_chat(model.tokenizer, model.name)
+        chats = [prompt for prompt in self.prompts if isinstance(prompt, Chat)]
+        for model in self.models if chats else ():
+            check_chat(model.tokenizer, model.name)
+        for chat in chats:
+            check_read([model.tokenizer for model in self.models], chat)
         longest = [
             most_ids(model.prompt_ids, self.prompts, letters) + self.settings.max_new_tokens
             for model in self.models

@@ -169,6 +169,7 @@ def connected(
         end_ids=ends,
         chat=_uses_template(spec, tokenizer),
         chat_date=spec.chat_date,
+        chat_template_kwargs=spec.chat_template_kwargs or {},
         rows=rows,
         # A server writes an id after whatever it reads, and counts it.
         context=min(context_length(config), server.served.context - 1),
@@ -248,7 +249,8 @@ def _load(
     check_packable(network, spec)
     chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
     model = wrapped(network, tokenizer, spec.path, chat=chat, gguf_ends=ends)
-    return replace(model, chat_date=spec.chat_date)
+    variables = spec.chat_template_kwargs or {}
+    return replace(model, chat_date=spec.chat_date, chat_template_kwargs=variables)
 
 
 def wrapped(

@@ -1,7 +1,7 @@
 """What is said of a model before it is loaded: the only description that loading takes."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict
 from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
 
 from adafuse.errors import UserError, unknown
-from adafuse.options import Located, Section, Text, parse
-from adafuse.records.result import CHAT_DATE
+from adafuse.options import Located, Section, Text, parse, refusing
+from adafuse.records.result import CHAT_DATE, json_values
 
 if TYPE_CHECKING:
     import torch
@@ -112,6 +112,9 @@ class ModelEntry(Section):
     chat_date: Text = CHAT_DATE
     """the date that chat templates use as today, as YYYY-MM-DD; it is fixed, so prompts do not
     change at midnight; change it when questions depend on it"""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """further variables of the chat template, such as `{enable_thinking: false}`; change it when
+    the template has switches, such as one for thinking"""
     device: Text | None = None
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
     change it when two large models need a GPU each, or one model needs several"""
@@ -174,6 +177,12 @@ class ModelEntry(Section):
                 f"chat_date {value!r} is not a day; write one such as 2026-01-31"
             ) from None
 
+    @field_validator("chat_template_kwargs", mode="before")
+    @classmethod
+    def _variables(cls, value: object) -> object:
+        with refusing():
+            return None if value is None else json_values(value) or None
+
     @property
     def source(self) -> tuple[str, str | None]:
         """The folder or hub id, and the GGUF file in it if that is meant."""
@@ -223,6 +232,7 @@ class Loading(TypedDict, total=False):
     dtype: "str | torch.dtype | Sequence[str | torch.dtype]"
     chat: bool | str | Sequence[bool | str]
     chat_date: str | Sequence[str]
+    chat_template_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
     quantization: str | Sequence[str | None] | None
     trust_remote_code: bool | Sequence[bool]
     allow_pickle: bool | Sequence[bool]
@@ -237,6 +247,16 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
+WHERE_SET = ("chat_template_kwargs",)
+"""The fields that records and digests have only where a model has one."""
+
+
+def columns(specs: Sequence[ModelSpec], names: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Return fields of models as lists, under the `names` that records have for them."""
+    values = {name: [getattr(spec, own) for spec in specs] for name, own in names.items()}
+    return {k: each for k, each in values.items() if any(each) or names[k] not in WHERE_SET}
+
+
 SERVER = ("server", "server_model", "server_key")
 """The fields of a model on a server."""
 ON_SERVER = "server"
@@ -250,6 +270,7 @@ def device_kind(device: str) -> str:
 
 _ONE_FOR_ALL = (
     "chat_date",
+    "chat_template_kwargs",
     "device",
     "dtype",
     "quantization",

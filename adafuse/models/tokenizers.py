@@ -12,7 +12,7 @@ from adafuse.errors import UserError
 from adafuse.models.files import local_path
 from adafuse.models.hub import from_hub
 from adafuse.models.spec import ModelEntry
-from adafuse.tokenization.prompts import check_chat
+from adafuse.tokenization.prompts import check_chat, check_variables
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
 
@@ -43,6 +43,7 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
     assert tokenizer is not None
     if spec.chat is True:
         check_chat(tokenizer, spec.path)
+    check_variables(tokenizer, spec.path, spec.chat_template_kwargs or {})
     return tokenizer
 
 

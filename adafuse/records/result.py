@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 from adafuse.errors import UserError, unknown
@@ -35,18 +35,27 @@ class Chat:
         turns: the messages: `Turn`s, or mappings such as `{"role": "user", "content": "Who?"}`.
         continues: the last turn is the beginning of the assistant's answer, and the models write
             the rest of it. By default they write a new turn of the assistant.
+        chat_template_kwargs: further variables of the chat templates that read them, such as
+            `{"enable_thinking": False}`; they replace those of the models.
 
     Raises:
-        UserError: no turns, an unknown role, or `continues` after a turn that is not the
-            assistant's.
+        UserError: no turns, an unknown role, `continues` after a turn that is not the assistant's,
+            or variables that are not JSON values by name.
     """
 
     turns: tuple[Turn, ...]
     continues: bool = False
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
-    def __init__(self, turns: Sequence[Turn | Mapping[str, str]], continues: bool = False) -> None:
+    def __init__(
+        self,
+        turns: Sequence[Turn | Mapping[str, str]],
+        continues: bool = False,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
         object.__setattr__(self, "turns", tuple(map(_turn, turns)))
         object.__setattr__(self, "continues", continues)
+        object.__setattr__(self, "chat_template_kwargs", json_values(chat_template_kwargs or {}))
         if odd := [turn.role for turn in self.turns if turn.role not in get_args(Role)]:
             raise UserError(unknown("role", odd[0], list(get_args(Role))))
         if not self.turns:
@@ -56,6 +65,26 @@ class Chat:
                 f"a chat continues a turn of {self.turns[-1].role!r}; only a turn of"
                 " the assistant can be continued"
             )
+
+
+def json_values(given: object) -> dict[str, Any]:
+    """Return `chat_template_kwargs` as plain JSON values, which digests and traces can hold.
+
+    Raises:
+        UserError: not a mapping by name, or a value that is not JSON.
+    """
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise UserError(
+            f"chat_template_kwargs is {given!r:.200}; give values by name, such as"
+            ' {"enable_thinking": false}'
+        )
+    try:
+        return dict(json.loads(json.dumps(dict(given), allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"chat_template_kwargs {given!r:.200} has a value that is not JSON ({error}); give"
+            " texts, numbers, true or false"
+        ) from None
 
 
 Prompt = str | Chat

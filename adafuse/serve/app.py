@@ -40,6 +40,7 @@ from adafuse.serve.protocol import (
 )
 from adafuse.serve.traces import Traces
 from adafuse.storage.files import without_folders
+from adafuse.tokenization.prompts import check_read
 from adafuse.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ class Serving:
 
     `longest` is the most ids of a prompt with its text, `seconds` the time of a request, `body` the
     bytes of one. Without a key, only requests to and from `hosts` and this machine are answered
-    (None: all). `templates` are chat templates, one per model (None: its own, or `PLAIN`).
+    (None: all). `templates` are chat templates, one per model (None: its own, or `PLAIN`), and
+    `template_kwargs` the variables of those that are given.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Serving:
     hosts: tuple[str, ...] | None = None
     ignore_sampling: bool = False
     templates: tuple[str | None, ...] = ()
+    template_kwargs: tuple[dict[str, Any], ...] = ()
 
 
 METHODS_KEPT = 8
@@ -84,7 +87,7 @@ class Service:
 
     def __init__(self, ensemble: Ensemble, serving: Serving) -> None:
         self.serving = serving
-        models = served_models(ensemble.models, serving.templates)
+        models = served_models(ensemble.models, serving.templates, serving.template_kwargs)
         self.stops_plainly = any(m.tokenizer.chat_template == PLAIN for m in models)
         self.ensemble = Ensemble(models, ensemble.weights, ensemble.place)
         longest = [serving.longest] * len(models)
@@ -149,6 +152,8 @@ class Service:
             RequestError: a prompt that some model cannot read, or that leaves no room for its text.
         """
         self._check_length(prompt)
+        if isinstance(prompt, Chat):
+            check_read([model.tokenizer for model in self.ensemble.models], prompt)
         rooms = [self._room(model, prompt) for model in self.ensemble.models]
         left, model, tokens = min(rooms)
         named = body.max_completion_tokens or body.max_tokens

@@ -1,15 +1,16 @@
 """Models as clients see them: their names, and a chat template for each."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.spec import public_name
 from adafuse.records.result import Chat, Turn
-from adafuse.tokenization.prompts import turn_end
+from adafuse.tokenization.prompts import check_variables, turn_end
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +26,13 @@ PLAIN_STOP = "\nUser:"
 
 
 def served_models(
-    models: Sequence[LanguageModel], templates: Sequence[str | None]
+    models: Sequence[LanguageModel],
+    templates: Sequence[str | None],
+    variables: Sequence[Mapping[str, Any]] = (),
 ) -> list[LanguageModel]:
     """Return models named without their folders, each with a template for conversations.
+
+    `variables` are those of templates that are given.
 
     Raises:
         UserError: a template that cannot be used.
@@ -37,7 +42,10 @@ def served_models(
     for number, (model, name) in enumerate(zip(models, names, strict=True)):
         shown = name if names.count(name) == 1 else f"{name}-{number + 1}"
         given = templates[number] if templates else None
-        served.append(_with_template(replace(model, name=shown), given))
+        named = replace(model, name=shown)
+        if given is not None and variables:
+            named = replace(named, chat_template_kwargs=variables[number])
+        served.append(_with_template(named, given))
     return served
 
 
@@ -61,4 +69,5 @@ def _with_template(model: LanguageModel, given: str | None) -> LanguageModel:
         raise UserError(
             f"the --chat-template of {model.name} cannot write a conversation ({error}); correct it"
         ) from None
+    check_variables(tokenizer, model.name, changed.chat_template_kwargs)
     return changed

@@ -224,6 +224,7 @@ class Conversation(Body):
     web_search_options: Nothing = None
     moderation: Nothing = None
     response_format: Annotated[dict[str, Any] | None, _only({"type": "text"})] = None
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
     reasoning_effort: Any = None
     verbosity: Any = None
 
@@ -231,7 +232,8 @@ class Conversation(Body):
     def prompts(self) -> list[Prompt]:
         """The conversation."""
         turns = [_turn(message) for message in self.messages]
-        return [Chat(turns, continues=turns[-1].role == "assistant")]
+        continues = turns[-1].role == "assistant"
+        return [Chat(turns, continues, self.chat_template_kwargs)]
 
     def first(self) -> Json:
         """Return the piece that says who speaks."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from adafuse.decoding.run import Run
 from adafuse.ensemble import Ensemble, settings_of
-from adafuse.records.result import Prompt, Result
+from adafuse.records.result import Chat, Prompt, Result
 from adafuse.storage.files import check_writable, without_folders
 from adafuse.storage.journal import Journal, journal_rows
 from adafuse.storage.parquet import as_table
@@ -52,7 +52,7 @@ class Traces:
             UserError: the journal cannot be written.
             OSError: the file cannot.
         """
-        row = {**prompt_row(name, prompt, result), **_described(run)}
+        row = {**prompt_row(name, prompt, result), **_described(run, prompt)}
         for column in ("error", "traceback"):
             row[column] = row[column] and without_folders(row[column])
         with self._lock:
@@ -99,11 +99,13 @@ class Traces:
                 file.unlink()
 
 
-def _described(run: Run) -> dict[str, str]:
+def _described(run: Run, prompt: Prompt) -> dict[str, str]:
     """Return how a request was decoded; options may name files, by their last parts here."""
     method = run.method
     options = method.options.model_dump(mode="json")
     limits = run.settings.model_dump(mode="json", exclude={"drafts", "batch_size", "engine"})
+    if isinstance(prompt, Chat) and prompt.chat_template_kwargs:
+        limits["chat_template_kwargs"] = prompt.chat_template_kwargs
     return {
         "method": method.name,
         "options": without_folders(json.dumps({**options, **limits}, ensure_ascii=False)),

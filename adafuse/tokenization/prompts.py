@@ -1,17 +1,18 @@
 """How a prompt becomes the ids of one model: raw text or its own chat template."""
 
+import json
 import logging
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import cache, lru_cache
 from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, meta
 
-from adafuse.errors import UserError
+from adafuse.errors import UserError, unknown
 from adafuse.records.result import CHAT_DATE, Chat, Prompt, Role, Turn
 
 if TYPE_CHECKING:
@@ -25,22 +26,41 @@ WORTH_SHARING = 16
 """Fewer ids than this are computed again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What a chat template reads besides the turns: the day, and the `others` as JSON."""
+
+    today: str = CHAT_DATE
+    others: str = "{}"
+
+
 def prompt_ids(
-    tokenizer: "PreTrainedTokenizerBase", prompt: Prompt, *, chat: bool, today: str = CHAT_DATE
+    tokenizer: "PreTrainedTokenizerBase",
+    prompt: Prompt,
+    variables: Mapping[str, Any] | None = None,
+    *,
+    chat: bool,
+    today: str = CHAT_DATE,
 ) -> list[int]:
     """Return the ids of `prompt`, with exactly one start token where the tokenizer adds one.
 
     A text stands as it is, unless `chat` makes it what a user says. It may begin with the start
     token, as rendered chat templates do, which then stays the only one. The tokens that a tokenizer
     puts after a text are left out: the text goes on. An empty text without a start token begins
-    where another text ended. `today` is the date that chat templates see.
+    where another text ended. `today` is the date that chat templates see, and `variables` are
+    those that they get besides; of a conversation's, those that this template reads win.
     """
     if isinstance(prompt, str) and not chat:
         end = tokenizer.eos_token_id
         ends = [end] if isinstance(end, int) and not prompt else []
         return started(tokenizer, prompt) or ends
     turns = prompt if isinstance(prompt, Chat) else Chat((_said(tokenizer, prompt),))
-    return started(tokenizer, _rendered(tokenizer, turns, date.fromisoformat(today)))
+    others = dict(variables or {})
+    if given := turns.chat_template_kwargs:
+        names = variable_names(str(tokenizer.get_chat_template()))
+        others |= {name: value for name, value in given.items() if name in names}
+    read = Variables(today, json.dumps(others, sort_keys=True))
+    return started(tokenizer, _rendered(tokenizer, turns, read))
 
 
 def started(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
@@ -127,6 +147,49 @@ def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
         )
 
 
+_NO_VARIABLES = frozenset(
+    {"messages", "tools", "documents", "add_generation_prompt"}
+    | {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
+)
+"""What templates read and users do not set."""
+
+
+@lru_cache(64)
+def variable_names(template: str) -> frozenset[str]:
+    """Return the names of the variables that a chat template reads and users may set."""
+    from transformers.utils import chat_template_utils
+
+    environment = chat_template_utils._compile_jinja_template(template).environment
+    read = meta.find_undeclared_variables(environment.parse(template))
+    return frozenset(read - environment.globals.keys() - _NO_VARIABLES)
+
+
+def check_variables(
+    tokenizer: "PreTrainedTokenizerBase", name: str, variables: Mapping[str, Any]
+) -> None:
+    """Refuse variables that a model's chat template does not read."""
+    if variables and not getattr(tokenizer, "chat_template", None):
+        raise UserError(
+            f"model {name!r} has no chat template that could read chat_template_kwargs {variables};"
+            " remove them"
+        )
+    for given in variables:
+        if given not in (names := variable_names(str(tokenizer.get_chat_template()))):
+            kind = f"variable of the chat template of {name!r}"
+            raise UserError(f"chat_template_kwargs: {unknown(kind, given, sorted(names))}")
+
+
+def check_read(tokenizers: Sequence["PreTrainedTokenizerBase"], chat: Chat) -> None:
+    """Refuse variables of a conversation that no model's chat template reads."""
+    names: set[str] = set()
+    for tokenizer in tokenizers if chat.chat_template_kwargs else ():
+        names |= variable_names(str(tokenizer.get_chat_template()))
+    for given in chat.chat_template_kwargs:
+        if given not in names:
+            kind = "variable of the models' chat templates"
+            raise UserError(f"chat_template_kwargs: {unknown(kind, given, sorted(names))}")
+
+
 def start_ids(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     """Return what this tokenizer puts before a text: the start token, two of them, or nothing."""
     whole = list(tokenizer("a")["input_ids"])
@@ -159,33 +222,32 @@ def turn_end(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
     return [index for index in ids[:1] if index in tokenizer.added_tokens_decoder]
 
 
-_DAY = date.fromisoformat(CHAT_DATE)
 _MARK = "(turn {})"
 """Stands for a turn where only its place in a template matters."""
 
 
-def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat, today: date) -> str:
+def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat, read: Variables) -> str:
     """Return the text of a chat; where its template takes no system turn, the user says that."""
     try:
-        return _checked(tokenizer, chat, today)
+        return _checked(tokenizer, chat, read)
     except (TemplateError, UserError):
         if [turn.role for turn in chat.turns[:2]] != ["system", "user"]:
             raise
         system, user, *others = chat.turns
         first = Turn("user", f"{system.content}\n\n{user.content}")
-        text = _checked(tokenizer, replace(chat, turns=(first, *others)), today)
+        text = _checked(tokenizer, replace(chat, turns=(first, *others)), read)
     _warn_of_joined_turns(tokenizer.name_or_path)
     return text
 
 
-def _checked(tokenizer: "PreTrainedTokenizerBase", chat: Chat, today: date) -> str:
+def _checked(tokenizer: "PreTrainedTokenizerBase", chat: Chat, read: Variables) -> str:
     """Return the text of a chat, in which every turn has to be.
 
     Thoughts of earlier answers are not missed: templates leave them out on purpose.
     """
-    text = _templated(tokenizer, chat.turns, chat.continues, today)
+    text = _templated(tokenizer, chat.turns, chat.continues, read)
     roles = tuple(turn.role for turn in chat.turns)
-    lost = _lost_turn(tokenizer, str(tokenizer.chat_template), roles)
+    lost = _lost_turn(tokenizer, str(tokenizer.chat_template), roles, read)
     letters = "".join(text.split())
     for number, turn in enumerate(chat.turns):
         said = turn.content.rpartition("</think>" if turn.role == "assistant" else "\0")[2]
@@ -200,12 +262,12 @@ def _checked(tokenizer: "PreTrainedTokenizerBase", chat: Chat, today: date) -> s
 
 @lru_cache(256)
 def _lost_turn(
-    tokenizer: "PreTrainedTokenizerBase", _template: str, roles: tuple[Role, ...]
+    tokenizer: "PreTrainedTokenizerBase", _template: str, roles: tuple[Role, ...], read: Variables
 ) -> int | None:
     """Return the number of a turn that a template leaves out, whatever is said in it."""
     marks = [Turn(role, _MARK.format(number)) for number, role in enumerate(roles)]
     try:
-        text = _templated(tokenizer, marks)
+        text = _templated(tokenizer, marks, read=read)
     except TemplateError:  # of a template that reads what is said
         return None
     return next((number for number, mark in enumerate(marks) if mark.content not in text), None)
@@ -215,7 +277,7 @@ def _templated(
     tokenizer: "PreTrainedTokenizerBase",
     turns: Sequence[Turn],
     continues: bool | None = None,
-    today: date = _DAY,
+    read: Variables = Variables(),
 ) -> str:
     """Return the rendered turns: the last is continued, or answered, or neither if that is None.
 
@@ -229,10 +291,13 @@ def _templated(
         messages[-1]["content"] += end
     # The one way to give a template a function: transformers makes text of those in arguments.
     template = chat_template_utils._compile_jinja_template(tokenizer.get_chat_template())
-    template.globals["strftime_now"] = today.strftime
+    template.globals["strftime_now"] = date.fromisoformat(read.today).strftime
     text = str(
         tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=continues is False
+            messages,
+            tokenize=False,
+            add_generation_prompt=continues is False,
+            **json.loads(read.others),
         )
     )
     return _cut(tokenizer, text.rpartition(end)[0], turns[-1].content) if continues else text

@@ -2,10 +2,10 @@
 
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
 from adafuse.records.result import CHAT_DATE, Prompt
@@ -106,8 +106,9 @@ class ModelTokenizer:
 
     `end_ids` is EOS_k: a model that emits one of them has ended, and their probabilities add up to
     p_k(END); each has where it is from, see `end_ids`. `chat` asks for the model's own chat
-    template around each prompt, to which `chat_date` is today. Ids below `rows` have embeddings
-    (None: all); those of special tokens may lie above.
+    template around each prompt, to which `chat_date` is today, and which gets the variables
+    `chat_template_kwargs`. Ids below `rows` have embeddings (None: all); those of special tokens
+    may lie above.
     """
 
     name: str
@@ -115,6 +116,7 @@ class ModelTokenizer:
     end_ids: Mapping[int, str]
     chat: bool = False
     chat_date: str = CHAT_DATE
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     rows: int | None = None
 
     @cached_property
@@ -139,7 +141,8 @@ class ModelTokenizer:
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
-        ids = prompt_ids(self.tokenizer, prompt, chat=self.chat, today=self.chat_date)
+        day, variables = self.chat_date, self.chat_template_kwargs
+        ids = prompt_ids(self.tokenizer, prompt, variables, chat=self.chat, today=day)
         return _with_rows(self.tokenizer, self.name, self.rows, ids)
 
     def document_ids(self, text: str) -> tuple[list[int], list[int]]:

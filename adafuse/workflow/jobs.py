@@ -12,7 +12,7 @@ from adafuse.config.serve import BY_WORKFLOW, ServeConfig
 from adafuse.decoding.words import Settings
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import content_digest, item_bytes, weight_bytes
-from adafuse.models.spec import AUTO, ON_SERVER, SERVER, DeviceName, ModelSpec
+from adafuse.models.spec import AUTO, ON_SERVER, SERVER, DeviceName, ModelSpec, columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,8 @@ class DecodeJob:
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
-        loading = {
-            name: [getattr(model, name) for model in self.models]
-            for name in ModelSpec.model_fields
-            if name not in ("path", "revision", "device", "dtype", *SERVER)
-        }
+        apart = ("path", "revision", "device", "dtype", *SERVER)
+        names = [name for name in ModelSpec.model_fields if name not in apart]
         here = self.checkpoints or any(model.server is None for model in self.models)
         return {
             "benchmark": self.benchmark,
@@ -67,7 +64,7 @@ class DecodeJob:
             "method": self.method,
             "options": self.options,
             **self.settings.model_dump(exclude={"drafts"}),  # which change no text
-            **loading,
+            **columns(self.models, {name: name for name in names}),
             "devices": [ON_SERVER if model.server else model.device for model in self.models],
             "models": [_identity(model) for model in self.models],
             "checkpoints": {name: _identity(model) for name, model in self.checkpoints.items()},

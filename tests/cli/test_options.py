@@ -3,10 +3,12 @@
 import pytest
 from typer.main import get_command
 
+from adafuse.cli.generate import PromptRow, check_variables_read
 from adafuse.cli.main import app
 from adafuse.cli.options import read_models
 from adafuse.errors import UserError
 from adafuse.metrics.registry import BENCHMARKS, SCORERS
+from tests.support.thinking import OFF
 
 
 def test_one_value_is_that_of_all_models_and_several_are_one_each():
@@ -24,6 +26,28 @@ def test_one_value_is_that_of_all_models_and_several_are_one_each():
         read_models(["a", "b"], chat=True, chat_for=["b"])
     with pytest.raises(UserError, match="1 values of revisions for 2 models"):
         read_models(["a", "b"], revision=["main"])
+
+
+def test_variables_of_chat_templates_are_given_in_yaml():
+    def given(*texts):
+        specs = read_models(["a", "b"], chat_template_kwargs=list(texts))
+        return [spec.chat_template_kwargs for spec in specs]
+
+    assert given() == [None, None]
+    assert given("{enable_thinking: false}") == [OFF, OFF]
+    assert given('{"enable_thinking": false}', "none") == [OFF, None]
+    with pytest.raises(UserError, match="chat_template_kwargs is 'off'; give values by name"):
+        given("off")
+    with pytest.raises(UserError, match=r"--chat-template-kwargs '\{' has a value that is"):
+        given("{")
+
+
+def test_variables_of_chat_templates_that_no_prompt_is_put_into_are_refused():
+    models = read_models(["a"], chat_template_kwargs=["{enable_thinking: false}"])
+    rows = [PromptRow(id="1", prompt="Who?")]
+    with pytest.raises(UserError, match="changes nothing, because all prompts are texts; add"):
+        check_variables_read(models, rows)
+    check_variables_read(models, [PromptRow(id="1", prompt=[{"role": "user", "content": "Who?"}])])
 
 
 def test_a_flag_is_for_the_models_that_it_names():

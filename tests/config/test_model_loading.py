@@ -169,3 +169,21 @@ def test_a_server_is_the_engine_of_its_models(values: dict[str, Any]) -> None:
     values["decode"]["engine"] = "reference"
     with pytest.raises(UserError, match=r"^runs.left: decode.engine is 'reference', but model le"):
         parse_config(served(values, "left"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        (["x"], "models.left.chat_template_kwargs: chat_template_kwargs is ['x']; give values by"),
+        ({"x": float("nan")}, "has a value that is not JSON"),
+        ({"x": False}, "models.left: chat_template_kwargs {'x': False} change nothing without a"),
+    ],
+)
+def test_variables_of_a_chat_template_that_cannot_work_are_one_sentence(
+    values: dict[str, Any], variables: object, sentence: str
+) -> None:
+    values["models"]["left"]["chat_template_kwargs"] = variables
+    with pytest.raises(UserError) as error:
+        parse_config(values)
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)

@@ -76,6 +76,20 @@ def test_what_cannot_be_is_refused_in_a_sentence(given, sentence):
         read_arguments(given)
 
 
+def test_variables_of_chat_templates_are_a_mapping_or_text():
+    off = {"enable_thinking": False}
+    for given, each in (
+        (off, [off, off]),
+        ("{enable_thinking: false}", [off, off]),
+        ("none+{enable_thinking: false}", [None, off]),
+    ):
+        arguments, _ = read_arguments({"models": "A+B", "chat_template_kwargs": given})
+        specs = model_specs(arguments.models, **arguments.loading)
+        assert [spec.chat_template_kwargs for spec in specs] == each
+    with pytest.raises(UserError, match="is not valid YAML"):
+        read_arguments({"models": "A+B", "chat_template_kwargs": "{"})
+
+
 @pytest.mark.parametrize("given", ["2026-01-31", ["2026-01-31"], "2026-01-31+2024-07-26"])
 def test_the_day_that_templates_see_is_one_or_one_per_model(given):
     arguments, _ = read_arguments({"models": "A+B", "chat_date": given})

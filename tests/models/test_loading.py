@@ -1,6 +1,7 @@
 import json
 import math
 import shutil
+from datetime import date
 
 import pytest
 import torch
@@ -18,9 +19,10 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.language_model import load_models
 from adafuse.models.spec import ModelSpec, model_specs
-from adafuse.records.result import as_prompt
+from adafuse.records.result import Chat, as_prompt
 from adafuse.tokenization.text import end_ids
 from tests.conftest import toy_path
+from tests.support.thinking import OFF, SWITCHED, with_template
 from tests.support.tiny import random_llama, random_model
 
 PROMPTS = [
@@ -269,6 +271,45 @@ def test_chat_templates_see_the_day_that_is_named_for_their_model(copy):
         assert model.tokenizer.decode(ids, skip_special_tokens=True) == f"{seen}: Who?"
         results = ensemble.generate([prompt], max_new_tokens=1)
         assert results.settings["chat_date"] == [seen]
+
+
+def test_chat_templates_read_the_variables_of_their_model(tmp_path):
+    models = [with_template("qwen3", tmp_path / name, SWITCHED) for name in ("on", "off")]
+    prompt = [{"role": "user", "content": "Who?"}]
+    ensemble = load(*models, chat_template_kwargs=[None, OFF])
+    on, off = (m.tokenizer.decode(m.prompt_ids(Chat(prompt))) for m in ensemble.models)
+    assert off == on + "<think>\n\n</think>\n\n"
+    results = ensemble.generate(["Who?"], max_new_tokens=1)
+    assert results.settings["chat_template_kwargs"] == [None, OFF]
+    assert "chat_template_kwargs" not in load(*models).generate(["Who?"]).settings
+    given = Chat(prompt, chat_template_kwargs=OFF)
+    assert {m.tokenizer.decode(m.prompt_ids(given)) for m in ensemble.models} == {off}
+
+
+def test_variables_that_no_chat_template_reads_are_refused(tmp_path):
+    model = with_template("qwen3", tmp_path / "switched", SWITCHED)
+    for name in ("enable_thinkin", "messages", "eos_token"):
+        known = r"known are: enable_thinking(; did you mean 'enable_thinking'\?)?$"
+        with pytest.raises(UserError, match=f"unknown variable of the chat .* '{name}'; {known}"):
+            load(model, chat_template_kwargs={name: False})
+    ensemble = load(model, toy_path("llama"))
+    asked = [Chat([{"role": "user", "content": "Who?"}], chat_template_kwargs={"thinks": 1})]
+    with pytest.raises(UserError, match="unknown variable of the models' chat templates 'thinks'"):
+        ensemble.generate(asked)
+    with pytest.raises(UserError, match=r"unknown variable .*/llama' 'enable_.*; known are: none"):
+        load(model, toy_path("llama"), chat_template_kwargs=OFF)
+    without = random_model(toy_path("llama"), tmp_path / "model", seed=1)
+    (tmp_path / "model/chat_template.jinja").unlink()
+    with pytest.raises(UserError, match="has no chat template that could read"):
+        load(without, chat_template_kwargs=OFF)
+
+
+@pytest.mark.parametrize("given", ["off", ["off"], {"x": date(2026, 1, 31)}, {1: 2}])
+def test_variables_that_are_no_json_by_name_are_refused(given):
+    with pytest.raises(UserError, match="chat_template_kwargs"):
+        Chat([{"role": "user", "content": "Who?"}], chat_template_kwargs=given)
+    with pytest.raises(UserError, match="chat_template_kwargs"):
+        model_specs(["org/a"], chat_template_kwargs=given)
 
 
 @pytest.mark.parametrize("day", ["tomorrow", "2026-13-01", ""])

@@ -40,6 +40,7 @@ def digest(values: dict[str, Any]) -> str:
         lambda v: v["runs"]["both"].update(max_rounds=4),
         lambda v: v["models"]["left"].update(chat=True),
         lambda v: v["models"]["left"].update(chat_date="2026-01-31"),
+        lambda v: v["models"]["left"].update(chat="auto", chat_template_kwargs={"thinks": False}),
         lambda v: v["models"]["left"].update(quantization="int4"),
         lambda v: v["models"]["left"].update(trust_remote_code=True),
         lambda v: v["benchmarks"]["qa"].update(stop=["\n", "."]),
@@ -78,7 +79,9 @@ def test_the_page_on_traces_names_every_key_of_a_job(
     values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(DecodeJob, "plugins", {"ruler": "code 1"})
+    values["models"]["left"].update(chat="auto", chat_template_kwargs={"thinks": None})
     job = decode_job(parse_config(values), "qa", "both")
+    assert job.record()["chat_template_kwargs"] == [{"thinks": None}, None]
     assert replace(job, timed=True, fitted_on="development").record().keys() == JOB.keys()
 
 
@@ -105,6 +108,7 @@ def test_the_code_of_another_package_changes_what_its_scorer_finds(
         lambda v: v["benchmarks"]["qa"].update(scorer="translation_13a"),
         lambda v: v.update(note="x"),
         lambda v: v["runs"].pop("far"),
+        lambda v: v["models"]["left"].update(chat_template_kwargs={}),
     ],
 )
 def test_what_cannot_change_a_result_leaves_the_digest(

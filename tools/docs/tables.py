@@ -69,6 +69,7 @@ JOB = {
     " for a model on a server `on_server` and `server_model`",
     "devices": "per model: its device, or `server`",
     **_PER_MODEL,
+    "chat_template_kwargs": f"{_PER_MODEL['chat_template_kwargs']}; absent if no model has any",
     "weights": "per model: its weight in the fusion; null where all are 1",
     "method": "name of the method",
     "options": "all its options, including defaults",
