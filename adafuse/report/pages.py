@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,12 @@ def write_examples(results: StoredResults, benchmark: str, folder: Path) -> None
 
 def write_pages(results: StoredResults, folder: Path) -> None:
     """Write index.html and explorer.html, and drop data that they do not show."""
-    import vl_convert
-
     contents = read_contents(results)
     for benchmark in {*read_benchmarks(folder / DATA)} - {*results.runs}:
         shutil.rmtree(folder / DATA / benchmark, ignore_errors=True)
     write_manifest(folder / DATA, results.manifest())
     write_explorer(folder, report=True)
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    write_text(folder / "assets" / "vega.js", bundle)
+    write_text(folder / "assets" / "vega.js", _vega())
     write_text(folder / "assets" / "charts.js", _charts(contents))
     shutil.rmtree(folder / "figures", ignore_errors=True)
     for svg in contents["figures"]:
@@ -111,6 +109,15 @@ def _html(text: str) -> Markup:
     """Turn Markdown into HTML without its title; HTML in it stays text."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     return Markup(parser.render(_TITLE.sub("", text)))
+
+
+@cache
+def _vega() -> str:
+    """Return the script that draws charts, which takes seconds to bundle."""
+    import vl_convert
+
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return bundle
 
 
 def _charts(contents: Mapping[str, Any]) -> str:

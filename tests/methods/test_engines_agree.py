@@ -86,7 +86,7 @@ def test_trained_models(pair, method, options):
 
 @pytest.mark.parametrize(("method", "options"), METHODS)
 def test_models_that_disagree_everywhere(random_pair, method, options):
-    check(random_pair, method, options, max_new_tokens=16)
+    check(random_pair, method, options, PROMPTS[2:], max_new_tokens=12)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,16 @@ class OracleModel:
     tokenizer: object
     ends: set
     ids: list = field(default_factory=list)
+    known: dict = field(default_factory=dict)
 
     def logprobs(self, extra):
         """Log-probabilities after the ids and `extra`: float32 [vocabulary]."""
-        with torch.no_grad():
-            logits = self.network(torch.tensor([self.ids + list(extra)])).logits[0, -1]
-        return torch.log_softmax(logits[: len(self.tokenizer)].float(), dim=-1)
+        ids = (*self.ids, *extra)
+        if ids not in self.known:
+            with torch.no_grad():
+                logits = self.network(torch.tensor([ids])).logits[0, -1]
+            self.known[ids] = torch.log_softmax(logits[: len(self.tokenizer)].float(), dim=-1)
+        return self.known[ids]
 
     def text(self, before, new):
         """The text that `new` adds after `before`."""

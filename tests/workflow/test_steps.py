@@ -109,14 +109,16 @@ def test_steps_that_load_no_model_load_no_torch(place: Workplace) -> None:
 def test_a_decode_job_is_followed_in_thirteen_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import adafuse.ensemble  # noqa: F401 - what it imports takes long while it is followed
+
     SmallWorkflow.made(tmp_path, 1)
     monkeypatch.chdir(tmp_path)
     plan = Plan.of(configuration(1))
     plan.store_config()
     write_shard(plan.layout.shard_rows("qa", 0), plan.prepared("qa").shard(0))
     cell = {"benchmark": "qa", "run": "adafuse", "shard": "0"}
-    job, reached = plan.job("decode", cell), set[Path]()
-    sys.setprofile(lambda frame, *_: reached.add(Path(frame.f_code.co_filename)))
+    job, reached = plan.job("decode", cell), set[str]()
+    sys.setprofile(lambda frame, *_: reached.add(frame.f_code.co_filename))
     try:
         inputs_of(SimpleNamespace(is_main_process=False), plan, "decode")(cell)
         plan.resources("qa", "adafuse", 0)
@@ -125,7 +127,7 @@ def test_a_decode_job_is_followed_in_thirteen_files(
         sys.setprofile(None)
     assert [path.is_file() for path in plan.outputs(job)] == [True], done.output
     rooms = [ROOT / "adafuse" / name for name in ("workflow", "cli")]
-    files = {str(path.relative_to(ROOT)) for path in reached if path.parent in rooms}
+    files = {str(path.relative_to(ROOT)) for path in map(Path, reached) if path.parent in rooms}
     planned = ("snakemake", "plan", "steps", "layout", "digest", "jobs", "serving")
     ran = {"adafuse/cli/steps.py", "adafuse/workflow/decode.py", "adafuse/workflow/stamps.py"}
     assert files == {f"adafuse/workflow/{name}.py" for name in planned} | ran
