@@ -3,20 +3,25 @@
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test needs the network
 os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is imported, here and in processes
+# Otherwise each of hundreds of processes compiles the package, and each worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import hypothesis
 import pytest
-import torch
 
 import adafuse.toy
-from adafuse.ensemble import Ensemble
-from tests.support.tiny import random_model
 
+if TYPE_CHECKING:  # what imports torch takes seconds, and xdist's own process runs no tests
+    from adafuse.ensemble import Ensemble
+
+sys.dont_write_bytecode = False
 TOY_MODELS = Path(adafuse.toy.__file__).parent / "models"
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 REAL_TOKENIZERS = (
@@ -37,7 +42,6 @@ LONGEST = (SLURM, "tests/serve/test_load", "demo", "finished", "results", "tests
            "tests/guard/", "browser", "tests/methods/test_engines", "tests/engine/")  # fmt: skip
 """How the groups begin that take longest, the longest first."""
 
-torch.set_num_threads(1)
 # A busy machine may pause an example for longer than any deadline.
 hypothesis.settings.register_profile("patient", hypothesis.settings(), deadline=None)
 hypothesis.settings.load_profile("patient")
@@ -89,10 +93,16 @@ def toy_path(name: str) -> str:
     return str(TOY_MODELS / name)
 
 
+def _ensemble(paths: list[str]) -> "Ensemble":
+    from adafuse.ensemble import Ensemble
+
+    return Ensemble.from_pretrained(paths, device="cpu")
+
+
 @pytest.fixture(scope="session")
-def pair() -> Ensemble:
+def pair() -> "Ensemble":
     """The default pair of the toy world."""
-    return Ensemble.from_pretrained([toy_path("mistral"), toy_path("llama")], device="cpu")
+    return _ensemble([toy_path("mistral"), toy_path("llama")])
 
 
 @pytest.fixture(scope="session")
@@ -113,21 +123,22 @@ def no_pauses():
 
 
 @pytest.fixture(scope="session")
-def quartet() -> Ensemble:
+def quartet() -> "Ensemble":
     """All four toy models."""
-    names = ("mistral", "llama", "qwen3", "internlm3")
-    return Ensemble.from_pretrained([toy_path(name) for name in names], device="cpu")
+    return _ensemble([toy_path(name) for name in ("mistral", "llama", "qwen3", "internlm3")])
 
 
 @pytest.fixture(scope="session")
-def random_pair(tmp_path_factory) -> Ensemble:
+def random_pair(tmp_path_factory) -> "Ensemble":
     """Two models with random weights over toy tokenizers: they disagree everywhere."""
+    from tests.support.tiny import random_model
+
     folder = tmp_path_factory.mktemp("random")
     paths = [
         random_model(toy_path(name), folder / name, seed=seed)
         for seed, name in enumerate(("mistral", "llama"))
     ]
-    return Ensemble.from_pretrained(paths, device="cpu")
+    return _ensemble(paths)
 
 
 @pytest.fixture(scope="session", params=REAL_TOKENIZERS)

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -12,8 +13,13 @@ PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 QUOTED = re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE)
 
 
-def texts() -> Iterator[str]:
+@cache
+def texts() -> list[str]:
     """All texts of the package, with … in place of each value."""
+    return [*_texts()]
+
+
+def _texts() -> Iterator[str]:
     for file in (ROOT / "adafuse").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.JoinedStr):
@@ -23,12 +29,9 @@ def texts() -> Iterator[str]:
                 yield re.sub("%[sd]", "…", node.value)
 
 
-TEXTS = list(texts())
-
-
 @pytest.mark.parametrize("message", QUOTED)
 def test_a_message_is_quoted_as_the_code_writes_it(message: str) -> None:
-    assert any(message.removesuffix("…") in text for text in TEXTS)
+    assert any(message.removesuffix("…") in text for text in texts())
 
 
 def test_the_page_explains_messages_of_every_section() -> None:

@@ -94,17 +94,17 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
     mostly_soak([METHODS[1], *METHODS[5:], ("deepen", {"main": 3})], quick=(0, 5)),
 )
 def test_four_architectures(quartet, method, options):
-    check(quartet, method, options, max_new_tokens=16)
+    check(quartet, method, options, PROMPTS[2:], max_new_tokens=12)
 
 
 @pytest.mark.parametrize("rank_only", [True, False])
 def test_blending_answers(pair, rank_only):
-    check(pair, "llm_blender", BLENDER | {"rank_only": rank_only})
+    check(pair, "llm_blender", BLENDER | {"rank_only": rank_only}, PROMPTS[2:], max_new_tokens=12)
 
 
 @pytest.mark.parametrize("name", ["mistral", "llama", "qwen3", "internlm3"])
 def test_single_models(name):
-    check(Ensemble.from_pretrained([toy_path(name)], device="cpu"), "single", {})
+    check(Ensemble.from_pretrained([toy_path(name)], device="cpu"), "single", {}, PROMPTS[2:])
 
 
 @pytest.fixture(

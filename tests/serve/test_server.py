@@ -11,19 +11,15 @@ import pytest
 from tests.conftest import toy_path
 from tests.serve.conftest import started
 
-openai = pytest.importorskip("openai", reason="openai is not installed")
-httpx = pytest.importorskip("httpx")  # which openai brings
+httpx = pytest.importorskip("httpx")
 
 GONE = 'adafuse_prompts_total{how="gone"}'
 PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
 
 
-def client_of(server):
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
-
-
 def test_the_client_of_openai_reads_texts_and_streams(server, pair):
-    client = client_of(server)
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
     assert [model.id for model in client.models.list()] == ["adafuse"]
     (result,) = pair.generate([PROMPT], stop=["\n"], max_new_tokens=16, branching=2)
     asked = {"model": "adafuse", "prompt": PROMPT, "stop": ["\n"], "max_tokens": 16}

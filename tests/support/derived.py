@@ -7,6 +7,7 @@ keep it.
 import json
 import random
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from adafuse.benchmarks.rows import Row, read_rows
@@ -55,6 +56,7 @@ RULES: dict[str, tuple[str, Rule]] = {
 }
 
 
+@cache
 def rows(task: str) -> tuple[Row, ...]:
     """All rows of a task's real file."""
     return read_rows(BENCHMARKS / FILES[task])

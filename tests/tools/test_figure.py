@@ -16,17 +16,22 @@ def result() -> Result:
     return figure.decode()
 
 
+@pytest.fixture(scope="module")
+def svg(result: Result) -> str:
+    return figure.draw(result).decode()
+
+
 def texts(svg: str) -> list[str]:
     return re.findall(r"<text [^>]*>([^<]*)</text>", svg)
 
 
-def test_the_committed_figure_says_what_the_models_say_today(result: Result) -> None:
+def test_the_committed_figure_says_what_the_models_say_today(svg: str) -> None:
     committed = (ROOT / figure.FILE).read_text(encoding="utf-8")
-    assert texts(committed) == texts(figure.draw(result).decode())
+    assert texts(committed) == texts(svg)
 
 
-def test_the_figure_shows_every_candidate_and_its_score(result: Result) -> None:
-    shown = " ".join(texts(figure.draw(result).decode()))
+def test_the_figure_shows_every_candidate_and_its_score(result: Result, svg: str) -> None:
+    shown = " ".join(texts(svg))
     candidates = [each for taken in result.rounds for each in taken.candidates]
     assert len(candidates) > 4
     for candidate in candidates:
@@ -41,6 +46,5 @@ def test_the_example_has_a_sure_and_an_unsure_model_and_a_right_answer(result: R
     assert result.text == " Mount Skofell"
 
 
-def test_the_figure_is_white_behind_its_text(result: Result) -> None:
-    svg = figure.draw(result).decode()
+def test_the_figure_is_white_behind_its_text(svg: str) -> None:
     assert 'fill="white"' in svg.split("<text")[0]

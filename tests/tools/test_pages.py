@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,15 @@ from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import SCORERS
 from adafuse.workflow.steps import listing
 from tools.docs import results
-from tools.docs.pages import PAGES, TEMPLATES, files, template_of
+from tools.docs.pages import PAGES, TEMPLATES, page, template_of
 
 ROOT = Path(__file__).parents[2]
+made = cache(page)
 
 
-@pytest.mark.parametrize("name", [*files()])
+@pytest.mark.parametrize("name", PAGES)
 def test_a_committed_page_is_what_the_code_makes(name: str) -> None:
-    assert (ROOT / name).read_text(encoding="utf-8") == files()[name], "say `make docs`"
+    assert (ROOT / name).read_text(encoding="utf-8") == made(name), "say `make docs`"
 
 
 def test_every_template_is_a_page() -> None:
@@ -35,12 +37,12 @@ def test_a_page_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
     code = "from tools.docs.pages import page; print(page('docs/reproduce.md'), end='')"
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HOME": str(tmp_path)}
     command = [sys.executable, "-c", code]
-    made = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert made.stdout == files()["docs/reproduce.md"], made.stderr
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout == made("docs/reproduce.md"), done.stderr
 
 
 def test_every_command_and_option_and_exit_status_is_described() -> None:
-    text = files()["docs/command-line.md"]
+    text = made("docs/command-line.md")
     commands = get_command(app).commands
     assert {*commands} - {"step", "lm-eval"} <= {*EXAMPLES}
     for name, command in commands.items():
