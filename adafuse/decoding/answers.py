@@ -56,7 +56,8 @@ def _write(example: Example, sequence: TokenSequence) -> Program[WrittenAnswer]:
                 node.release()  # a long answer would hold a row of log-probabilities per token
             span, tokens = longer, len(path)
             text, ended, words = span.text, span.ends, span.words
-            reason = limits.stop_reason(text, ended=ended, tokens=tokens, rounds=words)
+            stopped = example.stops.within(text)
+            reason = limits.stop_reason(ended=ended, stopped=stopped, tokens=tokens, rounds=words)
     except ContextFullError:
         reason = "length"
     if reason in ("length", "eos"):

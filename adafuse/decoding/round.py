@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import PoolFusion
@@ -11,6 +11,7 @@ from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
 from adafuse.records.result import Answer, Chat, Prompt, Round, StopReason
 from adafuse.tokenization.text import UNFINISHED, whole_characters
+from adafuse.tokenization.thoughts import Thoughts
 
 
 @dataclass(eq=False)
@@ -20,7 +21,7 @@ class Example:
     `weights` are w_k (`weighed`: of this example, not of the run), `question` is the prompt without
     few-shot examples, `answers` are the models' own answers if they are given, `committed` the
     spans of Y, `out` the numbers of the models that no longer take part, and `reason` is why
-    decoding ended, None before.
+    decoding ended, None before. `thoughts` are those that Y may begin with.
     """
 
     weights: Sequence[float]
@@ -36,10 +37,11 @@ class Example:
     out: set[int] = field(default_factory=set)
     weighed: bool = False
     reason: StopReason | None = None
+    thoughts: Thoughts | None = None
 
     @property
     def stops(self) -> StopStrings:
-        return StopStrings(self.limits.stop)
+        return StopStrings(self.limits.stop, thoughts=self.thoughts)
 
     @property
     def active(self) -> dict[int, TokenSequence]:
@@ -60,7 +62,7 @@ class Example:
     @property
     def stops_after(self) -> StopStrings:
         """The stop strings for a continuation of Y; one may begin inside Y."""
-        return StopStrings(self.limits.stop, self.text)
+        return replace(self.stops, before=self.text)
 
     def rules(self, max_tokens: int, hard_limit: int | None = None) -> WordRules:
         """Return the rules for where a word ends after Y, at the latest after `max_tokens`."""
@@ -110,8 +112,10 @@ class Example:
         """
         if tokens is None:
             tokens = max(sequence.generated for sequence in self.sequences)
-        rounds = len(self.rounds)
-        self.reason = self.limits.stop_reason(self.text, ended=ended, tokens=tokens, rounds=rounds)
+        stopped, rounds = self.stops.within(self.text), len(self.rounds)
+        self.reason = self.limits.stop_reason(
+            ended=ended, stopped=stopped, tokens=tokens, rounds=rounds
+        )
         self.text = self.stops.cut(self.text)
         if self.reason in ("length", "eos"):
             for sequence in self.sequences:

@@ -38,6 +38,7 @@ from adafuse.tokenization.prompts import (
     shared_prefix,
 )
 from adafuse.tokenization.text import Anchor
+from adafuse.tokenization.thoughts import shared_thoughts
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +186,7 @@ class Run:
             if len(own) != count:
                 raise UserError(f"{len(own)} answers of {count} models; give one per model")
         self.prepare()
+        check_thoughts(self.models, prompts)
         lookups = defaultdict[LanguageModel, Lookup](Lookup)
 
         def start(n: int) -> Example:
@@ -215,8 +217,12 @@ class Run:
     def program(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
         """Decode an example whose prompt is open in every model."""
         kinds = self.settings.drafts
+        prompt, models = example.prompt, [sequence.model for sequence in example.sequences]
+        ids = [sequence.ids for sequence in example.sequences]
+        example.thoughts = shared_thoughts(models, prompt, ids)
+        strings = () if example.thoughts else self.settings.stop  # which do not apply to thoughts
         for sequence in example.sequences:
-            sequence.stop = tuple(stop for stop in self.settings.stop if isinstance(stop, str))
+            sequence.stop = tuple(stop for stop in strings if isinstance(stop, str))
         yield from self.method.begin(example)
         own = self.method.decode(example)
         yield from Drafter(example, kinds, lookups).run(own) if kinds else own
@@ -241,6 +247,14 @@ class Run:
                 yield given[len(before) :]
 
 
+def check_thoughts(models: Sequence[LanguageModel], prompts: Sequence[Prompt]) -> None:
+    """Refuse models of which some think after the first prompt and others do not."""
+    for prompt in prompts[:1] if len(models) > 1 else ():
+        ids = [ids_if_any(model.prompt_ids, prompt) for model in models]
+        if all(ids):
+            shared_thoughts(models, prompt, ids)
+
+
 def result_of(event: Finished[Example]) -> Result:
     """Return what the decoding of an example came to."""
     example, sequences = event.example, event.example.sequences
@@ -257,6 +271,7 @@ def result_of(event: Finished[Example]) -> Result:
         error=event.error,
         traceback=event.traceback,
         fits=_fits(example),
+        thoughts=(example.thoughts.length(example.text) or None) if example.thoughts else None,
     )
 
 

@@ -11,6 +11,7 @@ from adafuse.engine.node import Program, TokenSequence, evaluated
 from adafuse.options import BatchSize, Positive, Section, StrictSection, Text
 from adafuse.records.result import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED
+from adafuse.tokenization.thoughts import Thoughts
 
 
 class StopAfter(Section):
@@ -28,10 +29,12 @@ class StopStrings:
 
     One of white space applies only after other text: a model may begin with the line break that the
     few-shot examples have there. `before` is the part of the continuation that has no stop string.
+    None applies within `thoughts`.
     """
 
     strings: Sequence[str | StopAfter] = ()
     before: str = ""
+    thoughts: Thoughts | None = None
 
     def within(self, text: str) -> bool:
         """Whether `before` and `text` together hold a stop string."""
@@ -55,6 +58,11 @@ class StopStrings:
         return [(start, start + len(string)) for start, string in found if start >= 0]
 
     def _start(self, text: str, stop: str | StopAfter) -> int:
+        begin = 0 if self.thoughts is None else self.thoughts.length(text)
+        found = self._first(text[begin:], stop)
+        return found if found < 0 else begin + found
+
+    def _first(self, text: str, stop: str | StopAfter) -> int:
         if isinstance(stop, StopAfter):
             first = text.find(stop.after)
             return first if first < 0 else text.find(stop.string, first + len(stop.after))
@@ -77,11 +85,13 @@ class Limits(StrictSection):
     max_rounds: Positive | None = None
     stop: tuple[str | StopAfter, ...] = ()
 
-    def stop_reason(self, text: str, *, ended: bool, tokens: int, rounds: int) -> StopReason | None:
+    def stop_reason(
+        self, *, ended: bool, stopped: bool, tokens: int, rounds: int
+    ) -> StopReason | None:
         """Return why a continuation stops, if it does; `tokens` is the most that a model holds."""
         if ended:
             return "eos"
-        if StopStrings(self.stop).within(text):
+        if stopped:
             return "stop"
         return "length" if tokens >= self.max_new_tokens or rounds == self.max_rounds else None
 

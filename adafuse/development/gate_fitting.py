@@ -238,7 +238,7 @@ def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) 
     examples = [
         scoring.Prediction(
             str(number),
-            "" if result.stop_reason == "error" else result.text,
+            "" if result.stop_reason == "error" else result.answer,
             tuple(rows.answers[row]),
         )
         for number, (row, result) in enumerate(texts)

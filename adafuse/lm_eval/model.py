@@ -115,11 +115,11 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             for limits, group in groups.items():
                 for number, result in self._stream(limits, group):
                     request = group[number]
-                    texts[id(request)] = result.text if result.error is None else ""
+                    texts[id(request)] = result.answer if result.error is None else ""
                     if self._trace:
                         self._trace.add(_name(request), read_prompt(request.args[0]), result)
                     if result.error is None:
-                        self.cache_hook.add_partial("generate_until", request.args, result.text)
+                        self.cache_hook.add_partial("generate_until", request.args, result.answer)
                     else:
                         errors[_name(request)] = result.error
                     bar.update()

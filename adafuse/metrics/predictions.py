@@ -11,13 +11,13 @@ from adafuse.errors import UserError
 from adafuse.storage.files import read_text
 from adafuse.storage.yaml_files import parse_json
 
-_COLUMNS = ("id", "question", "text", "stop_reason", "fits", "benchmark")
+_COLUMNS = ("id", "question", "text", "stop_reason", "fits", "thoughts", "benchmark")
 
 
 def read_predictions(
     path: Path, rows: Sequence[Row], *, benchmark: str | None
 ) -> list[dict[str, Any]]:
-    """Return "id", "text", "stop_reason" ("" if absent) and "fits" of a file of records.
+    """Return "id", "text", "stop_reason" ("" if absent), "fits" and "thoughts" of records.
 
     A prediction without id is matched by its question. A column `benchmark` of the file must be
     the given one.
@@ -38,7 +38,9 @@ def read_predictions(
         first[name] = where.removeprefix(f"{path}, ")
         reason = str(record.get("stop_reason") or "")
         said = {"text": _text(record, where), "stop_reason": reason, "fits": record.get("fits")}
-        predictions[name] = {"id": name, **said}
+        thoughts = record.get("thoughts")  # in other files perhaps a text
+        counted = {"thoughts": thoughts} if isinstance(thoughts, int) else {}
+        predictions[name] = {"id": name, **said, **counted}
     return list(predictions.values())
 
 

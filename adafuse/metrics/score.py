@@ -117,7 +117,8 @@ def evaluate(
 ) -> ScoredRun:
     """Score predictions of the rows of a benchmark under one protocol.
 
-    Predictions have "id", "text" and perhaps "stop_reason" and "fits", at most one per row.
+    Predictions have "id", "text" and perhaps "stop_reason", "fits" and "thoughts", at most one per
+    row; what comes before the answer of a model that thinks is not scored.
     `strict` leaves out the ids to `exclude`; `published` keeps them. `within_budget` scores of each
     text what fits.
     """
@@ -133,7 +134,8 @@ def evaluate(
     if not scored:
         raise UserError(f"benchmark {benchmark!r}: all rows are excluded; exclude fewer")
     failed = {name for name, row in by_id.items() if row.get("stop_reason") == "error"}
-    texts = {name: row["text"] for name, row in by_id.items() if name not in failed}
+    answers = {name: row["text"][row.get("thoughts") or 0 :] for name, row in by_id.items()}
+    texts = {name: text for name, text in answers.items() if name not in failed}
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
     never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
@@ -159,7 +161,8 @@ def evaluate(
 def _fitting(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if row.get("fits") is None or row.get("stop_reason") == "error":
         return row
-    return {"id": row["id"], "text": row["text"][: row["fits"]], "stop_reason": "length"}
+    text = row["text"][: row["fits"]]
+    return {**row, "text": text, "fits": None, "stop_reason": "length"}
 
 
 def _cut(predictions: Sequence[Mapping[str, Any]]) -> int | None:
@@ -184,9 +187,9 @@ def score_trace(
     within_budget: bool = False,
 ) -> ScoredRun:
     """Score a merged trace against the prepared rows of its benchmark; see `evaluate`."""
-    from adafuse.storage.parquet import read_rows
+    from adafuse.storage.parquet import iterate_rows
 
-    predictions = read_rows(trace, ["id", "text", "stop_reason", "fits"])
+    predictions = iterate_rows(trace, ["id", "text", "stop_reason", "fits", "thoughts"])
     rows = read_prepared(rows_file)
     shots = {row.id for row in rows if row.shot}
     return evaluate(

@@ -219,6 +219,8 @@ class Result(ResultView):
         traceback: where the error was raised; None unless `stop_reason` is "error".
         fits: how many characters of the text fit into `max_new_tokens` tokens of some model; None
             if all do. A method that commits spans may exceed the limit with the last one.
+        thoughts: how many characters of the text come before the answer of models that think: all
+            of them if their thoughts did not end; None if there are no thoughts.
     """
 
     text: str
@@ -231,6 +233,12 @@ class Result(ResultView):
     error: str | None = None
     traceback: str | None = None
     fits: int | None = None
+    thoughts: int | None = None
+
+    @property
+    def answer(self) -> str:
+        """The text after the thoughts, which is what is scored."""
+        return self.text[self.thoughts or 0 :]
 
 
 @dataclass(frozen=True, slots=True)

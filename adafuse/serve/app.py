@@ -41,6 +41,7 @@ from adafuse.serve.protocol import (
 from adafuse.serve.traces import Traces
 from adafuse.storage.files import without_folders
 from adafuse.tokenization.prompts import check_read
+from adafuse.tokenization.thoughts import Thoughts, shared_thoughts
 from adafuse.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -169,6 +170,16 @@ class Service:
         limits = {"max_new_tokens": most, "max_rounds": body.max_rounds, "stop": stop}
         return replace(prepared, settings=parse(Settings, limits, "request"))
 
+    def thoughts(self, body: Body, prompt: Prompt) -> Thoughts | None:
+        """Return the thoughts that a text may begin with, where its reply has them apart.
+
+        Raises:
+            UserError: some models think after this prompt, and others do not.
+        """
+        models = self.ensemble.models
+        thoughts = shared_thoughts(models, prompt, [model.prompt_ids(prompt) for model in models])
+        return thoughts if isinstance(body, Conversation) else None
+
     def _check_length(self, prompt: Prompt) -> None:
         """Refuse what is too long for any tokenizer before one reads it."""
         longest, given = self.serving.longest, letters(prompt)
@@ -246,16 +257,25 @@ class Exchange:
         if len(prompts) > most:
             raise RequestError(f"{len(prompts)} prompts are too many at a time; send {most}")
         runs = await asyncio.to_thread(self.service.runs, body, prompts)
+        split = partial(self.service.thoughts, body)
+        thoughts = await asyncio.to_thread(lambda: [*map(split, prompts)])
         reply = Reply(body, serving.name)
-        self._submit(prompts, runs, streamed=body.stream)
+        self._submit(prompts, runs, thoughts, streamed=body.stream)
         if body.stream:
             return StreamingResponse(
                 self._pieces(reply), media_type="text/event-stream", headers=_UNBUFFERED
             )
         results = {n: what async for n, what in self._events(reply) if isinstance(what, Result)}
-        return JSONResponse(reply.whole([results[n] for n in range(len(self.jobs))]))
+        return JSONResponse(reply.whole([results[n] for n in range(len(self.jobs))], thoughts))
 
-    def _submit(self, prompts: Sequence[Prompt], runs: Sequence[Run], *, streamed: bool) -> None:
+    def _submit(
+        self,
+        prompts: Sequence[Prompt],
+        runs: Sequence[Run],
+        thoughts: Sequence[Thoughts | None],
+        *,
+        streamed: bool,
+    ) -> None:
         loop = asyncio.get_running_loop()
 
         def tell(index: int, what: str | Result) -> None:
@@ -263,8 +283,8 @@ class Exchange:
 
         deadline = time.monotonic() + self.service.serving.seconds
         self.jobs = [
-            Job(run, prompt, partial(tell, index), deadline, streamed)
-            for index, (prompt, run) in enumerate(zip(prompts, runs, strict=True))
+            Job(run, prompt, partial(tell, index), deadline, streamed, own)
+            for index, (prompt, run, own) in enumerate(zip(prompts, runs, thoughts, strict=True))
         ]
         self.service.decoder.submit(self.jobs)
 
@@ -303,26 +323,34 @@ class Exchange:
 
     async def _pieces(self, reply: Reply) -> AsyncIterator[str]:
         results: dict[int, Result] = {}
-        written = [""] * len(self.jobs)
+        written, sent = [""] * len(self.jobs), [("", "")] * len(self.jobs)
         async with aclosing(self._events(reply)) as events:
             try:
                 for index in range(len(self.jobs)):
                     if (first := reply.first(index)) is not None:
                         yield _event(first)
                 async for index, what in events:
-                    if isinstance(what, str):
-                        written[index] += what
-                        yield _event(reply.piece(index, what))
-                        continue
-                    results[index] = what
-                    if rest := what.text[len(written[index]) :]:
-                        yield _event(reply.piece(index, rest))
-                    yield _event(reply.piece(index, None, REASONS[what.stop_reason]))
+                    done = what if isinstance(what, Result) else None
+                    said = what.text if isinstance(what, Result) else written[index] + what
+                    written[index] = said
+                    before, sent[index] = sent[index], self._parts(index, said, done)
+                    grown = zip(before, sent[index], strict=True)
+                    reasoning, text = (new[len(old) :] for old, new in grown)
+                    if reasoning or text:
+                        yield _event(reply.piece(index, text, reasoning))
+                    if done is not None:
+                        results[index] = done
+                        yield _event(reply.last(index, REASONS[done.stop_reason]))
                 if reply.body.counted:
                     yield _event(reply.end([results[index] for index in range(len(results))]))
                 yield "data: [DONE]\n\n"
             except RequestError as error:  # the status is sent already
                 yield _event(_error(without_folders(str(error)), error.code))
+
+    def _parts(self, index: int, text: str, done: Result | None) -> tuple[str, str]:
+        """Return the thoughts and the answer of a text, as far as both are sure."""
+        thoughts = self.jobs[index].thoughts
+        return ("", text) if thoughts is None else thoughts.split(text, whole=done is not None)
 
 
 GONE = 499

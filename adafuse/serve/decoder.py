@@ -19,6 +19,7 @@ from adafuse.records.result import Prompt, Result, StopReason, question_of
 from adafuse.serve.protocol import RequestError
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import UNFINISHED, Anchor
+from adafuse.tokenization.thoughts import Thoughts
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,8 @@ class Job:
     """A prompt, how it is decoded, and who is told.
 
     `tell` is called in the decoding thread, with text as it is settled if it is `streamed`, and at
-    last with the result; it must not wait. Whoever no longer wants the text sets `gone`; at the
+    last with the result; it must not wait. `thoughts` are those that the text may begin with, and
+    comes without in its reply. Whoever no longer wants the text sets `gone`; at the
     `deadline` (time.monotonic) decoding ends, too, and the job is `overdue`.
     """
 
@@ -37,6 +39,7 @@ class Job:
     tell: Callable[[str | Result], None]
     deadline: float
     streamed: bool
+    thoughts: Thoughts | None = None
     gone: bool = False
     overdue: bool = False
     sent: str = ""
@@ -85,7 +88,9 @@ def within_limit(event: Finished[Example], result: Result) -> Result:
     if result.stop_reason == "length" or text != result.text:
         text = text.rstrip(UNFINISHED)
     reason: StopReason = result.stop_reason if text == result.text else "length"
-    return replace(result, text=text, stop_reason=reason, tokens=tuple(tokens), fits=None)
+    thoughts = result.thoughts and min(result.thoughts, len(text))
+    own = tuple(tokens)
+    return replace(result, text=text, stop_reason=reason, tokens=own, fits=None, thoughts=thoughts)
 
 
 def _ids_of(sequence: TokenSequence, anchor: Anchor, text: str) -> list[int]:

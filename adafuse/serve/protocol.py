@@ -13,6 +13,7 @@ from adafuse.errors import UserError
 from adafuse.options import SAMPLING, Flag, Positive, Section, parse
 from adafuse.records.result import Candidate, Chat, Prompt, Result, Turn
 from adafuse.storage.yaml_files import parse_json
+from adafuse.tokenization.thoughts import Thoughts
 
 Json = dict[str, Any]
 
@@ -146,11 +147,11 @@ class Body(Section):
         """Return what begins a text in a stream, if anything does."""
         return None
 
-    def piece(self, text: str | None) -> Json:
+    def piece(self, text: str | None, reasoning: str = "") -> Json:
         """Return how a piece of a stream has its text; None: there is no more."""
         raise NotImplementedError
 
-    def whole(self, text: str) -> Json:
+    def whole(self, text: str, thoughts: Thoughts | None) -> Json:
         """Return how a choice has its text."""
         raise NotImplementedError
 
@@ -186,12 +187,12 @@ class Completion(Body):
         """The texts."""
         return list(self.prompt)
 
-    def piece(self, text: str | None) -> Json:
+    def piece(self, text: str | None, reasoning: str = "") -> Json:
         """Return how a piece of a stream has its text."""
         return {"text": text or ""}
 
-    def whole(self, text: str) -> Json:
-        """Return how a choice has its text."""
+    def whole(self, text: str, thoughts: Thoughts | None) -> Json:
+        """Return how a choice has its text, thoughts included."""
         return {"text": text}
 
     def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
@@ -239,13 +240,16 @@ class Conversation(Body):
         """Return the piece that says who speaks."""
         return {"delta": {"role": "assistant", "content": ""}}
 
-    def piece(self, text: str | None) -> Json:
-        """Return how a piece of a stream has its text."""
-        return {"delta": {} if text is None else {"content": text}}
+    def piece(self, text: str | None, reasoning: str = "") -> Json:
+        """Return how a piece of a stream has its text, or thoughts."""
+        parts = {"reasoning_content": reasoning, "content": text}
+        return {"delta": {name: part for name, part in parts.items() if part}}
 
-    def whole(self, text: str) -> Json:
-        """Return how a choice has its text."""
-        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+    def whole(self, text: str, thoughts: Thoughts | None) -> Json:
+        """Return how a choice has its text, apart from thoughts."""
+        reasoning, text = ("", text) if thoughts is None else thoughts.split(text, whole=True)
+        message = {"role": "assistant", "content": text, "refusal": None}
+        return {"message": message | ({"reasoning_content": reasoning} if reasoning else {})}
 
     def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
         """Return a record per token."""
@@ -316,12 +320,12 @@ class Reply:
         """The id of the reply, which begins with its kind."""
         return f"{self.body.id_prefix}-{self.number}"
 
-    def whole(self, results: Sequence[Result]) -> Json:
+    def whole(self, results: Sequence[Result], thoughts: Sequence[Thoughts | None]) -> Json:
         """Return the reply to a request that is not streamed."""
         choices = [
             self._choice(
                 index,
-                self.body.whole(result.text),
+                self.body.whole(result.text, thoughts[index]),
                 REASONS[result.stop_reason],
                 self.body.token_logprobs(_tokens(result)) if self.body.wants_logprobs else None,
             )
@@ -334,9 +338,13 @@ class Reply:
         first = self.body.first()
         return first and self._around(self.body.chunk, self._choice(index, first))
 
-    def piece(self, index: int, text: str | None, reason: str | None = None) -> Json:
-        """Return a piece of a stream: some text, or why there is no more."""
-        return self._around(self.body.chunk, self._choice(index, self.body.piece(text), reason))
+    def piece(self, index: int, text: str, reasoning: str = "") -> Json:
+        """Return a piece of a stream: some text, or thoughts."""
+        return self._around(self.body.chunk, self._choice(index, self.body.piece(text, reasoning)))
+
+    def last(self, index: int, reason: str) -> Json:
+        """Return the piece that says why there is no more text."""
+        return self._around(self.body.chunk, self._choice(index, self.body.piece(None), reason))
 
     def end(self, results: Sequence[Result]) -> Json:
         """Return the last piece of a stream that is counted."""

@@ -35,6 +35,7 @@ _ROUND = pa.struct(
 RESULT_FIELDS = [
     pa.field("text", pa.string()),
     pa.field("fits", pa.int32()),
+    pa.field("thoughts", pa.int32()),
     pa.field("stop_reason", pa.string()),
     pa.field("error", pa.string()),
     pa.field("traceback", pa.string()),

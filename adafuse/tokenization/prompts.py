@@ -147,6 +147,15 @@ def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
         )
 
 
+_THOUGHTS_END = re.compile(r"([<\[])/([\w:]*(?:think|thought|reason)[\w:]*)([>\]])", re.IGNORECASE)
+
+
+def thought_marks(template: str) -> tuple[str, str] | None:
+    """Return the marks around thoughts that a chat template names, such as <think> and </think>."""
+    found = _THOUGHTS_END.search(template)
+    return found and (f"{found[1]}{found[2]}{found[3]}", found[0])
+
+
 _NO_VARIABLES = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt"}
     | {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}

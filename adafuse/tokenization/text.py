@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
 from adafuse.records.result import CHAT_DATE, Prompt
-from adafuse.tokenization.prompts import ids_after, prompt_ids, turn_end
+from adafuse.tokenization.prompts import ids_after, prompt_ids, thought_marks, turn_end
 from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
 
 if TYPE_CHECKING:
@@ -175,7 +175,8 @@ def end_ids(
     """Return EOS_k, what a model ends with, and where each id is from.
 
     Those are the end ids that its generation config, config and tokenizer name, `gguf` the ones of
-    a GGUF file, the token by which its chat template ends a turn, and all other special tokens.
+    a GGUF file, the token by which its chat template ends a turn, and all other special tokens but
+    those around thoughts.
 
     Raises:
         UserError: nothing but special tokens could end a text.
@@ -194,7 +195,10 @@ def end_ids(
             " or eos_token in its tokenizer_config.json"
         )
     ends: dict[int, str] = {}
-    for source, ids in {**named, SPECIAL: sorted(special_ids(tokenizer))}.items():
+    template = getattr(tokenizer, "chat_template", None)
+    marks = (template and thought_marks(str(template))) or ()
+    special = special_ids(tokenizer) - {*map(tokenizer.get_vocab().get, marks)}
+    for source, ids in {**named, SPECIAL: sorted(special)}.items():
         ends |= {index: source for index in ids if index not in ends}
     return ends
 

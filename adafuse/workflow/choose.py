@@ -56,7 +56,7 @@ def choose_rows(config: Config, benchmark: str, run: str, out: Path) -> dict[str
     position = {key: at for at, key in enumerate(numbered)}
     taken_from = [choices.candidates[number] for number, _ in picked]
     table = (
-        pa.concat_tables(tables)
+        pa.concat_tables(tables, promote_options="default")  # older ones lack columns
         .take([position[key] for key in picked])
         .set_column(tables[0].column_names.index("run"), "run", pa.array([run] * len(picked)))
         .append_column("taken_from", pa.array(taken_from))

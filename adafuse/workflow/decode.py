@@ -388,7 +388,7 @@ def merge_shards(
                 f"{str(file)!r} is not whole: row {odd[0]!r} is {what}; delete it and run again"
             )
     names = {name: shards[0]["job"][name] for name in ("benchmark", "run")}
-    table, digest = pa.concat_tables(tables), merged_digest(digests)
+    table, digest = pa.concat_tables(tables, promote_options="default"), merged_digest(digests)
     write_joined(out, table, "shards", shards, digest=digest, **names)
     kept = {digest for table in tables for digest in table["digest"].to_pylist()}
     for file in files:

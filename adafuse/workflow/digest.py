@@ -76,6 +76,8 @@ def _settings(job: DecodeJob) -> str:
     parts["models"] = [_key(model) for model in job.models]
     parts["options"] = _deciding_options(job)
     parts["engine_version"] = ENGINE_VERSION
+    if any(model.chat for model in job.models):
+        parts["thoughts"] = "apart"  # before, stop strings applied to them
     return text_digest(json.dumps(parts, sort_keys=True))
 
 

@@ -41,7 +41,8 @@ def test_the_columns_and_metadata_of_the_workflow_are_the_told_ones(results: Scr
     assert paths(pq.read_schema(merged)) == COLUMNS.keys()
     assert read_metadata(merged).keys() == MERGED.keys()
     assert read_metadata(shard).keys() == SHARD.keys() - {"served"}
-    assert read_metadata(shard)["job"].keys() == JOB.keys() - {"timed", "fitted_on", "plugins"}
+    where_set = {"timed", "fitted_on", "plugins", "chat_template_kwargs"}
+    assert read_metadata(shard)["job"].keys() == JOB.keys() - where_set
 
 
 def test_the_columns_and_metadata_of_generate_are_the_told_ones(tmp_path: Path) -> None:

@@ -106,6 +106,26 @@ def test_within_the_budget_only_what_fits_is_scored_and_counts_as_cut() -> None:
     assert "but whole texts of qa." in cut_legend([whole, replace(fitting, benchmark="mt")])
 
 
+@pytest.mark.parametrize("protocol", ["strict", "published"])
+def test_thoughts_are_not_scored_and_count_as_cut_where_a_limit_cut_them(protocol: str) -> None:
+    answers = [row.answers[0] for row in ROWS]
+    thought = "<think>" + " ".join(answers) + "</think>"
+    texts = [
+        {"id": row.id, "text": thought + answer, "stop_reason": "eos", "thoughts": len(thought)}
+        for row, answer in zip(ROWS, answers, strict=True)
+    ]
+    score = evaluate(ROWS, texts, "squad", protocol, **NAMES).score
+    assert (score.main.value, score.cut, score.empty) == (100, 0, 0)
+    for row in texts:
+        row |= {"text": thought, "stop_reason": "length"}
+    score = evaluate(ROWS, texts, "squad", protocol, **NAMES).score
+    assert (score.main.value, score.cut, score.empty) == (0, len(ROWS), len(ROWS))
+    for row in texts:
+        row |= {"text": thought + "answer", "fits": 3}
+    score = evaluate(ROWS, texts, "squad", protocol, **NAMES, within_budget=True).score
+    assert (score.main.value, score.cut, score.beyond) == (0, len(ROWS), 0)
+
+
 def test_the_budget_is_a_setting_of_a_benchmark(values: dict[str, Any]) -> None:
     assert parse_config(values).benchmarks["qa"].within_budget is False
     values["benchmarks"]["qa"]["within_budget"] = True

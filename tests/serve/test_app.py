@@ -13,7 +13,7 @@ from adafuse.errors import UserError
 from adafuse.records.result import Chat
 from adafuse.storage.parquet import read_rows
 from tests.serve.conftest import MESSAGES, PROMPT, completed, streamed
-from tests.support.thinking import OFF, SWITCHED
+from tests.support.thinking import OFF, ON, SWITCHED
 
 
 def test_a_completion_is_what_generate_writes(client, pair):
@@ -79,21 +79,20 @@ def test_a_chat_template_may_be_given_and_one_that_cannot_be_rendered_stops_the_
 
 def test_a_request_may_set_variables_of_the_chat_templates_that_read_them(serving, pair, tmp_path):
     with serving(
-        templates=(None, SWITCHED), template_kwargs=({}, OFF), traces=tmp_path / "traces"
+        templates=(None, SWITCHED), template_kwargs=({}, ON), traces=tmp_path / "traces"
     ) as client:
         models = client.service.ensemble.models
         texts = [
             [model.tokenizer.decode(model.prompt_ids(Chat(MESSAGES, False, given)))]
-            for given in ({}, {"enable_thinking": True})
+            for given in ({}, OFF)
             for model in models
         ]
         assert texts[0] == texts[2]
-        assert texts[1] == [texts[3][0] + "<think>\n\n</think>\n\n"]
-        body = {"messages": MESSAGES, "chat_template_kwargs": {"enable_thinking": True}}
+        assert texts[3] == [texts[1][0] + "<think>\n\n</think>\n\n"]
+        body = {"messages": MESSAGES, "chat_template_kwargs": OFF}
         answer = client.post("/v1/chat/completions", json=body).json()
         assert answer["usage"]["prompt_tokens"] == max(
-            len(model.prompt_ids(Chat(MESSAGES, False, body["chat_template_kwargs"])))
-            for model in models
+            len(model.prompt_ids(Chat(MESSAGES, False, OFF))) for model in models
         )
         body["chat_template_kwargs"] = {"think": True}
         answer = client.post("/v1/chat/completions", json=body)
@@ -101,7 +100,7 @@ def test_a_request_may_set_variables_of_the_chat_templates_that_read_them(servin
         assert "unknown variable of the models' chat templates 'think'" in answer.text
     (file,) = (tmp_path / "traces").glob("*.parquet")
     (row,) = read_rows(file)
-    assert json.loads(row["options"])["chat_template_kwargs"] == {"enable_thinking": True}
+    assert json.loads(row["options"])["chat_template_kwargs"] == OFF
     with (
         pytest.raises(UserError, match="unknown variable of the chat template of 'llama' 'thinks'"),
         serving(templates=(None, SWITCHED), template_kwargs=({}, {"thinks": 1})),

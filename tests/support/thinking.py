@@ -1,8 +1,14 @@
-"""Chat templates of models that think, in the two ways that published ones have."""
+"""Models that think: chat templates in the two forms of published ones, and texts with thoughts."""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
+import torch
+
+from adafuse.models.language_model import LoadedModel
+from adafuse.records.result import Chat, Prompt
 from tests.conftest import toy_path
 
 _TURNS = (
@@ -19,7 +25,10 @@ OPENED = _TURNS + (
     "{% else %}<think>\n{% endif %}{% endif %}"
 )
 """The prompt begins the thoughts (DeepSeek-R1), unless they are switched off (Qwen3.5)."""
-OFF = {"enable_thinking": False}
+ON, OFF = {"enable_thinking": True}, {"enable_thinking": False}
+CHAT = Chat([{"role": "user", "content": "Which city is the capital of Rustan?"}])
+THOUGHTS = "<think>\nRustan, no.\nOr yes?\n</think>\n\n"
+ANSWER = "Paila is it."
 
 
 def with_template(name: str, folder: Path, template: str) -> str:
@@ -27,3 +36,23 @@ def with_template(name: str, folder: Path, template: str) -> str:
     copied = shutil.copytree(toy_path(name), folder)
     (copied / "chat_template.jinja").write_text(template)
     return str(copied)
+
+
+def scripted(
+    model: LoadedModel, prompt: Prompt, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let a model write a text after a prompt, and then END, whatever its weights are."""
+    first = len(model.prompt_ids(prompt)) - 1
+    tokenizer = model.tokenizer
+    ids = [*tokenizer.encode(text, add_special_tokens=False), next(iter(model.end_ids))]
+    forward = model.network.forward
+
+    def write(**given: Any) -> Any:
+        output = forward(**given)
+        columns = torch.arange(given["input_ids"].shape[1]).expand_as(given["input_ids"])
+        places = (given.get("position_ids", columns) - first).clamp(0, len(ids) - 1)
+        wanted = torch.tensor(ids)[places]
+        output.logits = output.logits.clamp(-5, 5).scatter(-1, wanted[..., None], 20.0)
+        return output
+
+    monkeypatch.setattr(model.network, "forward", write)

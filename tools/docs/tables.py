@@ -30,6 +30,8 @@ COLUMNS = {
     "text": "generated text, cut before the first stop string, otherwise unchanged",
     "fits": "number of characters of the text that fit into `max_new_tokens` tokens of at least one"
     " model; null if the whole text fits, that is, unless its last span exceeds the limit",
+    "thoughts": "number of characters of the text before the answer of models that think, which are"
+    " not scored; all of them if the thoughts did not end; null without thoughts",
     "stop_reason": "`eos` (the chosen candidate ended the text), `stop` (a stop string), `length`"
     " (`max_new_tokens` or `max_rounds`) or `error`",
     "error": "one sentence; null unless `stop_reason` is `error`",

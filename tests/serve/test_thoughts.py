@@ -1,0 +1,54 @@
+"""Thoughts come apart from the answer of a chat."""
+
+import pytest
+
+from adafuse.ensemble import Ensemble
+from tests.conftest import toy_path
+from tests.serve.conftest import MESSAGES, streamed
+from tests.support.thinking import ANSWER, CHAT, OFF, SWITCHED, THOUGHTS, scripted, with_template
+
+REASONING = "Rustan, no.\nOr yes?"
+CHATS = "/v1/chat/completions"
+
+
+@pytest.fixture
+def thinkers(tmp_path, monkeypatch):
+    """Two models that think, and then answer in two lines."""
+    models = [with_template(name, tmp_path / name, SWITCHED) for name in ("qwen3", "llama")]
+    ensemble = Ensemble.from_pretrained(models, device="cpu")
+    for model in ensemble.models:
+        scripted(model, CHAT, f"{THOUGHTS}{ANSWER}\nSo it is.", monkeypatch)
+    return ensemble
+
+
+def test_thoughts_are_reasoning_content_whole_and_streamed(serving, thinkers):
+    with serving(ensemble=thinkers, max_new_tokens=200) as client:
+        body = {"messages": MESSAGES, "stop": ["\n"]}
+        (choice,) = client.post(CHATS, json=body).json()["choices"]
+        assert choice["message"]["content"] == ANSWER
+        assert choice["message"]["reasoning_content"] == REASONING
+        assert choice["finish_reason"] == "stop"
+        pieces = [piece["choices"][0]["delta"] for piece in streamed(client, CHATS, **body)]
+        assert len(pieces) > 4
+        assert "".join(piece.get("content", "") for piece in pieces) == ANSWER
+        assert "".join(piece.get("reasoning_content", "") for piece in pieces) == REASONING
+
+
+def test_thoughts_that_a_limit_cuts_leave_no_content(serving, thinkers):
+    with serving(ensemble=thinkers) as client:
+        body = {"messages": MESSAGES, "max_tokens": 8}
+        (choice,) = client.post(CHATS, json=body).json()["choices"]
+        assert (choice["message"]["content"], choice["finish_reason"]) == ("", "length")
+        assert REASONING.startswith(choice["message"]["reasoning_content"])
+
+
+def test_models_of_which_one_thinks_are_refused_until_it_is_switched_off(serving, tmp_path):
+    paths = [with_template("qwen3", tmp_path / "qwen3", SWITCHED), toy_path("llama")]
+    with serving(ensemble=Ensemble.from_pretrained(paths, device="cpu")) as client:
+        body = {"messages": MESSAGES, "max_tokens": 2}
+        answer = client.post(CHATS, json=body)
+        assert answer.status_code == 400
+        assert "set chat_template_kwargs to {enable_thinking: false} for qwen3" in answer.text
+        answer = client.post(CHATS, json={**body, "chat_template_kwargs": OFF})
+        assert answer.status_code == 200
+        assert "reasoning_content" not in answer.json()["choices"][0]["message"]
