@@ -112,9 +112,11 @@ def _beside(place: Path, package: str, *, follow: bool) -> dict[str, Path]:
     is_folder = place.name == "__init__.py"
     root = place.parents[package.count(".") + is_folder]
     follow &= str(root) not in sysconfig.get_paths().values()
-    files, waiting = dict[str, Path](), [place.parent if is_folder else place]
+    files, seen, waiting = dict[str, Path](), set[Path](), [place.parent if is_folder else place]
     while waiting:
-        path = waiting.pop()
+        if (path := waiting.pop()) in seen:
+            continue
+        seen.add(path)
         for file in files_below(path) if path.is_dir() else [path]:
             name = os.path.relpath(file, root).replace(os.sep, "/")
             if name not in files and not _NO_CODE.search(name):

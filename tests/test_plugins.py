@@ -118,6 +118,17 @@ def mean_nll(candidate, weights):
     return 0.0
 
 
+def test_a_folder_is_read_once_however_often_its_modules_are_imported(tmp_path, monkeypatch):
+    (tmp_path / "many").mkdir()
+    for name in ("__init__", "first", "second", "third"):
+        (tmp_path / f"many/{name}.py").write_text("from many import first, second, third\n" * 2)
+    read = []
+    monkeypatch.setattr(plugins, "files_below", lambda path: read.append(path) or path.iterdir())
+    files = plugins._beside(tmp_path / "many/__init__.py", "many", follow=True)
+    assert len(files) == 4
+    assert read == [tmp_path / "many"]
+
+
 @pytest.fixture
 def plugin(tmp_path, monkeypatch, entries):
     """Return a rule's digest, whose module lies in a folder, with a record of its files or none."""

@@ -169,7 +169,7 @@ AS_WRITTEN = [
 
 
 @given(st.one_of(st.integers(0, 3000), st.integers(0, 10**12)), st.sampled_from(AS_WRITTEN))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_every_integer_is_read_however_it_is_written(number: int, written) -> None:
     text = written(number)
     assert final_number(f"\\boxed{{{text}}}") == number
