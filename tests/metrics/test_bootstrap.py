@@ -92,9 +92,9 @@ def test_swapping_the_runs_mirrors_the_interval_and_keeps_p() -> None:
 
 
 def test_the_interval_is_the_middle_of_the_resampled_differences() -> None:
-    first, second, references = corpus(5, size=30)
+    first, second, references = corpus(5, size=12)
     one, two = (counts(texts, references) for texts in (first, second))
-    draws = np.random.default_rng(SEED).choice(30, size=(1000, 30), replace=True)
+    draws = np.random.default_rng(SEED).choice(12, size=(1000, 12), replace=True)
     differences = []
     for chosen in draws:
         picked = [[texts[i] for i in chosen] for texts in (first, second)]

@@ -1,13 +1,13 @@
 """A server in a process of its own, with OpenAI's own client."""
 
 import socket
-import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
+from adafuse.cli import serve
+from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
 from tests.serve.conftest import started
 
@@ -116,19 +116,23 @@ def test_what_is_half_sent_ends_soon_and_holds_up_no_end(tmp_path, monkeypatch):
             connection.close()
 
 
-def test_a_key_comes_from_the_environment_or_a_file(tmp_path):
-    with started(tmp_path, ADAFUSE_API_KEY="secret") as server:
-        assert httpx.get(f"{server.url}/v1/models").status_code == 401
-        headers = {"Authorization": "Bearer secret"}
-        assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 200
+def test_a_key_comes_from_the_environment_or_a_file(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(serve, "load", lambda *given: None)
+    monkeypatch.setattr("adafuse.serve.app.Service", lambda models, serving: serving)
+    monkeypatch.setattr(serve, "_answer", lambda listener, serving: kept.append(serving.api_key))
+    (tmp_path / "key").write_text("of the file\n")
+    single = ["serve", "--model", toy_path("llama"), "--method", "single", "--port", "0"]
+    assert adafuse(*single, ADAFUSE_API_KEY="secret").returncode == 0
+    assert adafuse(*single, "--api-key-file", str(tmp_path / "key")).returncode == 0
+    assert kept == ["secret", "of the file"]
 
 
-def test_what_cannot_start_says_so_before_models_load(tmp_path):
+def test_what_cannot_start_says_so_before_models_load(tmp_path, monkeypatch):
+    monkeypatch.setattr(serve, "load", None)
+
     def told(*options):
-        command = [sys.executable, "-m", "adafuse", "serve", "--model", toy_path("llama")]
-        done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, check=False, timeout=60
-        )
+        done = adafuse("serve", "--model", toy_path("llama"), *options)
         assert done.returncode == 2
         return done.stderr
 
@@ -143,11 +147,3 @@ def test_what_cannot_start_says_so_before_models_load(tmp_path):
         "--method", "single", "--api-key-file", str(tmp_path / "key")
     )
     assert "leaves no room for a prompt" in told("--method", "single", "--max-length", "100")
-
-
-def test_nothing_of_it_is_imported_unless_it_is_asked_for():
-    code = (
-        "import sys, adafuse.cli.main, adafuse.ensemble\n"
-        "assert not {'fastapi', 'uvicorn', 'prometheus_client'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -81,13 +81,13 @@ def test_the_fuser_copies_the_first_answer_and_ends_it() -> None:
     fuser = load_gen_fuser(ModelEntry(path=str(MODELS / "gen_fuser")), LlmBlenderOptions(), PLACE)
     rng = random.Random(2)
     asked = [
-        NetworkRequest(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(40)
+        NetworkRequest(fuser, contest.prompt, shuffled(contest, rng)) for contest in held_out(24)
     ]
     fuser.evaluate(asked)
     texts, ended = zip(*(request.result for request in asked), strict=True)
     assert all(ended)
     firsts = [request.candidates[0] for request in asked]
-    assert sum(text == first for text, first in zip(texts, firsts, strict=True)) > 35
+    assert sum(text == first for text, first in zip(texts, firsts, strict=True)) > 21
 
 
 def test_training_a_tokenizer_again_gives_the_committed_one() -> None:
