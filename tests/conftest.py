@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ import pytest
 import adafuse.toy
 
 if TYPE_CHECKING:  # what imports torch takes seconds, and xdist's own process runs no tests
+    from transformers import PreTrainedTokenizerBase
+
     from adafuse.ensemble import Ensemble
 
 sys.dont_write_bytecode = False
@@ -148,6 +151,14 @@ def real_tokenizer(request) -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real tokenizers are not at {folder}")
     return folder
+
+
+@cache
+def loaded(folder: Path) -> "PreTrainedTokenizerBase":
+    """The tokenizer of a folder, which no test may change; large ones take a second to load."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
 
 
 @pytest.fixture(scope="session")

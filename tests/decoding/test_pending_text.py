@@ -3,12 +3,12 @@ from itertools import accumulate, pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from adafuse.decoding.token_round import LONGEST_CHAIN, PendingText
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.tokenization.text import encode_bytes
+from tests.conftest import loaded
 from tests.tokenization.test_added import NAMES
 from tests.tokenization.test_byte_spans import bare_model, toy_model
 
@@ -129,7 +129,7 @@ def test_text_without_spaces_is_committed_in_the_end():
 
 
 def test_real_tokenizers_write_what_they_are_given(real_tokenizer, benchmark_texts):
-    model = bare_model(AutoTokenizer.from_pretrained(real_tokenizer), real_tokenizer.name)
+    model = bare_model(loaded(real_tokenizer), real_tokenizer.name)
     for text in [*benchmark_texts[::5], "e\u0301 \u2581 <s>漢🙂 <|im_end|>"]:
         strand = new_strand(model)
         data = text[:80].encode()

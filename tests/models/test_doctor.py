@@ -15,7 +15,7 @@ from adafuse.errors import UserError
 from adafuse.models.doctor import SPANS, DeviceLoad, Load, examination, odd_spans, wrong_with
 from adafuse.models.spec import model_specs
 from adafuse.tokenization.text import SPECIAL
-from tests.conftest import toy_path
+from tests.conftest import loaded, toy_path
 
 
 def examined(*paths, batch=None, **loading):
@@ -226,7 +226,7 @@ def test_a_tokenizer_that_changes_words_is_warned_of():
 
 
 def test_real_tokenizers_give_back_every_span(real_tokenizer):
-    tokenizer = AutoTokenizer.from_pretrained(real_tokenizer)
+    tokenizer = loaded(real_tokenizer)
     assert odd_spans(tokenizer, real_tokenizer.name) == []
 
 

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from adafuse.tokenization.text import UNFINISHED, anchor
-from tests.conftest import TOY_MODELS
+from tests.conftest import TOY_MODELS, loaded
 
 NAMES = ("mistral", "llama", "qwen3", "internlm3")
 TOKENIZERS = {}
@@ -40,7 +40,7 @@ def test_added_text_concatenates_to_the_text(name, text):
 
 
 def test_added_text_of_real_tokenizers_concatenates_to_the_text(real_tokenizer, benchmark_texts):
-    tokenizer = AutoTokenizer.from_pretrained(real_tokenizer)
+    tokenizer = loaded(real_tokenizer)
     for text in benchmark_texts:
         span = " " + text[:300]
         ids = tokenizer.encode("a" + span, add_special_tokens=False)

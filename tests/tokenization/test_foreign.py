@@ -3,10 +3,9 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from adafuse.tokenization.text import span_encoder
-from tests.conftest import SHARED
+from tests.conftest import SHARED, loaded
 from tests.tokenization.test_added import NAMES, toy_tokenizer
 
 
@@ -47,7 +46,7 @@ def word_spans(text, length):
 
 
 def test_real_tokenizers_never_refuse_a_span_at_word_boundaries(real_tokenizer, benchmark_texts):
-    encode = span_encoder(AutoTokenizer.from_pretrained(real_tokenizer), real_tokenizer.name)
+    encode = span_encoder(loaded(real_tokenizer), real_tokenizer.name)
     for text in benchmark_texts:
         for length in (1, 2, 3):
             for span in word_spans(text[:400], length)[1:]:
@@ -58,6 +57,6 @@ def test_golden_vectors_of_real_tokenizers_hold(real_tokenizer):
     golden = json.loads((SHARED / "tokenizers" / "golden_vectors.json").read_text())
     if real_tokenizer.name not in golden["ids"]:
         pytest.skip(f"no golden vectors for {real_tokenizer.name}")
-    tokenizer = AutoTokenizer.from_pretrained(real_tokenizer)
+    tokenizer = loaded(real_tokenizer)
     for text, ids in zip(golden["texts"], golden["ids"][real_tokenizer.name], strict=True):
         assert tokenizer.encode(text, add_special_tokens=False) == ids

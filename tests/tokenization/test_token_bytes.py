@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from adafuse.errors import UserError
 from adafuse.tokenization.token_bytes import TokenBytes
-from tests.conftest import SHARED
+from tests.conftest import SHARED, loaded
 from tests.tokenization.test_added import NAMES, toy_tokenizer
 
 
@@ -20,7 +20,7 @@ def toy_surfaces(name):
 @cache
 def real(folder):
     """A real tokenizer and the bytes of its tokens."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = loaded(folder)
     return tokenizer, TokenBytes.read(tokenizer, folder.name)
 
 
