@@ -12,7 +12,6 @@ from typing import Any, cast
 import torch
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
     GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -34,6 +33,7 @@ from adafuse.models.placement import (
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec, refuse_served
 from adafuse.models.tokenizers import load_tokenizer
+from adafuse.models.wrappers import check_text_only, factory_of, is_wrapper
 from adafuse.servers.probe import probe
 from adafuse.servers.registry import connect
 from adafuse.servers.server import Ask, Server
@@ -223,7 +223,7 @@ def _load(
     logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
         loaded: tuple[PreTrainedModel, dict[str, Any]] = from_hub(
-            AutoModelForCausalLM,
+            factory_of(config),
             spec,
             config=config,
             dtype=getattr(torch, spec.dtype),
@@ -266,6 +266,8 @@ def wrapped(
     `gguf_ends` are the end ids that a GGUF file names.
     """
     name = name or str(network.name_or_path) or type(network).__name__
+    if is_wrapper(network.config):
+        check_text_only(network.eval(), name)  # type: ignore[no-untyped-call]
     check_rows(tokenizer, network.config, name)
     return LoadedModel(
         name=name,

@@ -6,11 +6,12 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
+from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
 from transformers.integrations.accelerate import get_balanced_memory, infer_auto_device_map
 from transformers.quantizers.auto import get_hf_quantizer
 
@@ -18,6 +19,7 @@ from adafuse.errors import UserError, install
 from adafuse.models.hub import explaining_failure
 from adafuse.models.memory import free_memory
 from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
+from adafuse.models.wrappers import factory_of
 
 logger = logging.getLogger(__name__)
 
@@ -183,8 +185,7 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
     quantizer, config, _ = get_hf_quantizer(  # type: ignore[no-untyped-call]
         deepcopy(config), quantization_config(spec.quantization), None, True, {}
     )
-    factory: Any = AutoModelForCausalLM
-    dtype = getattr(torch, spec.dtype)
+    factory, dtype = factory_of(config), getattr(torch, spec.dtype)
     with torch.device("meta"):
         network = factory.from_config(config, dtype=dtype, trust_remote_code=spec.trust_remote_code)
     whole = network._no_split_modules
@@ -203,7 +204,8 @@ def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap
 def layer_devices(network: PreTrainedModel, main: torch.device) -> list[torch.device]:
     """Return where each layer runs and has its keys and values; `main` if it is moved there."""
     count = network.config.get_text_config().num_hidden_layers
-    for module in network.modules():
+    text_part: nn.Module = network.get_decoder()  # type: ignore[no-untyped-call]
+    for module in chain(text_part.modules(), network.modules()):  # a vision tower comes later
         if isinstance(module, nn.ModuleList) and len(module) == count:
             devices = [next(layer.parameters()).device for layer in module]
             return [main if device.type == "meta" else device for device in devices]

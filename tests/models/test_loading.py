@@ -292,7 +292,7 @@ def test_variables_that_no_chat_template_reads_are_refused(tmp_path):
         known = r"known are: enable_thinking(; did you mean 'enable_thinking'\?)?$"
         with pytest.raises(UserError, match=f"unknown variable of the chat .* '{name}'; {known}"):
             load(model, chat_template_kwargs={name: False})
-    ensemble = load(model, toy_path("llama"))
+    ensemble = load(model, toy_path("llama"), chat_template_kwargs=[OFF, None])
     asked = [Chat([{"role": "user", "content": "Who?"}], chat_template_kwargs={"thinks": 1})]
     with pytest.raises(UserError, match="unknown variable of the models' chat templates 'thinks'"):
         ensemble.generate(asked)
