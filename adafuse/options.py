@@ -1,8 +1,12 @@
 """Settings that users write: what each means, and what is wrong with one, in a sentence."""
 
+import ast
+import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -23,14 +27,35 @@ from adafuse.storage.yaml_files import Written
 CHANGE_WHEN = "change_when"
 """Keyword of the JSON schema that says when a user changes a setting."""
 
-_WHEN = "; change it when "
+WHEN = "; change it when "
 
 
-def _split_descriptions(schema: dict[str, Any]) -> None:
-    for field in schema["properties"].values():
-        meaning, _, when = " ".join(field.get("description", "").split()).partition(_WHEN)
+def _describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
+    """Add what the docstrings of fields say; pydantic would read them whenever a class is made."""
+    documented = {k: v for each in reversed(section.__mro__) for k, v in _docstrings(each).items()}
+    for name, field in schema["properties"].items():
+        text = field.get("description") or documented.get(name, "")
+        meaning, _, when = " ".join(text.split()).partition(WHEN)
         texts = {"description": meaning, CHANGE_WHEN: when}
         field.update({keyword: text for keyword, text in texts.items() if text})
+
+
+def _docstrings(section: type) -> dict[str, str]:
+    """Return the docstring of every field that a class declares; empty if there is none."""
+    try:
+        source = inspect.getsource(section) if issubclass(section, BaseModel) else ""
+        nodes = ast.parse(textwrap.dedent(source)).body
+    except (OSError, TypeError, SyntaxError):  # of a class that no file holds
+        return {}
+    found: dict[str, str] = {}
+    for node in nodes:
+        body = node.body if isinstance(node, ast.ClassDef) else []
+        for field, after in zip_longest(body, body[1:]):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                docstring = after.value if isinstance(after, ast.Expr) else None
+                text = docstring.value if isinstance(docstring, ast.Constant) else None
+                found[field.target.id] = text if isinstance(text, str) else ""
+    return found
 
 
 Text = Annotated[str, Field(min_length=1, strict=True)]
@@ -91,8 +116,7 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
-        json_schema_extra=_split_descriptions,
+        json_schema_extra=_describe,
     )
     kind_of_key: ClassVar[str] = "key"
     renamed: ClassVar[Mapping[str, str]] = {}

@@ -10,6 +10,7 @@ import typer
 from adafuse.cli.options import AsJson, method_names
 from adafuse.cli.output import echo_json
 from adafuse.errors import UserError
+from adafuse.options import CHANGE_WHEN, WHEN
 from adafuse.plugins import not_there
 
 
@@ -52,9 +53,10 @@ def _explain(name: str, method: Any) -> None:
         typer.echo(f"\n{inspect.cleandoc(method.Options.__doc__)}\n")
     kinds = method.Options.model_json_schema().get("properties", {})
     for option, field in method.Options.model_fields.items():
-        typer.echo(f"    {option} ({_default(field)}{_kind(kinds.get(option, {}))})")
-        if field.description:
-            text = textwrap.fill(field.description, 72, break_on_hyphens=False)
+        kind = kinds.get(option, {})
+        typer.echo(f"    {option} ({_default(field)}{_kind(kind)})")
+        if text := WHEN.join(kind[key] for key in ("description", CHANGE_WHEN) if key in kind):
+            text = textwrap.fill(text, 72, break_on_hyphens=False)
             typer.echo(textwrap.indent(text, " " * 8))
 
 
