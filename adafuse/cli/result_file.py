@@ -98,7 +98,7 @@ class ResultFile:
     def check(self, served: list[Any]) -> None:
         """Refuse models that were changed while they were loaded, or that other servers have."""
         if served:
-            from adafuse.servers.server import are_same
+            from adafuse.records.served import are_same
 
             self.settings["served"] = served
             before = len(self.journal.rows)

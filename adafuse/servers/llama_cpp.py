@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.errors import ExampleError, UserError
+from adafuse.records.served import Served
 from adafuse.servers.http import Fault, Http
-from adafuse.servers.server import Ask, Served, Server, Step, Weights, served_models
+from adafuse.servers.server import Ask, Server, Step, Weights, served_models
 
 LIKELIEST = 16
 """So many of the likeliest ids are read: they cost little, and p(END) can be told from them."""

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from adafuse.errors import ExampleError
-from adafuse.servers.server import SAME, Ask, Server, Step
+from adafuse.records.served import SAME
+from adafuse.servers.server import Ask, Server, Step
 
 TEXTS = (
     *("The quick brown fox jumps over the lazy dog.", "It's 12,345.67 km away; isn't it?"),

@@ -5,16 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from statistics import median
 from threading import Lock
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from adafuse.errors import ExampleError, UserError
+from adafuse.records.served import Served
 from adafuse.servers.http import ATTEMPTS, Fault, Http
 
-SAME = 0.25
-"""How far, in nats, most log-probabilities may move when a server is asked again: rounding in 16
-bits moves them by less, another model by more."""
 LEAST_LOGPROB = -9999.0
 """What servers say instead of an infinite one."""
 
@@ -65,31 +62,6 @@ class Step(NamedTuple):
         if len(ordered) < top or not logprobs.get(written, math.nan) <= 1e-3:
             raise Fault("log-probabilities are missing")
         return cls(tuple(ordered), written, logprobs[written])
-
-
-class Served(NamedTuple):
-    """What a server says of itself, and the `likely` ids of `FINGERPRINT`; rows depend on it."""
-
-    engine: str
-    version: str
-    model: str
-    context: int
-    likely: tuple[tuple[tuple[int, float], ...], ...] = ()
-
-    def is_same(self, other: "Served") -> bool:
-        """Whether it is the same model on the same engine; log-probabilities may be rounded."""
-        pairs = zip(self.likely, map(dict, other.likely), strict=False)
-        moved = [abs(v - now.get(n, math.inf)) for step, now in pairs for n, v in step]
-        return self[:4] == other[:4] and median(moved or [math.inf]) <= SAME
-
-
-def are_same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether the models of two rows are the same, each a record of `Served` or None if loaded."""
-    pairs = [*zip(some, others, strict=False)]
-    return len(some) == len(others) and all(
-        one is other or (one and other and Served(**one).is_same(Served(**other)))
-        for one, other in pairs
-    )
 
 
 class Weights(NamedTuple):

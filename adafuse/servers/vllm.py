@@ -6,8 +6,9 @@ from collections.abc import Container, Sequence
 from typing import Any
 
 from adafuse.errors import ExampleError, UserError
+from adafuse.records.served import Served
 from adafuse.servers.http import Fault, Http
-from adafuse.servers.server import PROBE, Ask, Served, Server, Step, Weights, served_models
+from adafuse.servers.server import PROBE, Ask, Server, Step, Weights, served_models
 from adafuse.storage.files import PACKAGE
 
 LIKELIEST = 20

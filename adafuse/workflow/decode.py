@@ -16,7 +16,7 @@ from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.models.files import check_unchanged
 from adafuse.records.result import Answer, Result
-from adafuse.servers.server import are_same
+from adafuse.records.served import are_same
 from adafuse.startup import fast_imports
 from adafuse.storage.files import remove_torn
 from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.servers.vllm import PROCESSOR
 from adafuse.storage.files import write_text
 from adafuse.storage.journal import only_writer
 from adafuse.workflow import host
@@ -96,6 +95,8 @@ def launch(config: Config, model: str, file: Path, srun: Sequence[str] | None) -
     The environment is that of the workflow without its PYTHONPATH: vLLM has packages of its own,
     and finds only the logits processor there.
     """
+    from adafuse.servers.vllm import PROCESSOR
+
     entry = config.models[model]
     assert entry.serve is not None
     file.parent.mkdir(parents=True, exist_ok=True)

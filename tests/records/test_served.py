@@ -1,4 +1,4 @@
-from adafuse.servers.server import Served, are_same
+from adafuse.records.served import Served, are_same
 
 ONE = Served("vllm", "0.32.0", "toy", 512, (((5, -0.1), (3, -2.4)), ((7, -0.5), (2, -1.0))))
 
