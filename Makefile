@@ -12,7 +12,7 @@ STEPS := /steps \(/ {printf "\r%s ", $$0; fflush(); next} /^(\[|Select jobs|Exec
 WORKERS := --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder --quiet
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: install demo test soak served lint docs docs-site dist release bench clean
+.PHONY: install demo test soak served sweep lint docs docs-site dist release bench clean
 
 install: $(INSTALLED)
 
@@ -31,7 +31,7 @@ demo: install  ## decode, score and compare on the toy world
 	@echo "  $(BIN)/adafuse show results/traces/toy_qa/adafuse.parquet"
 
 test: install  ## the quick tests: at most 10 minutes on two cores
-	$(BIN)/python -m pytest -m "not soak and not served" $(WORKERS)
+	$(BIN)/python -m pytest -m "not soak and not served and not sweep" $(WORKERS)
 
 soak: install  ## the long tests: Slurm, series of kills, the toy workflow, large pages, every setting
 	$(BIN)/python -m pytest -m soak $(WORKERS)
@@ -39,6 +39,9 @@ soak: install  ## the long tests: Slurm, series of kills, the toy workflow, larg
 served: install  ## models on two vLLM servers, ADAFUSE_SERVED="FOLDER=URL FOLDER=URL", against this process: hours
 	$(BIN)/python -m pytest -m served -rs --junit-xml results/served.xml tests/served; status=$$?; \
 	  grep -o '<property [^>]*>' results/served.xml; exit $$status
+
+sweep: install  ## every method on every kind of network with states, against the reference engine: an hour
+	$(BIN)/python -m pytest -m sweep $(WORKERS)
 
 lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Settings
 from adafuse.engine.node import Engine, Program
-from adafuse.engine.reference import engine_for
+from adafuse.engine.reference import engine_for, needs
 from adafuse.engine.scheduler import (
     Event,
     Finished,
@@ -26,7 +26,7 @@ from adafuse.engine.scheduler import (
     whole_prompt,
 )
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel, ServedModel, demands, slots
+from adafuse.models.language_model import LanguageModel, ServedModel
 from adafuse.models.memory import rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
@@ -60,19 +60,21 @@ class Batch:
         longest: Sequence[int],
         rows: int | Literal["auto"],
         most: int = sys.maxsize,
+        engine: str = "tree",
     ) -> "Batch":
         """Return a batch of at most `most` rows; "auto" is as many as fit into the free memory."""
         if rows == "auto":
             served = [model.server.slots for model in models if isinstance(model, ServedModel)]
-            needs = [*chain.from_iterable(map(demands, models, longest))]
-            rows = rows_that_fit(needs, min([most, *served]))
+            pairs = zip(models, longest, strict=True)
+            taken = [needs(model, engine, size) for model, size in pairs]
+            rows = rows_that_fit([*chain.from_iterable(taken)], min([most, *served]))
             logger.info("%d examples at a time", rows)
         return cls(models, longest, min(rows, most))
 
     def engines(self, name: str, top: int) -> list[Engine]:
         """Return an engine per model, which reads the `top` likeliest ids."""
         return [
-            engine_for(model, name, top=top, rows=self.rows, slots=slots(model, longest))
+            engine_for(model, name, top=top, rows=self.rows, longest=longest)
             for model, longest in zip(self.models, self.longest, strict=True)
         ]
 
@@ -113,8 +115,10 @@ class Runner(Generic[PromptedT]):
             most_ids(model.prompt_ids, self.prompts, letters) + self.settings.max_new_tokens
             for model in self.models
         ]
-        most = max(1, len(self.prompts))
-        return self._halving(Batch.of(self.models, longest, self.settings.batch_size, most))
+        most, settings = max(1, len(self.prompts)), self.settings
+        return self._halving(
+            Batch.of(self.models, longest, settings.batch_size, most, settings.engine)
+        )
 
     def _halving(self, batch: Batch) -> Iterator[Event[PromptedT]]:
         unfinished = dict.fromkeys(range(len(self.prompts)))

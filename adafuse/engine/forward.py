@@ -14,7 +14,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from adafuse.engine.node import NextToken, Node
 from adafuse.models.language_model import LoadedModel
-from adafuse.models.positions import FULL, SLIDING
+from adafuse.models.positions import CHUNKED, WINDOWS, default_kind
 
 
 class Token(NamedTuple):
@@ -112,14 +112,21 @@ class Inputs:
         self.ids, self.positions, self.slots, self.limits = cells
         self.rows = self.fixed[-shape.rows :]
 
-    def seen(self, window: int | None) -> torch.Tensor:
-        """Return which slots each token sees, `window` positions back at most: bool [R, Q, V]."""
+    def seen(self, window: int | None, *, chunks: bool = False) -> torch.Tensor:
+        """Return which slots each token sees: bool [R, Q, V].
+
+        These are at most `window` positions back, itself included, or with `chunks` those of the
+        token's own chunk of `window` positions.
+        """
         view = torch.arange(self.shape.view, device=self.fixed.device)
         seen: torch.Tensor = view < self.limits[:, :, None]
-        if window is not None and window < self.shape.view:
-            seen &= self.positions[:, :, None] - view < window
         rows, columns, slots, back = self.ancestors
-        seen[rows, columns, slots] = back < (window or self.shape.view)
+        if window is None or (window >= self.shape.view and not chunks):
+            seen[rows, columns, slots] = True
+            return seen
+        reach = self.positions % window + 1 if chunks else torch.full_like(self.positions, window)
+        seen &= self.positions[:, :, None] - view < reach[:, :, None]
+        seen[rows, columns, slots] = back < reach[rows, columns]
         return seen
 
 
@@ -278,17 +285,18 @@ Masks = dict[str, torch.Tensor]
 class Forward:
     """Runs the network of a model on batches, against the keys and values in its cache.
 
-    Layers with a sliding window see only tokens less than `sliding_window` positions back.
-    Layers of another kind (chunked or recurrent ones) are not run.
+    Layers with a sliding window see only tokens less than `sliding_window` positions back, chunked
+    ones those of a chunk. Layers of another kind (recurrent ones) are not run.
     """
 
     def __init__(self, model: LoadedModel, cache: SlotCache) -> None:
         config = model.network.config.get_text_config()
-        window = getattr(config, "sliding_window", None)
-        kinds = set(getattr(config, "layer_types", None) or [SLIDING if window else FULL])
+        kinds = set(getattr(config, "layer_types", None) or [default_kind(config)])
         self.model = model
         self.cache = cache
-        self._windows: dict[str, int | None] = {k: window if k == SLIDING else None for k in kinds}
+        self._windows: dict[str, int | None] = {
+            kind: getattr(config, WINDOWS[kind]) if kind in WINDOWS else None for kind in kinds
+        }
         self._additive = model.network.config._attn_implementation != "sdpa"
         self._keeps = "logits_to_keep" in signature(model.network.forward).parameters
 
@@ -304,7 +312,10 @@ class Forward:
 
     def masks(self, inputs: Inputs) -> Masks:
         """Return the masks of all kinds of layers that the model has."""
-        masks = {kind: inputs.seen(window)[:, None] for kind, window in self._windows.items()}
+        masks = {
+            kind: inputs.seen(window, chunks=kind == CHUNKED)[:, None]
+            for kind, window in self._windows.items()
+        }
         if not self._additive:
             return masks
         dtype = self.model.network.dtype

@@ -232,6 +232,13 @@ def to_run(nodes: Iterable[Node]) -> list[Node]:
     return list(dict.fromkeys([*parents, *missing]))
 
 
+def leaves(nodes: Iterable[Node]) -> list[Node]:
+    """Return those of `nodes` that are on the way to no other one of them."""
+    nodes = [*nodes]
+    above = {node for leaf in nodes for node in leaf.above()}
+    return [node for node in nodes if node not in above]
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A request that is answered elsewhere: its answer, and what `fill`s it in."""

@@ -2,24 +2,50 @@
 
 import inspect
 import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import torch
 from transformers import PreTrainedModel
 
 from adafuse.engine.node import Engine, Node
+from adafuse.engine.past import CacheLayout
 from adafuse.engine.served import ServedEngine
+from adafuse.engine.states import COPIES, MOST_KEPT, READINGS, Reading, StateEngine, layout_of
 from adafuse.engine.tree import TreeEngine
 from adafuse.engine.uncached import ReferenceEngine
 from adafuse.errors import UserError
-from adafuse.models.language_model import LanguageModel, LoadedModel, ServedModel
-from adafuse.models.placement import without_outliers
+from adafuse.models.language_model import (
+    LanguageModel,
+    LoadedModel,
+    ServedModel,
+    demands,
+    slots,
+)
+from adafuse.models.memory import TREE_NODES
+from adafuse.models.placement import layer_devices, without_outliers
 from adafuse.models.positions import narrow_window, unknown_attention
 
 logger = logging.getLogger(__name__)
 
 
-_obstacles: "WeakKeyDictionary[PreTrainedModel, str | None]" = WeakKeyDictionary()
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a network is run: as a tree, with its own cache (`layout`, `reading`), or neither.
+
+    `obstacles` say what is against the faster ways.
+    """
+
+    tree: bool = False
+    layout: CacheLayout | None = None
+    reading: Reading = READINGS[0]
+    obstacles: tuple[str, ...] = ()
+
+
+_ways: "WeakKeyDictionary[PreTrainedModel, Way]" = WeakKeyDictionary()
 _TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.02}
 """How far the engines may differ, as a share of how far log-probabilities spread: rounding grows
 with the logits, and those of some models reach to -70."""
@@ -27,11 +53,12 @@ _COARSE = 0.1
 """For bfloat16, and for quantized weights, which are multiplied in 16 bits whatever the dtype."""
 
 
-def engine_for(model: LanguageModel, name: str, *, top: int, rows: int, slots: int = 0) -> Engine:
+def engine_for(model: LanguageModel, name: str, *, top: int, rows: int, longest: int = 0) -> Engine:
     """Return the engine called "tree" or "reference" for a model.
 
-    A model that cannot be fed a tree of tokens runs on the reference engine, which gives the same
-    results slowly, and a warning says so. `slots` is how many tokens a sequence may come to.
+    "tree" is the fastest that is exact: a model that cannot be fed a tree of tokens is run on the
+    cache that it makes itself, or else on the reference engine, which gives the same results
+    slowly, and a warning says so. `longest` is how many ids a text may come to.
     """
     if isinstance(model, ServedModel):
         if name == "reference":
@@ -39,42 +66,93 @@ def engine_for(model: LanguageModel, name: str, *, top: int, rows: int, slots: i
         return ServedEngine(model, top)
     assert isinstance(model, LoadedModel)
     if name == "tree":
-        reason = obstacle(model)
-        if reason is None:
-            return TreeEngine(model, top, rows, slots)
+        way = way_of(model)
+        if way.tree:
+            return TreeEngine(model, top, rows, slots(model, longest) if longest else 0)
+        if way.layout is not None:
+            logger.info("%s runs on its own cache (%s)", model.name, way.obstacles[0])
+            return StateEngine(model, top, way.layout, way.reading)
         logger.warning(
-            "%s cannot be fed a tree of tokens (%s); the slower reference engine runs it",
+            "%s cannot be run with a cache (%s); the slower reference engine runs it",
             model.name,
-            reason,
+            "; ".join(way.obstacles),
         )
     return ReferenceEngine(model, top)
 
 
-def obstacle(model: LoadedModel) -> str | None:
-    """Run a small tree in both engines, once per network; return how they differ, if they do.
+def needs(model: LanguageModel, name: str, longest: int) -> list[tuple[torch.device, int]]:
+    """Return the bytes by device that an example of at most `longest` ids takes on an engine.
 
-    Models with recurrent states, or that make positions from the attention mask, cannot be fed
-    tokens out of order; their own forward passes show it.
+    The reference engine keeps nothing, the states and the tree are counted, with the copies that a
+    forward makes, and so is a float32 row over the vocabulary per tree node.
     """
-    if model.network not in _obstacles:
+    if not isinstance(model, LoadedModel):
+        return []
+    way = way_of(model) if name == "tree" else Way()
+    if way.tree:
+        return demands(model, longest)
+    sizes = Counter({model.device: TREE_NODES * 4 * model.vocabulary})
+    if way.layout is not None:
+        states, per_id = way.layout.bytes
+        layers = layer_devices(model.network, model.device)
+        taken = (MOST_KEPT + COPIES) * states + COPIES * per_id * slots(model, longest)
+        sizes.update({at: taken * count // len(layers) for at, count in Counter(layers).items()})
+    return list(sizes.items())
+
+
+def way_of(model: LoadedModel) -> Way:
+    """Run a small tree in the engines, once per network; return the fastest that is exact.
+
+    Models that make positions from the attention mask, or that have states, cannot be fed tokens
+    out of order; their own forward passes show it.
+    """
+    if model.network not in _ways:
         with without_outliers(model.network), narrow_window(model.network):
-            _obstacles[model.network] = _compare(model)
-    return _obstacles[model.network]
+            way = _find_way(model)
+        if way.layout is not None:
+            way = replace(way, layout=layout_of(model))  # with windows of their own size
+        _ways[model.network] = way
+    return _ways[model.network]
 
 
-def _compare(model: LoadedModel) -> str | None:
-    if (limit := unknown_attention(model.network.config)) is not None:
-        return limit
-    if "position_ids" not in inspect.signature(type(model.network).forward).parameters:
-        return "its positions cannot be set"
+def _find_way(model: LoadedModel) -> Way:
     try:
-        tree = _probe(TreeEngine(model, top=2, rows=3, strict=True))
         plain = _probe(ReferenceEngine(model, top=2))
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is said of each example
+        return Way(obstacles=(f"{type(error).__name__}: {error}",))
+    obstacle = unknown_attention(model.network.config)
+    if "position_ids" not in inspect.signature(type(model.network).forward).parameters:
+        obstacle = obstacle or "its positions cannot be set"
+    differs = partial(_differs, model, plain)
+    obstacle = obstacle or differs(lambda: TreeEngine(model, 2, rows=3, strict=True))
+    if obstacle is None:
+        return Way(tree=True)
+    obstacles = [obstacle]
+    try:
+        layout = layout_of(model)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the code of a network may raise anything
+        return Way(obstacles=(*obstacles, f"{type(error).__name__}: {error}"))
+    for reading in READINGS:
+        engine = partial(StateEngine, model, 2, layout, reading, strict=True)
+        if (obstacle := differs(engine)) is None:
+            return Way(layout=layout, reading=reading, obstacles=tuple(obstacles))
+        obstacles.append(obstacle)
+    return Way(obstacles=tuple(dict.fromkeys(obstacles)))
+
+
+def _differs(model: LoadedModel, plain: torch.Tensor, engine: Callable[[], Engine]) -> str | None:
+    """Return how an engine differs from the reference engine, if it does."""
+    try:
+        found = _probe(engine())
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - the code of a network may raise anything
         return f"{type(error).__name__}: {error}"
-    difference, spread = float((tree - plain).square().mean().sqrt()), float(plain.std())
+    difference, spread = float((found - plain).square().mean().sqrt()), float(plain.std())
     quantized = getattr(model.network, "is_quantized", False)
     tolerance = _COARSE if quantized else _TOLERANCE.get(model.network.dtype, _COARSE)
     if difference > tolerance * spread:
@@ -101,9 +179,10 @@ def _probe(engine: Engine) -> torch.Tensor:
         last = sequence.root.chain((third, second))
         engine.evaluate(last)
         vectors += [node.next.logprobs for node in last[-1:] if node.next]
-    both = [sequence.root.chain((third, second, first))[-1] for sequence in sequences]
-    engine.evaluate(both)
-    vectors += [node.next.logprobs for node in both if node.next]
+    tips = [sequence.root.chain((third, second))[-1] for sequence in sequences]
+    single = [tip.child(token) for tip in tips for token in (first, second)]
+    engine.evaluate(single)
+    vectors += [node.next.logprobs for node in single if node.next]
     for sequence in sequences:
         engine.close(sequence)
     return torch.stack(vectors)

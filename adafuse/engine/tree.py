@@ -20,21 +20,74 @@ from adafuse.engine.node import Engine, Node, TokenSequence, to_run
 from adafuse.engine.uncached import ReferenceEngine
 from adafuse.models.language_model import LoadedModel
 from adafuse.models.memory import out_of_memory
-from adafuse.models.positions import RopeLengths, forget_lengths
+from adafuse.models.positions import RopeLengths, constant_scales, forget_lengths
 from adafuse.tokenization.prompts import WORTH_SHARING, common
 
 logger = logging.getLogger(__name__)
 
 
-class TreeEngine(Engine):
-    """Runs one model for up to `rows` sequences at a time.
+class CachedEngine(Engine):
+    """Runs one model for many sequences, and keeps what the network has read.
 
-    `slots`, where it is known, is how many tokens a sequence and its tree may come to. Nodes beyond
-    the length from which rotary factors depend on it go to the reference engine. So do all once a
-    forward failed, as what that left in the cache is unknown; a `strict` engine raises then.
+    Nodes beyond the length from which rotary factors or scales depend on it go to the reference
+    engine. So do all once a forward failed, as what that left in the cache is unknown; a `strict`
+    engine raises then.
     """
 
     model: LoadedModel
+
+    def __init__(self, model: LoadedModel, top: int, *, strict: bool) -> None:
+        super().__init__(model)
+        self.top = top
+        self._strict = strict
+        self._reference = ReferenceEngine(model, top)
+        rope = RopeLengths.of(model.network.config)
+        self.limit = min(rope.border, constant_scales(model.network.config))
+        self._rope_varies = rope.vary
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.device
+
+    def evaluate(self, nodes: Iterable[Node]) -> None:
+        """Fill in the nodes."""
+        self.start(nodes)()
+
+    @torch.inference_mode()
+    def start(self, nodes: Iterable[Node]) -> Callable[[], None]:
+        """Do what `evaluate` does up to the wait for the device; the returned call waits."""
+        missing, finish = to_run(nodes), nothing
+        try:
+            if self._rope_varies:
+                forget_lengths(self.model.network)
+            finish = self._start([node for node in missing if node.depth < self.limit])
+        except Exception as error:  # a network may raise anything, for a batch or for one text
+            if self._strict or out_of_memory(error):
+                raise
+            self.limit, self.spare = 0, 0.0
+            logger.warning(
+                "%s failed in a batch (%s); the slower reference engine runs it from now on",
+                self.model.name,
+                error,
+            )
+        if beyond := [node for node in missing if node.depth >= self.limit]:
+            finish()
+            self._reference.top = self.top
+            self._reference.evaluate(beyond)
+            return nothing
+        return finish
+
+    def _start(self, nodes: list[Node]) -> Callable[[], None]:
+        """Run the nodes; the returned call fills them in."""
+        raise NotImplementedError
+
+
+class TreeEngine(CachedEngine):
+    """Runs one model for up to `rows` sequences at a time.
+
+    `slots`, where it is known, is how many tokens a sequence and its tree may come to.
+    """
 
     def __init__(
         self,
@@ -45,13 +98,7 @@ class TreeEngine(Engine):
         *,
         strict: bool = False,
     ) -> None:
-        super().__init__(model)
-        self.top = top
-        self._strict = strict
-        self._reference = ReferenceEngine(model, top)
-        rope = RopeLengths.of(model.network.config)
-        self.limit = rope.border
-        self._rope_varies = rope.vary
+        super().__init__(model, top, strict=strict)
         self.spare = FORWARD_COST[model.device.type] / rows
         layers = model.network.config.get_text_config().num_hidden_layers
         self._cache = SlotCache(layers, rows, slots)
@@ -60,11 +107,6 @@ class TreeEngine(Engine):
         self._free = list(range(rows))
         self._moves: dict[tuple[int, int], int] = {}
         self._prefix: list[int] = []
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model is."""
-        return self.model.device
 
     @torch.inference_mode()
     def share(self, prefix_ids: list[int], least: int = WORTH_SHARING) -> None:
@@ -120,35 +162,8 @@ class TreeEngine(Engine):
             step.slot = target
             self._moves[sequence.row, target] = source
 
-    def evaluate(self, nodes: Iterable[Node]) -> None:
-        """Fill in the nodes: one forward for all rows, or more while prompts are fed."""
-        self.start(nodes)()
-
-    @torch.inference_mode()
-    def start(self, nodes: Iterable[Node]) -> Callable[[], None]:
-        """Do what `evaluate` does up to the wait for the device; the returned call waits."""
-        missing, finish = to_run(nodes), _nothing
-        try:
-            finish = self._start([node for node in missing if node.depth < self.limit])
-        except Exception as error:  # a network may raise anything, for a batch or for one text
-            if self._strict or out_of_memory(error):
-                raise
-            self.limit, self.spare = 0, 0.0
-            logger.warning(
-                "%s failed in a batch (%s); the slower reference engine runs it from now on",
-                self.model.name,
-                error,
-            )
-        if beyond := [node for node in missing if node.depth >= self.limit]:
-            finish()
-            self._reference.top = self.top
-            self._reference.evaluate(beyond)
-            return _nothing
-        return finish
-
-    def _start(self, nodes: Iterable[Node]) -> Callable[[], None]:
-        if self._rope_varies:
-            forget_lengths(self.model.network)
+    def _start(self, nodes: list[Node]) -> Callable[[], None]:
+        """Run one forward for all rows, or more while prompts are fed."""
         by_sequence: dict[TokenSequence, list[Node]] = {}
         for node in nodes:
             by_sequence.setdefault(node.sequence, []).append(node)
@@ -168,8 +183,8 @@ class TreeEngine(Engine):
         return partial(_call_all, unread)
 
 
-def _nothing() -> None:
-    pass
+def nothing() -> None:
+    """Wait for nothing."""
 
 
 def _call_all(calls: list[Callable[[], None]]) -> None:

@@ -261,8 +261,8 @@ def _wrong_network(facts: ModelFacts) -> Iterator[Finding]:
     name, folder = f"model {facts.name!r}", Path(facts.name)
     if facts.cache is None:
         yield warning(
-            f"{name} ({facts.architecture}) has no attention as the tree engine knows it: it runs"
-            " on the slower reference engine, and its memory is not estimated"
+            f"{name} ({facts.architecture}) has no attention, so its memory is not estimated; with"
+            " batch_size auto it is counted before decoding"
         )
     files = _missing_weights(folder)
     if files is None:
@@ -296,7 +296,8 @@ def _slow_attention(config: PreTrainedConfig, facts: ModelFacts, batch: Load) ->
     name, slow = f"model {facts.name!r}", "the slower reference engine"
     if facts.cache is not None and (limit := unknown_attention(config)) is not None:
         yield warning(
-            f"{name} limits its attention in a way of its own ({limit}): it runs on {slow}"
+            f"{name} has layers or limits of its own ({limit}): it runs on the cache that"
+            f" transformers makes, or on {slow} if that is not exact"
         )
     border = RopeLengths.of(config).border
     if batch.prompt_tokens + batch.max_new_tokens > border:

@@ -9,7 +9,9 @@ from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
-FULL, SLIDING = "full_attention", "sliding_attention"
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+WINDOWS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
+"""What limits the attention of kinds of layers, by the names of configs."""
 
 _TRAINED = "original_max_position_embeddings"
 _FIXED_ROPES = frozenset({None, "default", "linear", "llama3", "proportional", "yarn"})
@@ -66,7 +68,7 @@ def _kind(rope: dict[str, Any]) -> str | None:
 def unknown_attention(config: PreTrainedConfig) -> str | None:
     """Return what limits the attention of a network in a way that the tree engine does not know."""
     text = config.get_text_config()
-    if odd := sorted({*(getattr(text, "layer_types", None) or ())} - {FULL, SLIDING}):
+    if odd := sorted({*(getattr(text, "layer_types", None) or ())} - {FULL, *WINDOWS}):
         return f"layers of type {', '.join(odd)}"
     if getattr(text, "sliding_window", None):
         return None
@@ -75,18 +77,35 @@ def unknown_attention(config: PreTrainedConfig) -> str | None:
     return next((f"{name} {values[name]}" for name in named), None)
 
 
+def default_kind(config: PreTrainedConfig) -> str:
+    """Return the kind of all layers of a config that does not name kinds."""
+    return next((kind for kind, name in WINDOWS.items() if getattr(config, name, None)), FULL)
+
+
+def constant_scales(config: PreTrainedConfig) -> int:
+    """Return up to which length attention has the same scale.
+
+    Llama 4 takes it from the number of ids in the cache, whatever positions it is given.
+    """
+    text = config.get_text_config()
+    if not getattr(text, "attn_temperature_tuning", False):
+        return sys.maxsize
+    return int(text.floor_scale) - 1
+
+
 @contextmanager
 def narrow_window(network: PreTrainedModel) -> Iterator[None]:
-    """Give a network that slides a window of a few tokens, so that few tokens reach beyond it."""
+    """Give a network that slides, or has chunks, a window of a few tokens, which few go beyond."""
     text = network.config.get_text_config()
-    window = getattr(text, "sliding_window", None)
-    if window:
-        text.sliding_window = min(window, _PROBED_WINDOW)
+    windows = {name: int(getattr(text, name, None) or 0) for name in WINDOWS.values()}
+    windows = {name: size for name, size in windows.items() if size}
+    for name, size in windows.items():
+        setattr(text, name, min(size, _PROBED_WINDOW))
     try:
         yield
     finally:
-        if window:
-            text.sliding_window = window
+        for name, size in windows.items():
+            setattr(text, name, size)
 
 
 def forget_lengths(network: PreTrainedModel) -> None:

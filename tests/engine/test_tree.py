@@ -9,8 +9,9 @@ from transformers import (
 )
 
 from adafuse.engine import forward as grouping
+from adafuse.engine import reference
 from adafuse.engine.node import ContextFullError
-from adafuse.engine.reference import ReferenceEngine, engine_for, obstacle
+from adafuse.engine.reference import ReferenceEngine, engine_for, way_of
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LoadedModel
 from tests.conftest import toy_path
@@ -191,11 +192,12 @@ def test_a_network_that_always_makes_all_logits_gives_the_reference_engine_the_s
     assert every == pytest.approx(wanted, abs=2e-5)
 
 
-def test_a_model_that_cannot_be_fed_a_tree_runs_on_the_reference_engine(caplog):
+def test_a_model_without_a_usable_cache_runs_on_the_reference_engine(caplog, monkeypatch):
     config = MambaConfig(vocab_size=700, hidden_size=16, num_hidden_layers=2, state_size=4)
     recurrent = language_model(MambaForCausalLM(config).eval())
+    monkeypatch.setattr(reference, "READINGS", ())
     assert isinstance(engine_for(recurrent, "tree", top=2, rows=2), ReferenceEngine)
-    assert "cannot be fed a tree of tokens" in caplog.text
+    assert "cannot be run with a cache (layers of type linear_attention)" in caplog.text
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -204,7 +206,7 @@ def test_positions_that_come_from_the_mask_are_noticed(name, dtype):
     config = AutoConfig.for_model(name, vocab_size=700, **ALIBI[name])
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_config(config).eval()
-    assert "positions" in obstacle(language_model(network.to(dtype)))
+    assert "positions" in way_of(language_model(network.to(dtype))).obstacles[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -212,11 +214,11 @@ def test_rounding_of_large_logits_is_no_obstacle(dtype):
     network = random_llama(700, seed=4, hidden_size=64, num_hidden_layers=8)
     with torch.no_grad():
         network.get_output_embeddings().weight.mul_(100)
-    assert obstacle(language_model(network.to(dtype))) is None
+    assert way_of(language_model(network.to(dtype))).tree
 
 
 def test_the_toy_architectures_can_be_fed_trees(quartet):
-    assert [obstacle(member) for member in quartet.models] == [None] * 4
+    assert all(way_of(member).tree for member in quartet.models)
 
 
 def test_eager_attention_gives_the_same(model):

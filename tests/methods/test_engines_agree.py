@@ -8,6 +8,7 @@ import pytest
 
 from adafuse.ensemble import Ensemble
 from tests.conftest import SHARED, toy_path
+from tests.support.architectures import SLOW, STATEFUL, stateful_model
 from tests.support.results import assert_same
 from tests.support.tiny import random_model
 
@@ -51,6 +52,8 @@ METHODS = [
     ("gac", {"weighting": "prompt", "mean": "geometric"}),
     ("bytewise", {"mean": "geometric"}),
 ]
+MARKS = dict.fromkeys(STATEFUL.keys() - {"lfm2", *SLOW}, pytest.mark.soak)
+MARKS |= dict.fromkeys(SLOW, pytest.mark.sweep)
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""
 
@@ -95,6 +98,24 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
 )
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, PROMPTS[2:], max_new_tokens=12)
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=MARKS.get(kind, ())) for kind in sorted(STATEFUL)]
+)
+def test_networks_with_states(kind, tmp_path):
+    path = stateful_model(kind, toy_path("mistral"), tmp_path / kind)
+    beside = Ensemble.from_pretrained([path, toy_path("llama")], device="cpu")
+    check(beside, *METHODS[1], PROMPTS[2:4], max_new_tokens=6)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("method", "options"), METHODS)
+@pytest.mark.parametrize("kind", sorted(STATEFUL))
+def test_networks_with_states_and_every_method(kind, method, options, tmp_path):
+    path = stateful_model(kind, toy_path("mistral"), tmp_path / kind)
+    beside = Ensemble.from_pretrained([path, toy_path("llama")], device="cpu")
+    check(beside, method, options, max_new_tokens=12)
 
 
 @pytest.mark.parametrize("rank_only", [True, False])

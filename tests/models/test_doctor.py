@@ -235,7 +235,7 @@ def test_what_runs_on_the_reference_engine_is_said(copied):
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 300}
     change(copied, "config.json", rope_parameters=rope | factors, window_size=64)
     own, long = said(examined(str(copied), batch=Load(8, 200, 101)), problem=False)
-    assert "a way of its own (window_size 64)" in own
+    assert "limits of its own (window_size 64)" in own
     assert "texts of more than 300 tokens" in long
     change(copied, "config.json", window_size=None)
     assert said(examined(str(copied), batch=Load(8, 200, 100)), problem=False) == []

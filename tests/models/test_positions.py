@@ -1,7 +1,14 @@
 import pytest
-from transformers import GPTNeoConfig, Llama4TextConfig, LlamaConfig, MistralConfig, Phi3Config
+from transformers import (
+    GPTNeoConfig,
+    Llama4TextConfig,
+    LlamaConfig,
+    MistralConfig,
+    Phi3Config,
+    Qwen3NextConfig,
+)
 
-from adafuse.models.positions import RopeLengths, unknown_attention
+from adafuse.models.positions import RopeLengths, constant_scales, unknown_attention
 from tests.support.architectures import LONGROPE
 
 
@@ -50,8 +57,16 @@ def test_phi3_says_where_its_long_factors_begin():
         (MistralConfig(sliding_window=4096), None),
         (MistralConfig(sliding_window=None), None),
         (LlamaConfig(), None),
-        (Llama4TextConfig(), "layers of type chunked_attention"),
+        (Llama4TextConfig(), None),
+        (Qwen3NextConfig(), "layers of type linear_attention"),
     ],
 )
 def test_attention_that_the_tree_engine_does_not_know_is_named(config, limit):
     assert unknown_attention(config) == limit
+
+
+def test_the_scales_of_llama_4_are_constant_up_to_a_length():
+    assert constant_scales(Llama4TextConfig(floor_scale=64)) == 63
+    assert constant_scales(LlamaConfig()) == constant_scales(
+        Llama4TextConfig(attn_temperature_tuning=False)
+    )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from adafuse.engine.reference import obstacle
+from adafuse.engine.reference import way_of
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import placement as module
@@ -97,7 +97,7 @@ def _matrices(network):
 def test_a_quantized_model_decodes_alike_in_both_engines(wide, quantization):
     paths, settings = [wide, toy_path("mistral")], {"dtype": "float32", "device": "cpu"}
     ensemble = Ensemble.from_pretrained(paths, quantization=[quantization, None], **settings)
-    assert obstacle(ensemble.models[0]) is None
+    assert way_of(ensemble.models[0]).tree
     tree, plain = (
         ensemble.generate(PROMPTS, max_new_tokens=6, engine=engine)
         for engine in ("tree", "reference")
@@ -113,7 +113,7 @@ def test_outliers_of_int8_do_not_keep_a_model_from_the_tree_engine(tmp_path):
     with without_outliers(model.network):
         assert {matrix.state.threshold for matrix in matrices} == {0.0}
     assert {matrix.state.threshold for matrix in matrices} == {6.0}
-    assert obstacle(model) is None
+    assert way_of(model).tree
 
 
 @needs_bitsandbytes

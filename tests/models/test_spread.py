@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from adafuse.engine.reference import obstacle
+from adafuse.engine.reference import way_of
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import placement
@@ -36,7 +36,7 @@ def test_the_tree_engine_runs_a_model_in_pieces(spread_pair):
     for model in spread_pair.models:
         kinds = {parameter.device.type for parameter in model.network.parameters()}
         assert kinds == {"cpu", "meta"}
-        assert obstacle(model) is None
+        assert way_of(model).tree
 
 
 @pytest.mark.parametrize(

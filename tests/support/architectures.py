@@ -1,7 +1,9 @@
 """Tiny random networks of the causal architectures of transformers, and how each goes on alone."""
 
+from pathlib import Path
+
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 VOCABULARY = 64
 
@@ -64,6 +66,35 @@ LONGROPE = {
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 
 
+_MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 4, "mamba_n_groups": 1}
+STATEFUL = {
+    "bamba": {**_MAMBA, "attn_layer_indices": [1]},
+    "falcon_h1": {},
+    "granitemoehybrid": {**_MAMBA, "layer_types": ["linear_attention", "full_attention"]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4},
+    "lfm2": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2},
+    "mamba": {},
+    "mamba2": {"head_dim": 8, "num_heads": 8, "n_groups": 1},
+    "minimax": {},
+    "nemotron_h": {},
+    "olmo_hybrid": {},
+    "qwen3_5_text": {
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+    },
+    "qwen3_next": {
+        "num_hidden_layers": 4,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+    },
+    "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32},
+    "rwkv": {},
+    "zamba2": {"layers_block_type": ["mamba", "hybrid"], "mamba_n_heads": 4},
+}
+"""What networks with states need besides `SIZES`."""
+SLOW = {"falcon_h1", "nemotron_h", "zamba2"}
+"""Without their kernels, they take a minute each and more."""
+
+
 def tiny_config(kind: str, **changes):
     """A config of a model type with `SIZES` where it has such fields, and some changes."""
     default = AutoConfig.for_model(kind)
@@ -71,7 +102,8 @@ def tiny_config(kind: str, **changes):
         raise ValueError("an encoder-decoder, which is refused when it is loaded")
     default = default.get_text_config()
     names = default.to_dict()
-    sizes = {name: size for name, size in SIZES.items() if name in names} | changes
+    sizes = {name: size for name, size in SIZES.items() if name in names}
+    sizes |= STATEFUL.get(kind, {}) | changes
     return type(default)(**{k: v for k, v in sizes.items() if (k, v) != ("head_dim", None)})
 
 
@@ -107,3 +139,15 @@ def continued(network, prompt: list[int], count: int) -> list[int]:
     settings = {"use_cache": False, "do_sample": False, "max_new_tokens": count}
     made = network.generate(ids, attention_mask=torch.ones_like(ids), **settings)
     return made[0, len(prompt) :].tolist()
+
+
+def stateful_model(kind: str, tokenizer_folder: str, out: Path) -> str:
+    """Write a random network whose layers keep states over the tokenizer of a folder."""
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    size = {"vocab_size": len(tokenizer) + 8, "max_position_embeddings": 4096}
+    names = AutoConfig.for_model(kind).to_dict()
+    network = tiny_network(kind, **{name: value for name, value in size.items() if name in names})
+    network.generation_config.eos_token_id = tokenizer.eos_token_id
+    network.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return str(out)

@@ -1,0 +1,154 @@
+"""Networks whose layers keep states: nodes, texts and what is kept against full forwards."""
+
+from inspect import signature
+
+import pytest
+import torch
+
+from adafuse.engine.past import CacheLayout
+from adafuse.engine.reference import engine_for, way_of
+from adafuse.engine.states import MOST_KEPT, Reading, StateEngine, layout_of
+from tests.engine.test_architectures import (
+    PROMPTS,
+    alone,
+    by_full_forwards,
+    check,
+    grown,
+    member,
+    together,
+)
+from tests.support.architectures import SLOW, STATEFUL, tiny_network
+
+FEW = ("qwen3_5_text", "rwkv", "recurrent_gemma")
+"""Kinds of the quick suite: attention and linear layers, no positions, modules that keep states."""
+
+
+def stateful():
+    marks = {**dict.fromkeys(STATEFUL, pytest.mark.soak), **dict.fromkeys(SLOW, pytest.mark.sweep)}
+    marks |= dict.fromkeys(FEW, ())
+    return [pytest.param(kind, marks=marks[kind]) for kind in sorted(STATEFUL)]
+
+
+@pytest.fixture(scope="module")
+def network(request):
+    return tiny_network(request.param)
+
+
+@pytest.mark.parametrize("network", stateful(), indirect=True)
+def test_every_node_is_that_of_a_full_forward(network):
+    engine = engine_for(member(network), "tree", top=2, rows=3)
+    assert isinstance(engine, StateEngine)
+    expected = by_full_forwards(network, PROMPTS)
+    assert grown(engine, PROMPTS) == pytest.approx(expected, abs=1e-4)
+    engine.share(PROMPTS[1][:9], least=1)
+    sharing = [PROMPTS[1], PROMPTS[1][:9], [*PROMPTS[1][:9], 5]]
+    assert grown(engine, sharing) == pytest.approx(by_full_forwards(network, sharing), abs=1e-4)
+
+
+@pytest.mark.parametrize("network", stateful(), indirect=True)
+def test_a_prompt_goes_on_as_it_does_alone_whatever_is_beside_it(network):
+    check(network, alone)
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    return tiny_network("qwen3_5_text")
+
+
+@pytest.fixture
+def engine(hybrid):
+    return engine_for(member(hybrid), "tree", top=2, rows=3)
+
+
+def shapes(engine, monkeypatch):
+    """The shapes of the ids that the network reads from now on."""
+    read = []
+    forward = engine.model.network.forward
+
+    def counted(input_ids, **given):
+        read.append(tuple(input_ids.shape))
+        return forward(input_ids=input_ids, **given)
+
+    counted.__signature__ = signature(forward)
+    monkeypatch.setattr(engine.model.network, "forward", counted)
+    return read
+
+
+def test_a_committed_text_is_not_read_again(engine, monkeypatch):
+    read = shapes(engine, monkeypatch)
+    together(engine, PROMPTS[:1])
+    assert read == [(1, len(PROMPTS[0]))] + [(1, 1)] * 7
+
+
+@pytest.mark.parametrize(("reading", "again"), [(Reading(1, 4), (1, 1)), (Reading(2, 4), (1, 2))])
+def test_a_prompt_of_several_pieces_is_read_once(engine, hybrid, monkeypatch, reading, again):
+    engine = StateEngine(engine.model, 2, engine._layout, reading, strict=True)
+    read = shapes(engine, monkeypatch)
+    sequence = engine.open(PROMPTS[0])
+    engine.evaluate([sequence.root])
+    assert read == [(1, 4), again]
+    engine.evaluate([sequence.root.child(9)])
+    assert read[2:] == [again if reading.least == 1 else (1, 2)]
+    expected = by_full_forwards(hybrid, PROMPTS)
+    assert grown(engine, PROMPTS) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_commit_in_the_middle_of_a_chain_reads_on_from_before_it(engine, hybrid):
+    sequence = engine.open(PROMPTS[0])
+    engine.evaluate([sequence.root, *sequence.root.chain((5, 6, 7))])
+    engine.commit(sequence.root.chain((5, 6))[-1])
+    node = sequence.root.child(9)
+    engine.evaluate([node])
+    with torch.inference_mode():
+        ids = torch.tensor([[*PROMPTS[0], 5, 6, 9]])
+        full = hybrid(input_ids=ids, use_cache=False).logits[0, -1].log_softmax(-1)
+    torch.testing.assert_close(
+        node.next.logprobs, full[: len(node.next.logprobs)], atol=1e-4, rtol=0
+    )
+
+
+def test_a_released_root_is_read_again(engine):
+    sequence = engine.open(PROMPTS[0])
+    engine.evaluate([sequence.root])
+    before = sequence.root.next.logprobs.clone()
+    sequence.root.release()
+    (node,) = sequence.root.chain((60,))
+    engine.evaluate([node])
+    assert node.logprob == pytest.approx(float(before[60]), abs=1e-4)
+
+
+def test_what_is_kept_of_an_example_is_limited_and_its_text_always_is(engine, monkeypatch):
+    sequence = engine.open(PROMPTS[0])
+    engine.evaluate([sequence.root])
+    for token in range(3, 3 + 2 * MOST_KEPT):
+        engine.evaluate([sequence.root.child(token)])
+    assert len(engine._kept[sequence]) == MOST_KEPT
+    read = shapes(engine, monkeypatch)
+    engine.evaluate(sequence.root.child(3).chain((4,)))
+    assert read == [(1, 2)]
+    engine.close(sequence)
+    assert not engine._kept and not engine._pasts
+
+
+def test_a_network_takes_the_fastest_way_that_is_exact():
+    one_by_one = way_of(member(tiny_network("jamba")))
+    assert one_by_one.reading.most == 1
+    assert way_of(member(tiny_network("rwkv"))).reading.least == 2
+    assert "layers of type linear_attention" in one_by_one.obstacles
+
+
+def test_a_cache_that_cannot_be_taken_apart_is_refused():
+    def read(ids):
+        return torch.zeros(2 * len(ids), 2)
+
+    with pytest.raises(ValueError, match=r"its cache has a tensor of shape \(2, 2\) without rows"):
+        CacheLayout((), read)
+    with pytest.raises(ValueError, match="its cache has a number that goes from 4 to 9"):
+        CacheLayout((), lambda ids: len(ids[0]) ** 2)
+
+
+def test_what_is_counted_is_what_is_kept(hybrid):
+    layout = layout_of(member(hybrid))
+    states, per_id = layout.bytes
+    assert per_id == 2 * 2 * 2 * 8 * 4  # two layers of keys and values, two heads of size 8
+    assert states > per_id
