@@ -16,7 +16,7 @@ from adafuse.methods import METHODS, resolve
 from adafuse.models.language_model import LanguageModel, ServedModel, load_models, wrapped
 from adafuse.models.memory import use_threads
 from adafuse.models.placement import Place
-from adafuse.models.spec import Loading, ModelSpec, model_specs
+from adafuse.models.spec import WHERE_SET, Loading, ModelSpec, model_specs
 from adafuse.options import OTHER_LENGTHS, SAMPLING, parse
 from adafuse.records.result import (
     Answer,
@@ -346,13 +346,16 @@ def settings_of(ensemble: Ensemble, settings: Mapping[str, object]) -> dict[str,
         name: getattr(value, "__name__", repr(value)) if callable(value) else value
         for name, value in settings.items()
     }
-    variables = [dict(model.chat_template_kwargs) or None for model in ensemble.models]
+    where_set = {
+        name: [dict(getattr(model, name)) or None for model in ensemble.models]
+        for name in WHERE_SET
+    }
     return {
         **named,
         "models": [model.name for model in ensemble.models],
         "weights": list(ensemble.weights),
         "chat_date": [model.chat_date for model in ensemble.models],
-        **({"chat_template_kwargs": variables} if any(variables) else {}),
+        **{name: values for name, values in where_set.items() if any(values)},
         **({"served": served} if (served := ensemble.served_by) else {}),
     }
 

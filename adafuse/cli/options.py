@@ -140,6 +140,17 @@ TemplateVariables = Annotated[
 ]
 
 
+ThoughtMarks = Annotated[
+    Strings,
+    option(
+        "What begins and ends thoughts, such as '{begin: <think>, end: </think>}', or none; one, or"
+        " one per model. By default, what the chat template names.",
+        "YAML",
+        MODELS,
+    ),
+]
+
+
 def read_models(
     model: Annotated[list[str], folders("A model folder or hub ID; repeat it to fuse models.")],
     chat: Annotated[
@@ -152,6 +163,7 @@ def read_models(
         Strings, option("Today's date in chat templates; one, or one per model.", "DAY", MODELS)
     ] = None,
     chat_template_kwargs: TemplateVariables = None,
+    thoughts: ThoughtMarks = None,
     device: Device = None,
     dtype: Dtype = "auto",
     quantization: Quantization = None,
@@ -182,7 +194,8 @@ def read_models(
     lists = {
         "chat": _flags(model, chat_for, "--chat-for"),
         "chat_date": chat_date,
-        "chat_template_kwargs": _variables(chat_template_kwargs),
+        "chat_template_kwargs": _in_yaml(chat_template_kwargs, "--chat-template-kwargs"),
+        "thoughts": _in_yaml(thoughts, "--thoughts"),
         "device": device,
         "quantization": _or_none(quantization),
         "server": _or_none(server),
@@ -200,8 +213,8 @@ def read_models(
     return model_specs(model or [], dtype=dtype, **loading)
 
 
-def _variables(given: Sequence[str] | None) -> list[Any]:
-    return [text and value_of(text, "--chat-template-kwargs") for text in _or_none(given)]
+def _in_yaml(given: Sequence[str] | None, option: str) -> list[Any]:
+    return [text and value_of(text, option) for text in _or_none(given)]
 
 
 def _or_none(values: Sequence[str] | None) -> list[str | None]:

@@ -9,7 +9,7 @@ from adafuse.decoding.fusion import check_weights
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, selection
-from adafuse.models.spec import AUTO, SERVER, DeviceName, ModelEntry
+from adafuse.models.spec import AUTO, SERVER, WHERE_SET, DeviceName, ModelEntry
 from adafuse.options import BatchSize, Flag, Identifier, Number, Positive, Section, Text, refusing
 from adafuse.plugins import not_there
 
@@ -51,11 +51,12 @@ class ModelConfig(ModelEntry):
     @model_validator(mode="after")
     def _is_of_use(self) -> Self:
         """Refuse settings of loading for a model on a server, and the other way round."""
-        if self.chat_template_kwargs and self.chat is False:
-            raise ValueError(
-                f"chat_template_kwargs {self.chat_template_kwargs} change nothing without a chat"
-                " template; set `chat: true`, or remove them"
-            )
+        for name in WHERE_SET if self.chat is False else ():
+            if value := getattr(self, name):
+                raise ValueError(
+                    f"{name} {value} change nothing without a chat template; set `chat: true`, or"
+                    " remove them"
+                )
         idle = ("device", "allow_pickle") if self.server else SERVER[1:]
         for name in idle:
             if value := getattr(self, name):

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BeforeValidator, Field
-from yaml import YAMLError
 
 from adafuse.decoding.fusion import check_weights
 from adafuse.decoding.method import Method
@@ -14,7 +13,6 @@ from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
 from adafuse.options import BatchSize, Positive, StrictSection, Threads, parse
 from adafuse.records.result import CHAT_DATE
-from adafuse.storage.yaml_files import parse_yaml
 
 OWNER = "--model adafuse"
 NONE = "none"
@@ -38,16 +36,6 @@ def _texts(value: object) -> object:
             f"must be text (write '{odd[0]}' in quotes, or the harness reads a number)"
         )
     return tuple(None if entry in (NONE, "") else entry for entry in entries)
-
-
-def _mappings(value: object) -> object:
-    """Return the value of `{enable_thinking: false}`, or those of several joined by "+"."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return [None if each == NONE else parse_yaml(each) for each in value.split("+")]
-    except YAMLError as error:
-        raise ValueError(f"{value!r} is not valid YAML ({error}); quote it") from None
 
 
 def _whole(value: object) -> object:
@@ -80,7 +68,8 @@ class Arguments(StrictSection):
     dtype: Any = AUTO
     quantization: Texts = None
     chat_date: Texts = CHAT_DATE
-    chat_template_kwargs: Annotated[Any, BeforeValidator(_mappings)] = None
+    chat_template_kwargs: Any = None
+    thoughts: Any = None
     trust_remote_code: Texts = False
     allow_pickle: Texts = False
     server: Texts = None

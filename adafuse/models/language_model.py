@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -157,7 +157,7 @@ def connected(
     """Connect to the server of a model and check it; no weights are read here."""
     assert spec.server is not None
     generation, gguf = generation_config(spec, config), gguf_ends(spec.path, spec.revision)
-    ends = end_ids(config, generation, tokenizer, spec.path, gguf)
+    ends = end_ids(config, generation, tokenizer, spec.path, gguf, spec.thoughts or {})
     rows = config.get_text_config().vocab_size
     known = [index for index in ends if index < rows]
     server = connect(spec.server, spec.server_model, spec.server_key, known)
@@ -170,6 +170,7 @@ def connected(
         chat=_uses_template(spec, tokenizer),
         chat_date=spec.chat_date,
         chat_template_kwargs=spec.chat_template_kwargs or {},
+        thoughts=spec.thoughts or {},
         rows=rows,
         # A server writes an id after whatever it reads, and counts it.
         context=min(context_length(config), server.served.context - 1),
@@ -248,8 +249,8 @@ def _load(
             )
     check_packable(network, spec)
     chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
-    model = wrapped(network, tokenizer, spec.path, chat=chat, gguf_ends=ends)
-    variables = spec.chat_template_kwargs or {}
+    thoughts, variables = spec.thoughts or {}, spec.chat_template_kwargs or {}
+    model = wrapped(network, tokenizer, spec.path, thoughts, chat=chat, gguf_ends=ends)
     return replace(model, chat_date=spec.chat_date, chat_template_kwargs=variables)
 
 
@@ -257,6 +258,7 @@ def wrapped(
     network: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     name: str | None = None,
+    thoughts: Mapping[str, str] | None = None,
     *,
     chat: bool = False,
     gguf_ends: Sequence[int] = (),
@@ -272,8 +274,11 @@ def wrapped(
     return LoadedModel(
         name=name,
         tokenizer=tokenizer,
-        end_ids=end_ids(network.config, network.generation_config, tokenizer, name, gguf_ends),
+        end_ids=end_ids(
+            network.config, network.generation_config, tokenizer, name, gguf_ends, thoughts or {}
+        ),
         chat=chat,
+        thoughts=thoughts or {},
         rows=network.config.get_text_config().vocab_size,
         network=network.eval(),  # type: ignore[no-untyped-call]
         context=context_length(network.config),

@@ -115,6 +115,10 @@ class ModelEntry(Section):
     chat_template_kwargs: dict[str, Any] | None = None
     """further variables of the chat template, such as `{enable_thinking: false}`; change it when
     the template has switches, such as one for thinking"""
+    thoughts: dict[str, Text] | None = None
+    """what begins and ends the thoughts of a model that thinks before it answers, such as `{begin:
+    "<think>", end: "</think>"}`; without it, what its chat template names; change it when the
+    template does not name them"""
     device: Text | None = None
     """device of this model, instead of `decode.device` ([the names](#a-model-larger-than-one-gpu));
     change it when two large models need a GPU each, or one model needs several"""
@@ -177,6 +181,16 @@ class ModelEntry(Section):
                 f"chat_date {value!r} is not a day; write one such as 2026-01-31"
             ) from None
 
+    @field_validator("thoughts")
+    @classmethod
+    def _both_marks(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        if value is not None and value.keys() != {"begin", "end"}:
+            raise ValueError(
+                f"{value} must name begin and end, and nothing else; write it like"
+                ' {"begin": "<think>", "end": "</think>"}'
+            )
+        return value
+
     @field_validator("chat_template_kwargs", mode="before")
     @classmethod
     def _variables(cls, value: object) -> object:
@@ -233,6 +247,7 @@ class Loading(TypedDict, total=False):
     chat: bool | str | Sequence[bool | str]
     chat_date: str | Sequence[str]
     chat_template_kwargs: Mapping[str, Any] | Sequence[Mapping[str, Any] | None] | None
+    thoughts: Mapping[str, str] | Sequence[Mapping[str, str] | None] | None
     quantization: str | Sequence[str | None] | None
     trust_remote_code: bool | Sequence[bool]
     allow_pickle: bool | Sequence[bool]
@@ -247,7 +262,7 @@ LOADING = {
     if name != "path"
 }
 """The keywords of `Loading`, and the fields that they fill."""
-WHERE_SET = ("chat_template_kwargs",)
+WHERE_SET = ("chat_template_kwargs", "thoughts")
 """The fields that records and digests have only where a model has one."""
 
 
@@ -271,6 +286,7 @@ def device_kind(device: str) -> str:
 _ONE_FOR_ALL = (
     "chat_date",
     "chat_template_kwargs",
+    "thoughts",
     "device",
     "dtype",
     "quantization",

@@ -150,9 +150,13 @@ def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
 _THOUGHTS_END = re.compile(r"([<\[])/([\w:]*(?:think|thought|reason)[\w:]*)([>\]])", re.IGNORECASE)
 
 
-def thought_marks(template: str) -> tuple[str, str] | None:
-    """Return the marks around thoughts that a chat template names, such as <think> and </think>."""
-    found = _THOUGHTS_END.search(template)
+def thought_marks(
+    tokenizer: "PreTrainedTokenizerBase", given: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """Return the marks around thoughts: those given, or what a chat template names, as <think>."""
+    if given:
+        return given["begin"], given["end"]
+    found = _THOUGHTS_END.search(str(getattr(tokenizer, "chat_template", None)))
     return found and (f"{found[1]}{found[2]}{found[3]}", found[0])
 
 

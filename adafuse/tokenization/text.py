@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
@@ -107,8 +108,9 @@ class ModelTokenizer:
     `end_ids` is EOS_k: a model that emits one of them has ended, and their probabilities add up to
     p_k(END); each has where it is from, see `end_ids`. `chat` asks for the model's own chat
     template around each prompt, to which `chat_date` is today, and which gets the variables
-    `chat_template_kwargs`. Ids below `rows` have embeddings (None: all); those of special tokens
-    may lie above.
+    `chat_template_kwargs`. `thoughts` has what begins and ends those of the model; without it, the
+    template does. Ids below `rows` have embeddings (None: all); those of special tokens may lie
+    above.
     """
 
     name: str
@@ -117,6 +119,7 @@ class ModelTokenizer:
     chat: bool = False
     chat_date: str = CHAT_DATE
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    thoughts: Mapping[str, str] = field(default_factory=dict)
     rows: int | None = None
 
     @cached_property
@@ -171,6 +174,7 @@ def end_ids(
     tokenizer: "PreTrainedTokenizerBase",
     name: str,
     gguf: Sequence[int] = (),
+    thoughts: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[int, str]:
     """Return EOS_k, what a model ends with, and where each id is from.
 
@@ -195,8 +199,7 @@ def end_ids(
             " or eos_token in its tokenizer_config.json"
         )
     ends: dict[int, str] = {}
-    template = getattr(tokenizer, "chat_template", None)
-    marks = (template and thought_marks(str(template))) or ()
+    marks = thought_marks(tokenizer, thoughts) or ()
     special = special_ids(tokenizer) - {*map(tokenizer.get_vocab().get, marks)}
     for source, ids in {**named, SPECIAL: sorted(special)}.items():
         ends |= {index: source for index in ids if index not in ends}

@@ -66,10 +66,9 @@ class Thoughts:
 
 
 @lru_cache(64)
-def switch(tokenizer: "PreTrainedTokenizerBase", template: str) -> str | None:
-    """Return the variable of a chat template that, if false, keeps the model from thinking."""
-    _, end = thought_marks(template) or ("", "")
-    for name in sorted(filter(_SWITCH.search, variable_names(template))) if end else ():
+def switch(tokenizer: "PreTrainedTokenizerBase", template: str, end: str) -> str | None:
+    """Return the variable of a chat template that, if false, ends thoughts in the prompt."""
+    for name in sorted(filter(_SWITCH.search, variable_names(template))):
         chat = Chat((Turn("user", "A"),), chat_template_kwargs={name: False})
         try:
             ids = prompt_ids(tokenizer, chat, chat=True)
@@ -94,7 +93,7 @@ def shared_thoughts(
         return None
     thinker = models[each.index(first)]
     pairs = [*zip(models, each, strict=True)]
-    switches = {m.name: name for m, own in pairs if own and (name := _switch(m))}
+    switches = {m.name: name for m, own in pairs if own and (name := _switch(m, own.end))}
     sure = first.opened or bool(switches)
     for model, own in pairs:
         if own != first and (own is not None or sure):
@@ -114,18 +113,17 @@ def _fix(switches: Mapping[str, str]) -> str:
     return f"set chat_template_kwargs to {' and to '.join(given)}"
 
 
-def _switch(model: "ModelTokenizer") -> str | None:
-    return switch(model.tokenizer, str(model.tokenizer.get_chat_template()))
+def _switch(model: "ModelTokenizer", end: str) -> str | None:
+    return switch(model.tokenizer, str(model.tokenizer.get_chat_template()), end)
 
 
 def _thoughts(model: "ModelTokenizer", prompt: Prompt, ids: Sequence[int]) -> Thoughts | None:
     template = getattr(model.tokenizer, "chat_template", None)
     if not template or not (model.chat or isinstance(prompt, Chat)):
         return None
-    named = thought_marks(str(model.tokenizer.get_chat_template()))
-    if named is None:
+    begin, end = thought_marks(model.tokenizer, model.thoughts) or ("", "")
+    if not begin:
         return None
-    begin, end = named
     if isinstance(prompt, Chat) and prompt.continues:
         opened = begin in prompt.turns[-1].content.rpartition(end)[2]
         return Thoughts(begin, end, opened) if opened else None

@@ -1,5 +1,7 @@
 """How models are loaded, on the command line."""
 
+import json
+
 import pytest
 from typer.main import get_command
 
@@ -40,6 +42,18 @@ def test_variables_of_chat_templates_are_given_in_yaml():
         given("off")
     with pytest.raises(UserError, match=r"--chat-template-kwargs '\{' has a value that is"):
         given("{")
+
+
+def test_marks_of_thoughts_are_given_in_yaml():
+    marks = {"begin": "<think>", "end": "</think>"}
+    for text in ("{begin: <think>, end: </think>}", json.dumps(marks)):
+        (spec,) = read_models(["a"], thoughts=[text])
+        assert spec.thoughts == marks
+    for text in ("{begin: <think>}", "{start: <think>, end: </think>}"):
+        with pytest.raises(UserError, match="must name begin and end, and nothing else; write"):
+            read_models(["a"], thoughts=[text])
+    with pytest.raises(UserError, match="thoughts must be a valid dictionary, not '</think>'"):
+        read_models(["a"], thoughts=["</think>"])
 
 
 def test_variables_of_chat_templates_that_no_prompt_is_put_into_are_refused():

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
+from adafuse.models.spec import WHERE_SET
 from adafuse.storage.parquet import read_metadata
 from tests.conftest import toy_path
 from tests.docs.scratch import Scratch
@@ -41,7 +42,7 @@ def test_the_columns_and_metadata_of_the_workflow_are_the_told_ones(results: Scr
     assert paths(pq.read_schema(merged)) == COLUMNS.keys()
     assert read_metadata(merged).keys() == MERGED.keys()
     assert read_metadata(shard).keys() == SHARD.keys() - {"served"}
-    where_set = {"timed", "fitted_on", "plugins", "chat_template_kwargs"}
+    where_set = {"timed", "fitted_on", "plugins", *WHERE_SET}
     assert read_metadata(shard)["job"].keys() == JOB.keys() - where_set
 
 

@@ -59,9 +59,14 @@ def test_parts_of_a_text_that_grows_only_grow(opened, text):
 
 
 def test_marks_are_those_that_a_template_names():
-    assert thought_marks(SWITCHED) == MARKS
-    assert thought_marks("{{ '[THINK]' }}{{ '[/THINK]' }}") == ("[THINK]", "[/THINK]")
-    assert thought_marks("<tool_call></tool_call>") is None
+    def marks(template, **given):
+        return thought_marks(model("qwen3", template).tokenizer, given)
+
+    assert marks(SWITCHED) == MARKS
+    assert marks("{{ '[THINK]' }}{{ '[/THINK]' }}") == ("[THINK]", "[/THINK]")
+    assert marks("<tool_call></tool_call>") is None
+    assert marks(SWITCHED, begin="Thoughts:", end="Answer:") == ("Thoughts:", "Answer:")
+    assert marks(None) is None
 
 
 def test_marks_that_are_special_tokens_do_not_end_a_text():
@@ -73,6 +78,15 @@ def test_marks_that_are_special_tokens_do_not_end_a_text():
     tokenizer.chat_template = "{# [THINK] [/THINK] #}"
     ends = end_ids(LlamaConfig(), None, tokenizer, "llama")
     assert [index in ends for index in ids] == [False, False, True]
+
+
+def test_marks_may_be_given_where_a_template_names_none():
+    plain = "{% for turn in messages %}{{ turn.content }}{% endfor %}"
+    given = {"begin": "Thoughts:", "end": "Answer:"}
+    assert shared(model("qwen3", plain)) is None
+    thoughts = shared(model("qwen3", plain, thoughts=given))
+    assert thoughts == Thoughts("Thoughts:", "Answer:")
+    assert thoughts.split("Thoughts: Rustan? Answer: Paila", whole=True) == ("Rustan?", "Paila")
 
 
 def test_the_prompt_says_whether_a_model_thinks():

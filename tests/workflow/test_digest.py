@@ -41,6 +41,7 @@ def digest(values: dict[str, Any]) -> str:
         lambda v: v["models"]["left"].update(chat=True),
         lambda v: v["models"]["left"].update(chat_date="2026-01-31"),
         lambda v: v["models"]["left"].update(chat="auto", chat_template_kwargs={"thinks": False}),
+        lambda v: v["models"]["left"].update(chat=True, thoughts={"begin": "a", "end": "b"}),
         lambda v: v["models"]["left"].update(quantization="int4"),
         lambda v: v["models"]["left"].update(trust_remote_code=True),
         lambda v: v["benchmarks"]["qa"].update(stop=["\n", "."]),
@@ -80,6 +81,7 @@ def test_the_page_on_traces_names_every_key_of_a_job(
 ) -> None:
     monkeypatch.setattr(DecodeJob, "plugins", {"ruler": "code 1"})
     values["models"]["left"].update(chat="auto", chat_template_kwargs={"thinks": None})
+    values["models"]["left"].update(thoughts={"begin": "a", "end": "b"})
     job = decode_job(parse_config(values), "qa", "both")
     assert job.record()["chat_template_kwargs"] == [{"thinks": None}, None]
     assert replace(job, timed=True, fitted_on="development").record().keys() == JOB.keys()

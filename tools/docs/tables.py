@@ -13,7 +13,7 @@ from adafuse.methods import METHODS
 from adafuse.methods.selections import SELECTIONS, Selection
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import Metric
-from adafuse.models.spec import SERVER, ModelSpec
+from adafuse.models.spec import SERVER, WHERE_SET, ModelSpec
 from adafuse.options import CHANGE_WHEN
 from adafuse.workflow.decode import TRACE_FIELDS
 
@@ -71,7 +71,7 @@ JOB = {
     " for a model on a server `on_server` and `server_model`",
     "devices": "per model: its device, or `server`",
     **_PER_MODEL,
-    "chat_template_kwargs": f"{_PER_MODEL['chat_template_kwargs']}; absent if no model has any",
+    **{name: f"{_PER_MODEL[name]}; absent if no model has any" for name in WHERE_SET},
     "weights": "per model: its weight in the fusion; null where all are 1",
     "method": "name of the method",
     "options": "all its options, including defaults",
