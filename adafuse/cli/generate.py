@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,7 +31,7 @@ from adafuse.cli.options import (
 from adafuse.cli.output import counted, json_text, write
 from adafuse.cli.result_file import ResultFile
 from adafuse.errors import UserError
-from adafuse.models.spec import ModelSpec
+from adafuse.models.spec import WHERE_SET, ModelSpec
 from adafuse.options import Identifier, parse, refusing
 from adafuse.records.result import Prompt, as_prompt, as_text
 from adafuse.records.views import harmless, one_line
@@ -179,13 +180,13 @@ def generate(
 
 
 def check_variables_read(models: Sequence[ModelSpec], rows: Sequence[PromptRow]) -> None:
-    """Refuse variables of chat templates that no prompt is put into."""
-    for model in models:
-        texts = model.chat is False and all(isinstance(row.prompt, str) for row in rows)
-        if model.chat_template_kwargs and texts:
+    """Refuse settings of chat templates that no prompt is put into."""
+    texts = all(isinstance(row.prompt, str) for row in rows)
+    for model, name in product(models, WHERE_SET):
+        if texts and model.chat is False and (value := getattr(model, name)):
             raise UserError(
-                f"--chat-template-kwargs {model.chat_template_kwargs} changes nothing, because all"
-                f" prompts are texts; add --chat or --chat-for {model.path}, or give messages"
+                f"--{name.replace('_', '-')} {value} changes nothing, because all prompts are"
+                f" texts; add --chat or --chat-for {model.path}, or give messages"
             )
 
 

@@ -181,13 +181,15 @@ def check_variables(
     tokenizer: "PreTrainedTokenizerBase", name: str, variables: Mapping[str, Any]
 ) -> None:
     """Refuse variables that a model's chat template does not read."""
-    if variables and not getattr(tokenizer, "chat_template", None):
+    template = getattr(tokenizer, "chat_template", None)
+    names = variable_names(str(tokenizer.get_chat_template())) if variables and template else ()
+    if variables and not names:
         raise UserError(
-            f"model {name!r} has no chat template that could read chat_template_kwargs {variables};"
-            " remove them"
+            f"model {name!r} has no chat template that reads variables, so chat_template_kwargs"
+            f" {variables} change nothing; remove them for this model"
         )
     for given in variables:
-        if given not in (names := variable_names(str(tokenizer.get_chat_template()))):
+        if given not in names:
             kind = f"variable of the chat template of {name!r}"
             raise UserError(f"chat_template_kwargs: {unknown(kind, given, sorted(names))}")
 

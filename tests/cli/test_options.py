@@ -61,6 +61,8 @@ def test_variables_of_chat_templates_that_no_prompt_is_put_into_are_refused():
     rows = [PromptRow(id="1", prompt="Who?")]
     with pytest.raises(UserError, match="changes nothing, because all prompts are texts; add"):
         check_variables_read(models, rows)
+    with pytest.raises(UserError, match=r"^--thoughts .* changes nothing, because all prompts"):
+        check_variables_read(read_models(["a"], thoughts=["{begin: a, end: b}"]), rows)
     check_variables_read(models, [PromptRow(id="1", prompt=[{"role": "user", "content": "Who?"}])])
 
 
