@@ -12,6 +12,7 @@ from adafuse.engine.reference import ReferenceEngine, engine_for, way_of
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LoadedModel
+from tests.support.architecture_page import PAGE, line
 from tests.support.architectures import DYNAMIC, LONGROPE, VOCABULARY, continued, tiny_network
 
 PROMPTS = [[(7 * i + 3 + n) % 61 + 3 for i in range(n)] for n in (5, 30, 12)]
@@ -259,6 +260,7 @@ def test_every_architecture_goes_on_as_it_does_alone(kind):
     except ValueError as error:
         pytest.skip(f"no tiny one can be made: {error}")
     check(network, alone if kind in OTHERWISE else partial(continued, count=COUNT))
+    assert line(kind, way_of(member(network))) in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.soak

@@ -67,6 +67,10 @@ DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 
 
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 4, "mamba_n_groups": 1}
+_LINEAR = {
+    "num_hidden_layers": 4,
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+}
 STATEFUL = {
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "falcon_h1": {},
@@ -78,19 +82,17 @@ STATEFUL = {
     "minimax": {},
     "nemotron_h": {},
     "olmo_hybrid": {},
-    "qwen3_5_text": {
-        "num_hidden_layers": 4,
-        "layer_types": ["linear_attention", "full_attention"] * 2,
-    },
-    "qwen3_next": {
-        "num_hidden_layers": 4,
-        "layer_types": ["linear_attention", "full_attention"] * 2,
-    },
+    **dict.fromkeys(("qwen3_5_text", "qwen3_next"), _LINEAR),
     "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32},
     "rwkv": {},
     "zamba2": {"layers_block_type": ["mamba", "hybrid"], "mamba_n_heads": 4},
 }
 """What networks with states need besides `SIZES`."""
+_RELATED = dict.fromkeys(
+    ("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen4_exp", "qwen4_exp_text", "bailing_hybrid"),
+    _LINEAR,
+)
+_RELATED["lfm2_moe"] = {"layer_types": ["conv", "full_attention"]}
 SLOW = {"falcon_h1", "nemotron_h", "zamba2"}
 """Without their kernels, they take a minute each and more."""
 
@@ -103,7 +105,7 @@ def tiny_config(kind: str, **changes):
     default = default.get_text_config()
     names = default.to_dict()
     sizes = {name: size for name, size in SIZES.items() if name in names}
-    sizes |= STATEFUL.get(kind, {}) | changes
+    sizes |= (STATEFUL | _RELATED).get(kind, {}) | changes
     return type(default)(**{k: v for k, v in sizes.items() if (k, v) != ("head_dim", None)})
 
 
