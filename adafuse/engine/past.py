@@ -3,20 +3,19 @@
 import io
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, NamedTuple
 
 import torch
 
 
+@dataclass(slots=True)
 class Pieces:
     """What grows with a text: entries of its last ids, after those `before`."""
 
-    __slots__ = ("before", "tensors")
-
-    def __init__(self, tensors: list[torch.Tensor], before: "Pieces | None") -> None:
-        self.tensors = tensors
-        self.before = before
+    tensors: list[torch.Tensor]
+    before: "Pieces | None"
 
     def __iter__(self) -> Iterator[list[torch.Tensor]]:
         """Yield these, and what is before them."""
@@ -91,7 +90,9 @@ class CacheLayout:
             elif kind.rows is not None:
                 number = next(states)
                 values[index] = torch.cat([past.states[number] for past in pasts], dim=kind.rows)
-        return _Unpickler(self._frame, values).load()
+        unpickler = pickle.Unpickler(io.BytesIO(self._frame))
+        unpickler.persistent_load = values.__getitem__  # type: ignore[method-assign]
+        return unpickler.load()
 
     def split(self, cache: Any, before: Sequence[Past | None], new: int) -> list[Past]:
         """Return what a cache holds of each row, after it has read `new` further ids."""
@@ -185,15 +186,6 @@ class _Pickler(pickle.Pickler):
         self._seen[id(value)] = len(self.values)
         self.values.append(value)
         return self._seen[id(value)]
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, frame: bytes, values: Sequence[Any]) -> None:
-        super().__init__(io.BytesIO(frame))
-        self._values = values
-
-    def persistent_load(self, index: int) -> Any:
-        return self._values[index]
 
 
 def _apart(cache: Any) -> tuple[bytes, list[Any]]:

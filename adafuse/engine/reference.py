@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -30,6 +31,8 @@ from adafuse.models.placement import layer_devices, without_outliers
 from adafuse.models.positions import narrow_window, unknown_attention
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,42 +119,42 @@ def way_of(model: LoadedModel) -> Way:
 
 
 def _find_way(model: LoadedModel) -> Way:
-    try:
-        plain = _probe(ReferenceEngine(model, top=2))
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is said of each example
-        return Way(obstacles=(f"{type(error).__name__}: {error}",))
+    plain = _tried(lambda: _probe(ReferenceEngine(model, top=2)))
+    if isinstance(plain, str):  # each example says so
+        return Way(obstacles=(plain,))
+    differs = partial(_differs, model, plain)
     obstacle = unknown_attention(model.network.config)
     if "position_ids" not in inspect.signature(type(model.network).forward).parameters:
         obstacle = obstacle or "its positions cannot be set"
-    differs = partial(_differs, model, plain)
     obstacle = obstacle or differs(lambda: TreeEngine(model, 2, rows=3, strict=True))
     if obstacle is None:
         return Way(tree=True)
-    obstacles = [obstacle]
-    try:
-        layout = layout_of(model)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the code of a network may raise anything
-        return Way(obstacles=(*obstacles, f"{type(error).__name__}: {error}"))
+    layout, obstacles = _tried(partial(layout_of, model)), [obstacle]
+    if isinstance(layout, str):
+        return Way(obstacles=(obstacle, layout))
     for reading in READINGS:
-        engine = partial(StateEngine, model, 2, layout, reading, strict=True)
-        if (obstacle := differs(engine)) is None:
+        obstacle = differs(partial(StateEngine, model, 2, layout, reading, strict=True))
+        if obstacle is None:
             return Way(layout=layout, reading=reading, obstacles=tuple(obstacles))
         obstacles.append(obstacle)
     return Way(obstacles=tuple(dict.fromkeys(obstacles)))
 
 
-def _differs(model: LoadedModel, plain: torch.Tensor, engine: Callable[[], Engine]) -> str | None:
-    """Return how an engine differs from the reference engine, if it does."""
+def _tried(call: Callable[[], T]) -> T | str:
+    """Return what a call gives, or why it fails: the code of a network may raise anything."""
     try:
-        found = _probe(engine())
+        return call()
     except torch.OutOfMemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - the code of a network may raise anything
+    except Exception as error:  # noqa: BLE001 - see above
         return f"{type(error).__name__}: {error}"
+
+
+def _differs(model: LoadedModel, plain: torch.Tensor, engine: Callable[[], Engine]) -> str | None:
+    """Return how an engine differs from the reference engine, if it does."""
+    found = _tried(lambda: _probe(engine()))
+    if isinstance(found, str):
+        return found
     difference, spread = float((found - plain).square().mean().sqrt()), float(plain.std())
     quantized = getattr(model.network, "is_quantized", False)
     tolerance = _COARSE if quantized else _TOLERANCE.get(model.network.dtype, _COARSE)

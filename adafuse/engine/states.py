@@ -24,7 +24,6 @@ _CACHES = ("past_key_values", "cache_params", "state")
 """What networks call the cache that they take and return."""
 MOST_KEPT = 16
 """Nodes of an example after which the network's states are kept; the oldest are forgotten first."""
-
 COPIES = 3
 """Of what is kept of a text, while it is read on: itself, a network's copy, and what that makes."""
 
@@ -40,11 +39,8 @@ class Reading(NamedTuple):
     ragged: bool = True
 
 
-READINGS = tuple(
-    Reading(least, most, ragged)
-    for least, most in ((1, PIECE), (2, PIECE), (1, 1))
-    for ragged in (True, False)
-)
+_SIZES = ((1, PIECE), (2, PIECE), (1, 1))
+READINGS = tuple(Reading(*sizes, ragged) for sizes in _SIZES for ragged in (True, False))
 """Ways of reading, the fastest first: a model takes the first with which it is exact."""
 
 
