@@ -1,7 +1,6 @@
 """What a network keeps of the texts that it has read, taken apart by row and put together again."""
 
-import io
-import pickle
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -59,11 +58,12 @@ class CacheLayout:
     ) -> None:
         self.held = held
         ids = [0, 0, 0]  # few, so that all are within a window
-        caches = [_apart(read(rows)) for rows in ([ids[:-1]], [ids[:-1]] * 2, [ids])]
-        (self._frame, self._values), (_, wider), (_, longer) = caches
-        if len({(frame, len(values)) for frame, values in caches}) > 1:
+        self._cache = read([ids[:-1]])
+        caches = [_apart(cache) for cache in (self._cache, read([ids[:-1]] * 2), read([ids]))]
+        if len({(*map(type, values),) for values in caches}) > 1:
             raise ValueError("its cache changes its form")
-        self._kinds = [*map(_kind, self._values, wider, longer)]
+        self._values = caches[0]
+        self._kinds = [*map(_kind, *caches)]
         self._probed = len(ids) - 1
         self._most: dict[int, int] = {}
         """How many ids tensors hold, where that has been seen to be limited: by a window."""
@@ -90,13 +90,12 @@ class CacheLayout:
             elif kind.rows is not None:
                 number = next(states)
                 values[index] = torch.cat([past.states[number] for past in pasts], dim=kind.rows)
-        unpickler = pickle.Unpickler(io.BytesIO(self._frame))
-        unpickler.persistent_load = values.__getitem__  # type: ignore[method-assign]
-        return unpickler.load()
+        left = iter(values)
+        return _mapped(self._cache, lambda _: next(left), {})
 
     def split(self, cache: Any, before: Sequence[Past | None], new: int) -> list[Past]:
         """Return what a cache holds of each row, after it has read `new` further ids."""
-        _, values = _apart(cache)
+        values = _apart(cache)
         lengths = [past.length + new if past else new for past in before]
         pieces = [Pieces([], past.pieces if past else None) for past in before]
         after = [*map(Past, lengths, ([] for _ in before), pieces)]
@@ -170,27 +169,28 @@ def _differing(value: torch.Tensor, other: torch.Tensor) -> list[int]:
     return [dimension for dimension, (size, now) in enumerate(sizes) if size != now]
 
 
-class _Pickler(pickle.Pickler):
-    """Leaves out tensors and numbers, which it collects."""
+def _mapped(value: Any, change: Callable[[Any], Any], seen: dict[int, Any]) -> Any:
+    """Return a copy of a value, and of what it consists of, with its tensors and numbers changed.
 
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self.values: list[Any] = []
-        self._seen: dict[int, int] = {}
+    `seen` are the copies that were made before, by the identities of the originals.
+    """
+    if type(value) is int:
+        return change(value)
+    if id(value) in seen:
+        return seen[id(value)]
+    if isinstance(value, torch.Tensor):
+        seen[id(value)] = change(value)
+    elif isinstance(value, list | tuple):
+        seen[id(value)] = type(value)(_mapped(each, change, seen) for each in value)
+    elif isinstance(value, dict) or isinstance(getattr(value, "__dict__", None), dict):
+        seen[id(value)] = new = copy.copy(value)
+        items = new if isinstance(new, dict) else vars(new)
+        items.update({name: _mapped(each, change, seen) for name, each in [*items.items()]})
+    return seen.get(id(value), value)
 
-    def persistent_id(self, value: Any) -> int | None:
-        if not isinstance(value, torch.Tensor) and type(value) is not int:
-            return None
-        if isinstance(value, torch.Tensor) and id(value) in self._seen:
-            return self._seen[id(value)]
-        self._seen[id(value)] = len(self.values)
-        self.values.append(value)
-        return self._seen[id(value)]
 
-
-def _apart(cache: Any) -> tuple[bytes, list[Any]]:
-    """Return a cache without its tensors and numbers, and these."""
-    file = io.BytesIO()
-    pickler = _Pickler(file)
-    pickler.dump(cache)
-    return file.getvalue(), pickler.values
+def _apart(cache: Any) -> list[Any]:
+    """Return the tensors and numbers of a cache."""
+    values: list[Any] = []
+    _mapped(cache, values.append, {})
+    return values

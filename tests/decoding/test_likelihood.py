@@ -214,7 +214,7 @@ def test_an_impossible_setting_is_refused(pair):
 def test_memory_is_planned_for_the_ids_of_the_longest_text(pair, monkeypatch):
     planned = []
     monkeypatch.setattr(
-        "adafuse.decoding.run.demands", lambda model, longest: planned.append(longest) or []
+        "adafuse.decoding.run.needs", lambda model, engine, longest: planned.append(longest) or []
     )
     text = "漢" * 60
     ids = max(len(model.encode_span(text)) for model in pair.models)

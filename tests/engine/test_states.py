@@ -1,13 +1,17 @@
 """Networks whose layers keep states: nodes, texts and what is kept against full forwards."""
 
+import time
 from inspect import signature
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from adafuse.engine.past import CacheLayout
 from adafuse.engine.reference import engine_for, way_of
 from adafuse.engine.states import MOST_KEPT, Reading, StateEngine, layout_of
+from adafuse.ensemble import Ensemble
+from tests.conftest import toy_path
 from tests.engine.test_architectures import (
     PROMPTS,
     alone,
@@ -152,3 +156,76 @@ def test_what_is_counted_is_what_is_kept(hybrid):
     states, per_id = layout.bytes
     assert per_id == 2 * 2 * 2 * 8 * 4  # two layers of keys and values, two heads of size 8
     assert states > per_id
+
+
+WIDE = {
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "initializer_range": 0.1,
+    "max_position_embeddings": 4096,
+}
+LAYERS = {
+    "qwen3_5_text": {
+        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 64),
+        "linear_num_key_heads": 4,
+        "linear_num_value_heads": 8,
+    },
+    "lfm2": {"layer_types": ["conv", "conv", "full_attention", "conv"]},
+}
+TEXT = "The quick brown fox jumps over the lazy dog while Mira has 7 apples and buys 5 more. "
+
+
+@pytest.fixture(scope="module", params=LAYERS)
+def wide(request, tmp_path_factory):
+    """A pair of networks of one kind, wide enough that they take nearly all of the time."""
+    folder, paths = tmp_path_factory.mktemp("wide"), []
+    for seed, name in enumerate(("mistral", "llama")):
+        tokenizer = AutoTokenizer.from_pretrained(toy_path(name))
+        default = AutoConfig.for_model(request.param)
+        sizes = {key: value for key, value in WIDE.items() if key in default.to_dict()}
+        ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
+        torch.manual_seed(seed)
+        network = AutoModelForCausalLM.from_config(
+            type(default)(vocab_size=len(tokenizer), **sizes, **LAYERS[request.param], **ends)
+        )
+        network.generation_config.eos_token_id = tokenizer.eos_token_id
+        for each in (network, tokenizer):
+            each.save_pretrained(folder / name)
+        paths.append(folder / name)
+    return Ensemble.from_pretrained(paths, device="cpu")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("rows", "most"), [(1, 1.5), (8, 2.0)])
+def test_fused_decoding_takes_little_more_than_both_models_alone(
+    wide, rows, most, record_testsuite_property
+):
+    prompts = [f"Row {number}. {TEXT * 30}" for number in range(rows)]
+    wide.generate(prompts[:1], max_new_tokens=2)
+    start = time.perf_counter()
+    results = wide.generate(prompts, max_new_tokens=48, batch_size=rows)
+    fused, apart = time.perf_counter() - start, 0.0
+    for number, model in enumerate(wide.models):
+        ids = [model.prompt_ids(prompt) for prompt in prompts]
+        assert min(map(len, ids)) >= 1000
+        tokens = sum(result.tokens[number] for result in results) // rows
+        apart += generating(model.network, ids, tokens)
+    ratio = fused / apart
+    record_testsuite_property(f"{wide.models[0].network.config.model_type}, batch {rows}", ratio)
+    assert ratio <= most
+
+
+def generating(network, ids, tokens):
+    """The seconds in which a network writes so many tokens after each prompt by itself."""
+    longest = max(map(len, ids))
+    inputs = torch.tensor([[0] * (longest - len(own)) + own for own in ids])
+    mask = torch.tensor([[0] * (longest - len(own)) + [1] * len(own) for own in ids])
+    length = {"min_new_tokens": tokens, "max_new_tokens": tokens, "pad_token_id": 0}
+    start = time.perf_counter()
+    network.generate(inputs, attention_mask=mask, do_sample=False, **length)
+    return time.perf_counter() - start
