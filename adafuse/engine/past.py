@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+_FEW = 2
+"""Ids of a text that shows what a cache is made of: all are within a window."""
+
 
 @dataclass(slots=True)
 class Pieces:
@@ -57,14 +60,13 @@ class CacheLayout:
         self, held: Sequence[tuple[str, str]], read: Callable[[list[list[int]]], Any]
     ) -> None:
         self.held = held
-        ids = [0, 0, 0]  # few, so that all are within a window
+        ids = [0] * (_FEW + 1)
         self._cache = read([ids[:-1]])
         caches = [_apart(cache) for cache in (self._cache, read([ids[:-1]] * 2), read([ids]))]
         if len({(*map(type, values),) for values in caches}) > 1:
             raise ValueError("its cache changes its form")
         self._values = caches[0]
         self._kinds = [*map(_kind, *caches)]
-        self._probed = len(ids) - 1
         self._most: dict[int, int] = {}
         """How many ids tensors hold, where that has been seen to be limited: by a window."""
 
@@ -75,7 +77,7 @@ class CacheLayout:
         for value, kind in zip(self._values, self._kinds, strict=True):
             if kind.rows is not None:
                 sizes[kind.ids is not None] += value.nbytes
-        return sizes[0], sizes[1] // self._probed
+        return sizes[0], sizes[1] // _FEW
 
     def join(self, pasts: Sequence[Past]) -> Any:
         """Return a cache whose rows are these; shorter ones have zeros on their left."""
@@ -83,7 +85,7 @@ class CacheLayout:
         values, states, grown = list(self._values), count(), count()
         for index, kind in enumerate(self._kinds):
             if kind.counts:
-                values[index] += total - self._probed
+                values[index] += total - _FEW
             elif kind.ids is not None:
                 size = min(total, self._most.get(index, total))
                 values[index] = _joined([p.pieces for p in pasts], next(grown), kind, size)
@@ -157,7 +159,7 @@ def _kind(value: Any, wider: Any, longer: Any) -> _Kind:
     rows, ids = _differing(value, wider), _differing(value, longer)
     if (len(rows), len(ids)) in ((1, 0), (1, 1)) and rows != ids and value.shape[rows[0]] == 1:
         kind = _Kind(rows[0], ids[0] if ids else None)
-        if kind.ids is None or longer.shape[kind.ids] - value.shape[kind.ids] == 1:
+        if kind.ids is None or value.shape[kind.ids] == longer.shape[kind.ids] - 1 == _FEW:
             return kind
     if rows or ids or not torch.equal(value, wider) or not torch.equal(value, longer):
         raise ValueError(f"its cache has a tensor of shape {tuple(value.shape)} without rows")

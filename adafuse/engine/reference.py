@@ -19,13 +19,7 @@ from adafuse.engine.states import COPIES, MOST_KEPT, READINGS, Reading, StateEng
 from adafuse.engine.tree import TreeEngine
 from adafuse.engine.uncached import ReferenceEngine
 from adafuse.errors import UserError
-from adafuse.models.language_model import (
-    LanguageModel,
-    LoadedModel,
-    ServedModel,
-    demands,
-    slots,
-)
+from adafuse.models.language_model import LanguageModel, LoadedModel, ServedModel, demands, slots
 from adafuse.models.memory import TREE_NODES
 from adafuse.models.placement import layer_devices, without_outliers
 from adafuse.models.positions import narrow_window, unknown_attention
@@ -155,10 +149,14 @@ def _differs(model: LoadedModel, plain: torch.Tensor, engine: Callable[[], Engin
     found = _tried(lambda: _probe(engine()))
     if isinstance(found, str):
         return found
-    difference, spread = float((found - plain).square().mean().sqrt()), float(plain.std())
+    known = plain.isfinite()  # ids that no token has are not likely at all
+    if not known.any() or not torch.equal(found.isfinite(), known):
+        return "probabilities are missing"
+    difference = float((found - plain)[known].square().mean().sqrt())
+    spread = float(plain[known].std())
     quantized = getattr(model.network, "is_quantized", False)
     tolerance = _COARSE if quantized else _TOLERANCE.get(model.network.dtype, _COARSE)
-    if difference > tolerance * spread:
+    if not difference <= tolerance * spread:
         return f"log-probabilities differ by {difference:.3g}, and spread over {spread:.3g}"
     return None
 

@@ -34,12 +34,14 @@ def check_text_only(network: PreTrainedModel, name: str) -> None:
     ids = torch.arange(1, 5, device=embeddings.device)[None]
     try:
         both, alone = (network(input_ids=given).logits[0, 1].float() for given in (ids, ids[:, :2]))
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:
         kind = network.config.model_type
         raise UserError(
             f"model {name!r} ({kind}) cannot write without images; give a model of text"
         ) from error
-    if (both - alone).abs().max() > _NEAR * alone.abs().max():
+    if not (both - alone).abs().max() <= _NEAR * alone.abs().max():
         raise UserError(
             f"model {name!r} ({network.config.model_type}) reads a text in both directions; fused"
             " decoding needs causal language models"

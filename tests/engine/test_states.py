@@ -14,6 +14,7 @@ from adafuse.ensemble import Ensemble
 from tests.conftest import toy_path
 from tests.engine.test_architectures import (
     PROMPTS,
+    Member,
     alone,
     by_full_forwards,
     check,
@@ -139,6 +140,23 @@ def test_a_network_takes_the_fastest_way_that_is_exact():
     assert one_by_one.reading.most == 1
     assert way_of(member(tiny_network("rwkv"))).reading.least == 2
     assert "layers of type linear_attention" in one_by_one.obstacles
+
+
+@pytest.mark.parametrize("unused", [(), (7,), (0, 7, 63)])
+def test_ids_without_tokens_hide_no_difference(unused, monkeypatch):
+    monkeypatch.setattr(Member, "unused_ids", unused)
+    assert way_of(member(tiny_network("jamba"))).reading.most == 1
+    way = way_of(member(tiny_network("moshi")))
+    assert not way.tree and way.layout is None
+
+
+def test_a_network_without_probabilities_is_no_proof_of_anything():
+    network = tiny_network("jamba")
+    with torch.no_grad():
+        network.get_output_embeddings().weight.fill_(float("nan"))
+    way = way_of(member(network))
+    assert not way.tree and way.layout is None
+    assert "probabilities are missing" in way.obstacles
 
 
 def test_a_cache_that_cannot_be_taken_apart_is_refused():
