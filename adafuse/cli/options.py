@@ -153,6 +153,9 @@ ThoughtMarks = Annotated[
 
 def read_models(
     model: Annotated[list[str], folders("A model folder or hub ID; repeat it to fuse models.")],
+    adapter: Annotated[
+        Strings, option("Folder of a LoRA adapter, or none; one per model.", "FOLDER", MODELS)
+    ] = None,
     chat: Annotated[
         bool, option("Apply the chat template of each model that has one.", "", MODELS, "--chat")
     ] = False,
@@ -192,6 +195,7 @@ def read_models(
 ) -> list[ModelSpec]:
     """Return what these options say of each model."""
     lists = {
+        "adapter": _or_none(adapter),
         "chat": _flags(model, chat_for, "--chat-for"),
         "chat_date": chat_date,
         "chat_template_kwargs": _in_yaml(chat_template_kwargs, "--chat-template-kwargs"),

@@ -11,7 +11,7 @@ from adafuse.cli.options import given
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
 from adafuse.models.files import check_unchanged, keys_now, local_path
-from adafuse.models.spec import LOADING, ModelSpec, columns
+from adafuse.models.spec import LOADING, ModelSpec, columns, with_adapter
 from adafuse.records.result import Chat, Prompt, as_text
 from adafuse.storage.files import remove_torn
 from adafuse.version import ENGINE_VERSION
@@ -70,8 +70,11 @@ class ResultFile:
         chosen = resolve(decoding["method"], options)
         plugins = chosen.plugins
         entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
-        paths = [local_path(entry.path, entry.revision) or entry.path for entry in entries]
-        read = keys_now(map(str, [*paths, *chosen.files.values()]))
+        names = [
+            with_adapter(str(local_path(each.path, each.revision) or each.path), each.adapter)
+            for each in entries
+        ]
+        read = keys_now([*names, *map(str, chosen.files.values())])
         deciding = {k: v for k, v in settings.items() if k not in ("models", "server_key")}
         deciding["server"] = [spec.server is not None for spec in models]  # one may move
         same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
@@ -108,8 +111,8 @@ class ResultFile:
                     f"{str(self.journal.path)!r} has {counted(dropped, 'prompt')} of other models"
                     " than the servers have now; start those servers again, or delete the file"
                 )
-        for model in self.settings["models"]:
-            check_unchanged(str(Path(model)))
+        for path in [*self.settings["models"], *filter(None, self.settings.get("adapter", ()))]:
+            check_unchanged(str(Path(path)))
         self.check_unfinished()
 
     def check_unfinished(self) -> None:

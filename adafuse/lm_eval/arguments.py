@@ -63,6 +63,7 @@ class Arguments(StrictSection):
     engine: Literal["tree", "reference"] = "tree"
     trace: Annotated[Path | None, Field(strict=False)] = None
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    adapter: Texts = None
     revisions: Texts = None
     device: Any = AUTO
     dtype: Any = AUTO

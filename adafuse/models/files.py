@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from adafuse.errors import UserError
-from adafuse.models.spec import GGUF
+from adafuse.models.spec import GGUF, WITH
 from adafuse.storage.files import file_state, file_times, files_below, write_text
 
 SAFE = "*.safetensors"
@@ -368,22 +368,24 @@ def folder_digest(folder: Path, without: str) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:32]
 
 
-def check_unchanged(path: str, *, served: bool = False) -> None:
+def check_unchanged(name: str, *, served: bool = False) -> None:
     """Refuse a model whose files are not those that this process has made a digest of."""
-    if content_digest.__wrapped__(path, served=served) != content_digest(path, served=served):
-        raise UserError(f"model {path!r} was changed while it was loaded; run again")
+    for path in name.split(WITH):
+        if content_digest.__wrapped__(path, served=served) != content_digest(path, served=served):
+            raise UserError(f"model {path!r} was changed while it was loaded; run again")
 
 
-def keys_now(paths: Iterable[str]) -> list[list[str | None]]:
-    """Return the keys of models by their paths, where this process may have saved them again."""
+def keys_now(names: Iterable[str]) -> list[list[str | None]]:
+    """Return the keys of models by their names, where this process may have saved them again."""
     content_digest.cache_clear()
-    return [model_key(path, None) for path in paths]
+    return [model_key(name, None) for name in names]
 
 
-def model_key(path: str, revision: str | None, *, served: bool = False) -> list[str | None]:
+def model_key(name: str, revision: str | None, *, served: bool = False) -> list[str | None]:
     """Return what makes two models the same: the content of a folder, or a hub id at a revision.
 
-    Of a model that is `served`, weights do not count.
+    Of a model that is `served`, weights do not count; an adapter does.
     """
+    path, *adapter = name.split(WITH)
     content = content_digest(path, served=served)
-    return [path, revision] if content is None else [content]
+    return [*([path, revision] if content is None else [content]), *map(content_digest, adapter)]

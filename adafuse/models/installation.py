@@ -27,6 +27,7 @@ PACKAGES = {
     "fastapi": "serve",
     "bitsandbytes": "quantized",
     "gguf": "gguf",
+    "peft": "adapters",
     "bert-score": "bertscore",
 }
 """Packages whose versions are reported, each with the extra that installs it."""

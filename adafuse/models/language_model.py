@@ -20,6 +20,7 @@ from transformers import (
 from transformers.utils import logging as hf_logging
 
 from adafuse.errors import ExampleError, UserError
+from adafuse.models.adapters import adapted, check_lora
 from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
 from adafuse.models.hub import check_hub_adapter, check_path, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
@@ -131,6 +132,9 @@ def loaded(models: Sequence[LanguageModel], what: str) -> tuple[LoadedModel, ...
     return cast(tuple[LoadedModel, ...], tuple(models))
 
 
+_OF_WEIGHTS = ("path", "revision", "device", "dtype", "quantization", "trust_remote_code")
+
+
 def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     """Load all models; the configs and tokenizers of all are checked before any weights.
 
@@ -144,10 +148,14 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
         if spec.server is None and (torn := torn_file(spec.path, spec.revision)) is not None:
             raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
-    loaded = {
-        number: (_load if specs[number].server is None else connected)(*checked[number])
-        for number in order
-    }
+    loaded: dict[int, LanguageModel] = {}
+    bases: dict[str, PreTrainedModel] = {}
+    for number in order:
+        spec, config, tokenizer = checked[number]
+        if spec.server is not None:
+            loaded[number] = connected(spec, config, tokenizer)
+        else:
+            loaded[number] = _load(spec, config, tokenizer, bases)
     return [loaded[number] for number in range(len(specs))]
 
 
@@ -218,8 +226,26 @@ def generation_config(spec: ModelSpec, config: PreTrainedConfig) -> GenerationCo
 
 
 def _load(
-    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
+    spec: ModelSpec,
+    config: PreTrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    bases: dict[str, PreTrainedModel],
 ) -> LoadedModel:
+    """Load a model; `bases` are the networks under adapters, which others may be over as well."""
+    if spec.adapter is None:
+        network = _network(spec, config)
+    else:
+        base = repr([getattr(spec, name) for name in _OF_WEIGHTS])
+        if base not in bases or spec.spread or spec.quantization is not None:
+            bases[base] = _network(spec, config)
+        network = adapted(bases[base], spec)
+    chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
+    thoughts, variables = spec.thoughts or {}, spec.chat_template_kwargs or {}
+    model = wrapped(network, tokenizer, spec.name, thoughts, chat=chat, gguf_ends=ends)
+    return replace(model, chat_date=spec.chat_date, chat_template_kwargs=variables)
+
+
+def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
     devices = device_names(spec)
     logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
@@ -248,10 +274,7 @@ def _load(
                 " config asks for; download it again"
             )
     check_packable(network, spec)
-    chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
-    thoughts, variables = spec.thoughts or {}, spec.chat_template_kwargs or {}
-    model = wrapped(network, tokenizer, spec.path, thoughts, chat=chat, gguf_ends=ends)
-    return replace(model, chat_date=spec.chat_date, chat_template_kwargs=variables)
+    return network
 
 
 def wrapped(
@@ -288,6 +311,7 @@ def wrapped(
 def load_config(spec: ModelEntry) -> PreTrainedConfig:
     """Load the config of a model; refuse one that cannot decode, or may not be read."""
     check_path(spec.path)
+    check_lora(spec)
     check_pickled(spec.path, allowed=spec.allow_pickle or spec.server is not None)
     check_hub_adapter(spec)
     config: PreTrainedConfig = from_hub(AutoConfig, spec)

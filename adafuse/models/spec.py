@@ -73,6 +73,13 @@ class DeviceName:
 
 
 GGUF = ".gguf"
+WITH = " + "
+"""What stands between a model and its adapter in its name."""
+
+
+def with_adapter(path: str, adapter: str | None) -> str:
+    """Return the name of a model with an adapter, if it has one."""
+    return path if adapter is None else f"{path}{WITH}{adapter}"
 
 
 def refuse_served(name: str, what: str) -> NoReturn:
@@ -102,6 +109,9 @@ class ModelEntry(Section):
     """a Hugging Face model folder, a hub id `org/name`, or a GGUF file: `folder/name.gguf`, or
     `org/name/file.gguf` on the hub (needs `pip install '.[gguf]'`); its weights are
     dequantized to `dtype`, so it takes as much memory and time as the model in a folder"""
+    adapter: Located | None = None
+    """folder of a LoRA adapter that is used with the model (needs `pip install '.[adapters]'`);
+    change it when you have one; results change"""
     revision: Text | None = None
     """commit of a hub model; change it when the model is from the hub and `snakemake prefetch` has
     not recorded its commit ([docs/hpc.md](../docs/hpc.md)); otherwise changes on the hub are not
@@ -141,6 +151,11 @@ class ModelEntry(Section):
     """name of the environment variable that holds an API key of the server; change it when the
     server asks for one"""
 
+    @field_validator("adapter", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Path) else value
+
     @field_validator("server")
     @classmethod
     def _url(cls, value: str | None) -> str | None:
@@ -164,6 +179,11 @@ class ModelEntry(Section):
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> Self:
+        if self.server is not None and self.adapter is not None:
+            raise ValueError(
+                f"adapter {self.adapter!r} changes nothing in a model on a server; remove it here,"
+                " start the server with it, and name it as server_model"
+            )
         if self.server is not None and self.quantization is not None:
             raise ValueError(
                 f"quantization {self.quantization!r} changes nothing in a model on a server; remove"
@@ -196,6 +216,11 @@ class ModelEntry(Section):
     def _variables(cls, value: object) -> object:
         with refusing():
             return None if value is None else json_values(value) or None
+
+    @property
+    def name(self) -> str:
+        """What the model is called where its path is not enough."""
+        return with_adapter(self.path, self.adapter)
 
     @property
     def source(self) -> tuple[str, str | None]:
@@ -241,6 +266,7 @@ class Loading(TypedDict, total=False):
     Each is one value for all models, or a list with one value per model.
     """
 
+    adapter: Sequence[str | Path | None] | None
     revisions: Sequence[str | None] | None
     device: "str | torch.device | Sequence[str | torch.device]"
     dtype: "str | torch.dtype | Sequence[str | torch.dtype]"
@@ -269,7 +295,8 @@ WHERE_SET = ("chat_template_kwargs", "thoughts")
 def columns(specs: Sequence[ModelSpec], names: Mapping[str, str]) -> dict[str, list[Any]]:
     """Return fields of models as lists, under the `names` that records have for them."""
     values = {name: [getattr(spec, own) for spec in specs] for name, own in names.items()}
-    return {k: each for k, each in values.items() if any(each) or names[k] not in WHERE_SET}
+    where_set = ("adapter", *WHERE_SET)
+    return {k: each for k, each in values.items() if any(each) or names[k] not in where_set}
 
 
 SERVER = ("server", "server_model", "server_key")

@@ -349,7 +349,7 @@ def _loaded(job: DecodeJob) -> "Ensemble":
     threads = torch.get_num_threads()
     ensemble = Ensemble.from_pretrained(job.models, weights=_weights(job), threads=threads)
     for model in job.models:
-        check_unchanged(model.path, served=model.server is not None)
+        check_unchanged(model.name, served=model.server is not None)
     return ensemble
 
 

@@ -97,7 +97,7 @@ def _deciding_options(job: DecodeJob) -> dict[str, Any]:
 
 def _key(model: ModelSpec) -> list[str | None]:
     served = model.server is not None
-    key = model_key(model.path, model.revision, served=served)
+    key = model_key(model.name, model.revision, served=served)
     return [*key, ON_SERVER, model.server_model] if served else key
 
 

@@ -54,7 +54,7 @@ class DecodeJob:
 
     def record(self) -> dict[str, Any]:
         """Return what the metadata of a trace holds, JSON-ready; lists have one entry per model."""
-        apart = ("path", "revision", "device", "dtype", *SERVER)
+        apart = ("path", "adapter", "revision", "device", "dtype", *SERVER)
         names = [name for name in ModelSpec.model_fields if name not in apart]
         here = self.checkpoints or any(model.server is None for model in self.models)
         return {
@@ -78,8 +78,16 @@ class DecodeJob:
 
 def _identity(model: ModelSpec) -> dict[str, Any]:
     content = content_digest(model.path, served=model.server is not None)
-    served = {"on_server": True, "server_model": model.server_model} if model.server else {}
-    return {"path": model.path, "revision": model.revision, "content": content, **served}
+    identity: dict[str, Any] = {
+        "path": model.path,
+        "revision": model.revision,
+        "content": content,
+    }
+    if model.server:
+        identity |= {"on_server": True, "server_model": model.server_model}
+    if model.adapter:
+        identity["adapter"] = {"path": model.adapter, "content": content_digest(model.adapter)}
+    return identity
 
 
 def gate_rows(config: Config, benchmark: str, run: str) -> str | None:

@@ -1,20 +1,25 @@
-"""An adapter, such as a LoRA, is never ignored: it is no model, and refused beside weights."""
+"""A LoRA adapter is applied where it is named; elsewhere it is refused, and never ignored."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from adafuse import Ensemble, UserError
 from adafuse.models.doctor import Load, examination
+from adafuse.models.files import keys_now, model_key
 from adafuse.models.hub import download
-from adafuse.models.language_model import load_config
-from adafuse.models.spec import ModelEntry, ModelSpec
+from adafuse.models.language_model import load_config, loaded
+from adafuse.models.spec import ModelEntry, ModelSpec, model_specs
 from tests.conftest import toy_path
 from tests.support.hub_cache import cached_model
+from tests.support.results import assert_same
 
 CONFIG = {"peft_type": "LORA", "base_model_name_or_path": "org/base", "r": 8}
 KINDS = [
@@ -93,3 +98,127 @@ def test_adapters_in_folders_of_checkpoints_do_not_count(model: Path) -> None:
     (model / "checkpoint-10").mkdir()
     put(model / "checkpoint-10", KINDS[0])
     Ensemble.from_pretrained([model], device="cpu")
+
+
+@pytest.fixture
+def lora(tmp_path: Path) -> Callable[[str], str]:
+    """Writes a LoRA with random weights over a toy model, and returns its folder."""
+    peft = pytest.importorskip("peft")
+
+    def write(name: str, **changes: Any) -> str:
+        if (tmp_path / name).is_dir():
+            return str(tmp_path / name)
+        network = AutoModelForCausalLM.from_pretrained(toy_path("llama"))
+        settings = {"r": 4, "target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
+        torch.manual_seed(len(name))
+        made = peft.get_peft_model(network, peft.LoraConfig(**settings | changes))
+        for parameter in made.parameters():
+            if parameter.requires_grad:
+                torch.nn.init.normal_(parameter, std=0.3)
+        made.save_pretrained(tmp_path / name)
+        return str(tmp_path / name)
+
+    return write
+
+
+def logits(network: Any) -> torch.Tensor:
+    with torch.inference_mode():
+        found: torch.Tensor = network(input_ids=torch.tensor([[5, 6, 7, 8]])).logits
+    return found
+
+
+def base() -> Any:
+    return AutoModelForCausalLM.from_pretrained(toy_path("llama"), dtype="float32").eval()
+
+
+def test_a_model_with_an_adapter_is_the_network_that_peft_makes(lora: Callable[[str], str]) -> None:
+    from peft import PeftModel
+
+    folder = lora("one")
+    ensemble = Ensemble.from_pretrained([toy_path("llama")], adapter=[folder], device="cpu")
+    (model,) = loaded(ensemble.models, "the test")
+    assert torch.equal(
+        logits(model.network), logits(PeftModel.from_pretrained(base(), folder).eval())
+    )
+    assert not torch.allclose(logits(model.network), logits(base()), atol=0.1)
+    assert model.name == f"{toy_path('llama')} + {folder}"
+
+
+def test_adapters_over_one_base_share_its_weights_and_change_nothing_in_each_other(
+    lora: Callable[[str], str],
+) -> None:
+    folders = [lora("one"), lora("other", use_dora=True), None]
+    ensemble = Ensemble.from_pretrained([toy_path("llama")] * 3, adapter=folders, device="cpu")
+    one, other, plain = (model.network for model in loaded(ensemble.models, "the test"))
+    places = [network.get_input_embeddings().weight.data_ptr() for network in (one, other, plain)]
+    assert places[0] == places[1] != places[2]
+    for network, folder in zip((one, other), folders, strict=False):
+        alone = Ensemble.from_pretrained([toy_path("llama")], adapter=[folder], device="cpu")
+        assert torch.equal(logits(network), logits(loaded(alone.models, "it")[0].network))
+    assert torch.equal(logits(plain), logits(base()))
+
+
+def test_it_is_decoded_with_as_the_reference_engine_does(lora: Callable[[str], str]) -> None:
+    models = [toy_path("llama"), toy_path("mistral")]
+    ensemble = Ensemble.from_pretrained(models, adapter=[lora("one"), None], device="cpu")
+    settings: Any = {"max_new_tokens": 8, "branching": 2}
+    prompts = ["Question: Who founded the town of Orrin?\nAnswer:", "a"]
+    plain = ensemble.generate(prompts, engine="reference", **settings)
+    assert_same(ensemble.generate(prompts, batch_size=2, **settings), plain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"peft_type": "IA3"}, "is of kind IA3; only LoRA adapters can be used"),
+        ({"task_type": "SEQ_CLS"}, "is for SEQ_CLS; fused decoding needs CAUSAL_LM"),
+        ({"target_modules": ["no_proj"]}, r"does not fit model .*no_proj.*; name the model that"),
+        ({"target_modules": ["q_proj"]}, r"does not fit model .*v_proj.* is in only one of them"),
+        ({"r": 8}, "does not fit model .*size mismatch"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    lora: Callable[[str], str], changes: dict[str, Any], sentence: str
+) -> None:
+    file = Path(lora("one"), "adapter_config.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(UserError, match=sentence):
+        Ensemble.from_pretrained([toy_path("llama")], adapter=[file.parent], device="cpu")
+
+
+def test_what_is_no_adapter_is_refused(lora: Callable[[str], str], tmp_path: Path) -> None:
+    def refused(folder: str | Path, sentence: str) -> None:
+        with pytest.raises(UserError, match=sentence):
+            Ensemble.from_pretrained([toy_path("llama")], adapter=[folder], device="cpu")
+
+    refused(tmp_path, r"has no adapter_config\.json; name the folder of a LoRA")
+    (tmp_path / "adapter_config.json").write_text("{")
+    refused(tmp_path, "is not JSON")
+    folder = Path(lora("one"))
+    (folder / "adapter_model.safetensors").unlink()
+    refused(folder, r"has no adapter_model\.safetensors")
+    with pytest.raises(UserError, match="changes nothing in a model on a server; remove it here"):
+        model_specs(["a"], adapter=["b"], server=["http://c"])
+
+
+def test_its_files_make_another_model(lora: Callable[[str], str]) -> None:
+    folder = lora("one")
+    name = ModelSpec(path=toy_path("llama"), adapter=folder).name
+    before = model_key(name, None)
+    assert before[:1] == model_key(toy_path("llama"), None) and len(before) == 2
+    file = Path(folder, "adapter_config.json")
+    file.write_text(file.read_text() + " ")
+    assert keys_now([name]) != [before]
+
+
+def test_one_that_was_made_for_another_model_is_said(
+    lora: Callable[[str], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    Ensemble.from_pretrained([toy_path("llama")], adapter=[lora("one")], device="cpu")
+    assert "was made for" not in caplog.text
+    Ensemble.from_pretrained(
+        [shutil.copytree(toy_path("llama"), Path(lora("one")).parent / "copy")],
+        adapter=[lora("one")],
+        device="cpu",
+    )
+    assert "and is used with" in caplog.text

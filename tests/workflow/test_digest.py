@@ -59,6 +59,19 @@ def test_whatever_may_change_a_result_changes_the_digest(
     assert digest(values) != before
 
 
+def test_an_adapter_counts_by_its_content(values: dict[str, Any], tmp_path: Path) -> None:
+    def digest(folder: Path, content: str) -> str:
+        folder.mkdir(exist_ok=True)
+        (folder / "adapter_config.json").write_text(content)
+        values["models"]["left"]["adapter"] = str(folder)
+        return Plan.of(values).digest("qa", "both", 0)
+
+    plain = Plan.of(values).digest("qa", "both", 0)
+    one = digest(tmp_path / "one", "{}")
+    assert digest(tmp_path / "other", "{}") == one != plain
+    assert digest(tmp_path / "one", '{"r": 2}') not in (one, plain)
+
+
 def test_the_code_of_another_package_changes_it(
     values: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

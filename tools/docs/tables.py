@@ -62,13 +62,13 @@ COLUMNS = {
 _PER_MODEL = {
     name: f"per model: {field['description']}"
     for name, field in ModelSpec.model_json_schema()["properties"].items()
-    if name not in ("path", "revision", "device", "dtype", *SERVER)
+    if name not in ("path", "adapter", "revision", "device", "dtype", *SERVER)
 }
 JOB = {
     "benchmark": "name in the configuration",
     "run": "name in the configuration",
-    "models": "per model: `path`, `revision`, for a folder `content`, a digest of its files, and"
-    " for a model on a server `on_server` and `server_model`",
+    "models": "per model: `path`, `revision`, for a folder `content`, a digest of its files, for a"
+    " model on a server `on_server` and `server_model`, and `adapter` if it has one",
     "devices": "per model: its device, or `server`",
     **_PER_MODEL,
     **{name: f"{_PER_MODEL[name]}; absent if no model has any" for name in WHERE_SET},
