@@ -149,6 +149,12 @@ ThoughtMarks = Annotated[
         MODELS,
     ),
 ]
+ServerKey = Annotated[
+    Strings,
+    option(
+        "Environment variable with the server's API key; one, or one per model.", "VARIABLE", MODELS
+    ),
+]
 
 
 def read_models(
@@ -177,14 +183,7 @@ def read_models(
     server_model: Annotated[
         Strings, option("The server's name of the model, or none; one per model.", "NAME", MODELS)
     ] = None,
-    server_key: Annotated[
-        Strings,
-        option(
-            "Environment variable with the server's API key; one, or one per model.",
-            "VARIABLE",
-            MODELS,
-        ),
-    ] = None,
+    server_key: ServerKey = None,
     revision: Annotated[Strings, option("Hub revision, one per model.", "REV", MODELS)] = None,
     trust_remote_code: Annotated[
         Strings, folders("Allow this model's own Python code to run; repeatable.")
