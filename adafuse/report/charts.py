@@ -14,10 +14,10 @@ import polars as pl
 from adafuse.metrics.score import MANY_CUT
 from adafuse.report.main_table import MACRO_AVERAGE
 
-Panel = alt.LayerChart | alt.FacetChart
-Panels = Sequence[Panel]
-Chart = alt.LayerChart | alt.VConcatChart | alt.ConcatChart
 Spec = dict[str, Any]
+"""A chart as Vega-Lite."""
+
+Panels = Sequence[Spec]
 
 WIDTH = 691
 """Pixels of 1/96 inch, 7.2 inches: the text of a page, or two columns of a paper."""
@@ -45,6 +45,9 @@ LINE = 13
 
 _CHARACTER = 6.1
 """Pixels that a character of `FONT` takes on average, a little generous."""
+
+_OUTER = {"$schema", "config", "datasets"}
+"""What stands at the top of a specification alone."""
 
 _NARROWEST, _GAP, _PADDING, _MARGIN = 120, 14, 8, 12
 _TITLE, _CAPTION, LONGEST_LABEL = 84, 112, 24
@@ -103,48 +106,61 @@ class Dots:
         ]
 
 
-def figure(chart: Chart, title: str, caption: str, legend: Iterable[str] = ()) -> alt.VConcatChart:
+def layered(layers: Iterable[alt.Chart], width: int, height: int, **more: Any) -> Spec:
+    """Draw marks over each other, in one panel."""
+    return alt.layer(*layers, width=width, height=height, **more).to_dict()
+
+
+def composed(how: str, parts: Iterable[Spec], **layout: Any) -> Spec:
+    """Place charts by "concat", "hconcat" or "vconcat", with all their data at the top.
+
+    altair does this too, and copies every mark many times for each level.
+    """
+    parts = list(parts)
+    data = {name: rows for part in parts for name, rows in part.get("datasets", {}).items()}
+    inner = [{key: value for key, value in part.items() if key not in _OUTER} for part in parts]
+    return {"$schema": alt.SCHEMA_URL, how: inner, "datasets": data, **layout}
+
+
+def figure(chart: Spec, title: str, caption: str, legend: Iterable[str] = ()) -> Spec:
     """Return a chart of width `WIDTH` with the labels `legend` in its legend, as files hold it."""
-    text: Any = {"anchor": "start", "fontSize": FONT, "frame": "bounds"}
-    below = alt.TitleParams(
-        textwrap.wrap(caption, _CAPTION), orient="bottom", color=GREY, fontWeight="normal",
-        offset=10, lineHeight=LINE, **text,
-    )  # fmt: skip
+    text: Spec = {"anchor": "start", "fontSize": FONT, "frame": "bounds"}
+    below = text | {
+        "text": textwrap.wrap(caption, _CAPTION), "orient": "bottom", "color": GREY,
+        "fontWeight": "normal", "offset": 10, "lineHeight": LINE,
+    }  # fmt: skip
     text |= {"fontSize": FONT + 2, "fontWeight": "bold"}
-    above = alt.TitleParams(textwrap.wrap(title, _TITLE), offset=8, **text)
+    above = text | {"text": textwrap.wrap(title, _TITLE), "offset": 8}
     columns = max(1, WIDTH // (text_width(legend) + 40))
-    named = alt.vconcat(alt.vconcat(chart, title=below)).properties(title=above)
     sizes = {"labelFontSize": FONT, "titleFontSize": FONT, "titleFontWeight": "normal"}
     axis = {"gridColor": FAINT, "domainColor": GREY, "tickColor": GREY, "titleColor": BLACK}
-    styled: alt.VConcatChart = (
-        named.configure(
-            background="white",
-            font="Liberation Sans, Arial, sans-serif",
-            padding={"left": _MARGIN, "right": _MARGIN, "top": 5, "bottom": 5},
-        )
-        .configure_axis(**sizes, **axis, labelLimit=0)
-        .configure_legend(
-            **sizes, orient="top", labelLimit=0, columns=columns, columnPadding=16, title=None
-        )
-        .configure_title(fontSize=FONT, fontWeight="normal", lineHeight=LINE)
-        .configure_view(stroke=None)
-    )
-    return styled
+    titles = {"fontSize": FONT, "fontWeight": "normal", "lineHeight": LINE}
+    place = {"orient": "top", "labelLimit": 0, "columns": columns, "columnPadding": 16}
+    config = {
+        "background": "white",
+        "font": "Liberation Sans, Arial, sans-serif",
+        "padding": {"left": _MARGIN, "right": _MARGIN, "top": 5, "bottom": 5},
+        "axis": sizes | axis | {"labelLimit": 0},
+        "legend": sizes | place | {"title": None},
+        "title": titles,
+        "view": {"stroke": None},
+    }
+    captioned = composed("vconcat", [chart], title=below)
+    return composed("vconcat", [captioned], title=above, config=config)
 
 
-def rendered(chart: Chart, kind: str) -> bytes:
+def rendered(chart: Spec, kind: str) -> bytes:
     """Return a chart as the bytes of an "svg" or "png" file; the same chart, the same bytes."""
     import vl_convert
 
-    spec = chart.to_dict()
     if kind == "png":
-        png: bytes = vl_convert.vegalite_to_png(spec, scale=200 / 96)
+        png: bytes = vl_convert.vegalite_to_png(chart, scale=200 / 96)
         return png
-    svg: str = vl_convert.vegalite_to_svg(spec)
+    svg: str = vl_convert.vegalite_to_svg(chart)
     return svg.encode()
 
 
-def dot_plot(dots: Dots, title: str, caption: str) -> alt.VConcatChart:
+def dot_plot(dots: Dots, title: str, caption: str) -> Spec:
     """Draw the panels side by side, as many as fit."""
     left = text_width(broken(row, LONGEST_LABEL) for row in dots.rows)
     right = text_width(text for texts in dots.right.values() for text in texts.values())
@@ -157,12 +173,12 @@ def page_chart(panels: Panels) -> Spec:
 
     The page chooses the columns and the width of the panels.
     """
-    return alt.concat(*panels, columns=2).to_dict() if panels else {}
+    return composed("concat", panels, columns=2) if panels else {}
 
 
-def beside(panels: Panels, columns: int) -> alt.ConcatChart:
+def beside(panels: Panels, columns: int) -> Spec:
     """Place panels side by side, so many to a row."""
-    return alt.concat(*panels, columns=columns, spacing=_GAP, align="each")
+    return composed("concat", panels, columns=columns, spacing=_GAP, align="each")
 
 
 def fitted(count: int, left: float, right: float = 0) -> tuple[int, int]:
@@ -249,7 +265,7 @@ def tooltips(values: pl.DataFrame) -> list[alt.Tooltip]:
     ]
 
 
-def _panel(dots: Dots, marks: pl.DataFrame, width: int, *, named: bool) -> Panel:
+def _panel(dots: Dots, marks: pl.DataFrame, width: int, *, named: bool) -> Spec:
     benchmark, rows, names = marks["benchmark"][0], dots.rows, list(dots.layers)
     colours, shapes, heights = (list(looks) for looks in zip(*dots.layers.values(), strict=True))
     height_of = dict(zip(names, heights, strict=True))
@@ -281,7 +297,7 @@ def _panel(dots: Dots, marks: pl.DataFrame, width: int, *, named: bool) -> Panel
     layers += row_texts(rows, dots.right.get(benchmark, {}), named=named)
     title = heading(dots.titles[benchmark])
     height = len(rows) * row_height(rows, 10 * len(set(heights)) + 6)
-    return alt.layer(*layers, title=title, width=width, height=height)
+    return layered(layers, width, height, title=title)
 
 
 def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:

@@ -31,7 +31,7 @@ _FEW = 12
 """Integer values up to this many get a tick each."""
 
 
-def draw_sweep(title: str, table: pl.DataFrame) -> alt.VConcatChart:
+def draw_sweep(title: str, table: pl.DataFrame) -> charts.Spec:
     """Draw every series with its intervals; a legend names them if there are several."""
     labels = {name: charts.broken(name, _LONGEST_SERIES) for name in table["series"].unique()}
     table = table.with_columns(pl.col("series").replace_strict(labels))
@@ -46,10 +46,12 @@ def draw_sweep(title: str, table: pl.DataFrame) -> alt.VConcatChart:
             charts.beside([_sweep_panel(points, series, width) for points in parts], columns)
         )
     legend = series if len(series) > 1 else ()
-    return charts.figure(alt.vconcat(*rows), title, _SWEEP + charts.notes(table), legend)
+    return charts.figure(
+        charts.composed("vconcat", rows), title, _SWEEP + charts.notes(table), legend
+    )
 
 
-def _sweep_panel(points: pl.DataFrame, series: Sequence[str], width: int) -> charts.Panel:
+def _sweep_panel(points: pl.DataFrame, series: Sequence[str], width: int) -> charts.Spec:
     # Later series are drawn over earlier ones, which are larger: both are seen where they agree.
     sizes = {name: 30 + 35 * min(3, after) for after, name in enumerate(reversed(series))}
     facts = _facts(points, "series", "x", "value", "low", "high", "n")
@@ -77,7 +79,7 @@ def _sweep_panel(points: pl.DataFrame, series: Sequence[str], width: int) -> cha
             y=y, shape=shape, size=alt.Size("size:Q", scale=None)
         ),
     )
-    return alt.layer(*layers, title=_panel_title(points), width=width, height=_HEIGHT)
+    return charts.layered(layers, width, _HEIGHT, title=_panel_title(points))
 
 
 def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
@@ -109,7 +111,7 @@ def _value_axis(points: pl.DataFrame) -> alt.Axis:
     return alt.Axis(title=title, labelOverlap=True, **ticks)
 
 
-def draw_frontier(title: str, table: pl.DataFrame) -> alt.VConcatChart:
+def draw_frontier(title: str, table: pl.DataFrame) -> charts.Spec:
     """Draw every score over its cost; a line joins those that no other run beats."""
     table = table.with_columns(series=charts.LABEL)
     series = table["series"].unique(maintain_order=True).to_list()
@@ -122,7 +124,7 @@ def draw_frontier(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     )
 
 
-def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> charts.Panel:
+def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> charts.Spec:
     costs = ("forwards_per_token", "seconds_mean")
     facts = _facts(panel, "series", "value", "low", "high", *costs)
     tight = alt.Scale(zero=False, padding=10)
@@ -146,10 +148,10 @@ def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> c
         dots.transform_filter("!datum.earlier").mark_point(filled=True, opacity=1, size=60),
         dots.transform_filter("datum.earlier > 0").mark_point(fill="white", opacity=1, size=54),
     )
-    return alt.layer(*layers, title=_panel_title(panel), width=width, height=_HEIGHT + 60)
+    return charts.layered(layers, width, _HEIGHT + 60, title=_panel_title(panel))
 
 
-def draw_gates(title: str, table: pl.DataFrame) -> alt.VConcatChart:
+def draw_gates(title: str, table: pl.DataFrame) -> charts.Spec:
     """Draw a calibration curve per benchmark and run, and below the importance of each feature."""
     runs = table["run"].unique(maintain_order=True).to_list()
     names = table["benchmark"].unique(maintain_order=True).to_list()
@@ -168,12 +170,12 @@ def draw_gates(title: str, table: pl.DataFrame) -> alt.VConcatChart:
         )
         dots = charts.Dots(marks, layers, "points of score", titles, zero=True)
         rows.append(charts.beside(dots.panels(width, columns), columns))
-    return charts.figure(alt.vconcat(*rows), title, _GATES, runs)
+    return charts.figure(charts.composed("vconcat", rows), title, _GATES, runs)
 
 
 def _calibration_panel(
     table: pl.DataFrame, runs: Sequence[str], width: int, titles: Mapping[str, Sequence[str]]
-) -> charts.Panel:
+) -> charts.Spec:
     facts = table.select("run", "name", "chance", "value", "rounds")
     scale = alt.Scale(domain=[0, 100])
     ticks = alt.Axis(title="probability of the choice", values=[0, 50, 100])
@@ -191,4 +193,4 @@ def _calibration_panel(
         learned.mark_point(filled=True, opacity=1).encode(shape=shape),
     )
     title = charts.heading(titles[table["benchmark"][0]])
-    return alt.layer(*layers, title=title, width=width, height=150)
+    return charts.layered(layers, width, 150, title=title)

@@ -64,14 +64,14 @@ _FITS = 26
 _SCORED_BY = pl.format("{} scoring", "protocol")
 
 
-def measured(experiment: Experiment) -> tuple[pl.DataFrame, alt.VConcatChart]:
+def measured(experiment: Experiment) -> tuple[pl.DataFrame, charts.Spec]:
     """Measure and draw an experiment."""
     measure, draw = _KINDS[experiment.section.kind]
     table = measure(experiment)
     return table, draw(experiment.section.title, table)
 
 
-def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
+def draw_scores(title: str, scores: pl.DataFrame) -> charts.Spec:
     """Draw every score with its interval; oracles hollow, the paper's values as crosses."""
     scores = scores.with_columns(row=charts.LABEL)
     layers = protocol_layers(scores["protocol"])
@@ -96,7 +96,7 @@ def draw_scores(title: str, scores: pl.DataFrame) -> alt.VConcatChart:
     )
 
 
-def draw_paired(title: str, table: pl.DataFrame) -> alt.VConcatChart:
+def draw_paired(title: str, table: pl.DataFrame) -> charts.Spec:
     """Draw every difference with its interval; significant ones are filled."""
     labels = dict(table.select("run", label=charts.LABEL).iter_rows())
     against = pl.col("against").replace(labels)
@@ -109,7 +109,7 @@ def draw_paired(title: str, table: pl.DataFrame) -> alt.VConcatChart:
     return charts.dot_plot(dots, title, _PAIRED + charts.notes(table))
 
 
-def draw_runtime(title: str, times: pl.DataFrame) -> alt.VConcatChart:
+def draw_runtime(title: str, times: pl.DataFrame) -> charts.Spec:
     """Draw median with quartiles and mean with interval of every run."""
     times = times.with_columns(row=charts.LABEL)
     quartiles = ("seconds_quartile_1", "seconds_quartile_3")
@@ -231,7 +231,7 @@ def _lines(name: str) -> list[str]:
     return charts.broken(name, 20).split("\n")
 
 
-def draw_words(title: str, shares: pl.DataFrame) -> alt.VConcatChart:
+def draw_words(title: str, shares: pl.DataFrame) -> charts.Spec:
     """Draw the shares of every run as parts of one bar, with n at its end."""
     shares = shares.with_columns(row=charts.LABEL)
     rows = shares["row"].unique(maintain_order=True).to_list()
@@ -262,7 +262,7 @@ def page_words(shares: Sequence[WordShare]) -> charts.Spec:
 
 def _words_panel(
     shares: pl.DataFrame, rows: Sequence[str], width: int, most: int, *, named: bool
-) -> charts.Panel:
+) -> charts.Spec:
     names = {number: f"{number} word{'s' * (number > 1)}" for number in range(1, most + 1)}
     facts = shares.select(
         "row", pl.col("words").replace_strict(names), "share", "low", "high", "rounds", "n"
@@ -297,7 +297,7 @@ def _words_panel(
     layers += charts.row_texts(rows, sizes, named=named)
     title = charts.heading(_lines(shares["benchmark"][0]))
     height = charts.row_height(rows, _WORD_ROW) * len(rows)
-    return alt.layer(*layers, title=title, width=width, height=height)
+    return charts.layered(layers, width, height, title=title)
 
 
 _KINDS = {

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from adafuse.report import figures
-from adafuse.report.charts import FONT, WIDTH, Chart, balanced, broken, rendered
+from adafuse.report.charts import FONT, WIDTH, Spec, balanced, broken, rendered
 from adafuse.report.experiments import MACRO_AVERAGE
 
 LONG = "adafuse_with_a_name_that_needs_more_than_one_line"
@@ -24,7 +24,7 @@ BENCHMARKS = ("natural_questions", "squad", "gsm8k")
 Point = dict[str, Any]
 
 
-def drawn(draw: Callable[[str, pl.DataFrame], Chart]) -> Callable[[str, list[Point]], Chart]:
+def drawn(draw: Callable[[str, pl.DataFrame], Spec]) -> Callable[[str, list[Point]], Spec]:
     return lambda title, points: draw(title, pl.DataFrame(points, infer_schema_length=None))
 
 
@@ -117,7 +117,7 @@ ALL = {
 }
 
 
-def written(figure: Chart) -> str:
+def written(figure: Spec) -> str:
     """All text that is drawn, a line for each of its lines."""
     return unescape("\n".join(re.findall(r">([^<>]+)</t", rendered(figure, "svg").decode())))
 
@@ -131,13 +131,12 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
             yield from nodes(each)
 
 
-def panels(figure: Chart) -> list[dict[str, Any]]:
+def panels(figure: Spec) -> list[dict[str, Any]]:
     """The panels, each with its data in place of their names."""
-    spec = figure.to_dict()
-    found = [node for node in nodes(spec) if "layer" in node]
+    found = [node for node in nodes(figure) if "layer" in node]
     for node in nodes(found):
         if "name" in node.get("data", {}):
-            node["values"] = spec["datasets"][node["data"]["name"]]
+            node["values"] = figure["datasets"][node["data"]["name"]]
     return found
 
 
@@ -149,13 +148,14 @@ def marks(panel: dict[str, Any]) -> list[dict[str, Any]]:
     return [value for value in values if "value" in value]
 
 
-def titles(figure: Chart) -> list[list[str]]:
+def titles(figure: Spec) -> list[list[str]]:
     return [panel["title"]["text"] for panel in panels(figure)]
 
 
 def axis(panel: dict[str, Any], channel: str) -> dict[str, Any]:
-    found = [node[channel] for node in nodes(panel) if channel in node and "axis" in node[channel]]
-    return next(each["axis"] | each for each in found if each["axis"])
+    layers = [node["encoding"] for node in nodes(panel) if "encoding" in node]
+    found = [each[channel] for each in layers if channel in each]
+    return next(each["axis"] | each for each in found if each.get("axis"))
 
 
 BOXES = """[...document.querySelectorAll('text')].filter((text) => text.textContent).map((text) => {
@@ -343,7 +343,7 @@ def test_charts_are_loaded_only_to_draw() -> None:
 
 
 def test_figures_grow_with_the_number_of_runs() -> None:
-    def height(figure: Chart) -> int:
+    def height(figure: Spec) -> int:
         return int(re.search(rb'height="(\d+)"', rendered(figure, "svg"))[1])
 
     many = draw_scores("Table 1", [score(f"r{i}", "squad", "strict") for i in range(30)])

@@ -44,7 +44,7 @@ def test_each_run_is_best_or_beaten_by_one_of_the_best(costs) -> None:
 
 def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None:
     table = pl.DataFrame([vars(point) for point in points.values()])
-    spec = draw_frontier("Quality and cost", table).to_dict()
+    spec = draw_frontier("Quality and cost", table)
     (panel,) = spec["vconcat"][0]["vconcat"][0]["concat"]
     joined, dashed, bars, dots, hollow = panel["layer"]
     assert dashed["mark"]["strokeDash"]
@@ -68,7 +68,7 @@ def test_a_cost_that_a_kill_or_reuse_changed_is_marked_and_named(world, points, 
         "m": 0, "l": 0, "both": 3, "both_b3": 0, "oracle": None
     }  # fmt: skip
     table = pl.DataFrame([vars(point) for point in again.values()], infer_schema_length=None)
-    told = str(draw_frontier("Quality and cost", table).to_dict())
+    told = str(draw_frontier("Quality and cost", table))
     assert "in an earlier attempt or for another run" in told.replace("', '", " ")
     assert "both on squad (n = 3)" in told.replace("', '", " ")
     assert {"filter": "datum.earlier > 0"} in hollow_of(table)["transform"]
@@ -76,11 +76,11 @@ def test_a_cost_that_a_kill_or_reuse_changed_is_marked_and_named(world, points, 
 
 def test_no_cost_of_undisturbed_jobs_is_marked_and_all_say_what_they_depend_on(points) -> None:
     table = pl.DataFrame([vars(point) for point in points.values()], infer_schema_length=None)
-    told = str(draw_frontier("Quality and cost", table).to_dict()).replace("', '", " ")
+    told = str(draw_frontier("Quality and cost", table)).replace("', '", " ")
     assert "earlier attempt" not in told
     assert "depends on the batch size" in told
 
 
 def hollow_of(table: pl.DataFrame) -> dict:
-    (panel,) = draw_frontier("", table).to_dict()["vconcat"][0]["vconcat"][0]["concat"]
+    (panel,) = draw_frontier("", table)["vconcat"][0]["vconcat"][0]["concat"]
     return panel["layer"][-1]

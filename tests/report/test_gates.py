@@ -42,14 +42,14 @@ def test_the_table_has_what_is_lost_without_a_feature_and_how_often_choices_are_
         ("plain", "mean_nll", 50.0, 40.0, 5),
     ]
     assert {*table["fitted_on"]} == {"other_rows"}
-    curves, features = chart.to_dict()["vconcat"][0]["vconcat"][0]["vconcat"]
+    curves, features = chart["vconcat"][0]["vconcat"][0]["vconcat"]
     assert len(curves["concat"]) == len(features["concat"]) == 2
 
 
 def test_a_gate_that_is_the_papers_rule_has_its_curve_and_no_features(stored):
     table, chart = measured(stored.experiment("gates", ["squad"], ["plain"]))
     assert {*table["part"]} == {"calibration"}
-    assert len(chart.to_dict()["vconcat"][0]["vconcat"][0]["vconcat"]) == 1
+    assert len(chart["vconcat"][0]["vconcat"][0]["vconcat"]) == 1
 
 
 def test_where_no_choice_mattered_there_is_nothing_to_show(stored):

@@ -1,14 +1,25 @@
 """The figure of docs/method.md: an example of the toy world, drawn round by round."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
 
 import adafuse.toy
 from adafuse.records.result import Candidate, Result, Round
-from adafuse.report.charts import BLACK, BLUE, FAINT, FONT, GREY, VERMILLION, figure, rendered
-
-if TYPE_CHECKING:
-    import altair as alt
+from adafuse.report.charts import (
+    BLACK,
+    BLUE,
+    FAINT,
+    FONT,
+    GREY,
+    VERMILLION,
+    Spec,
+    composed,
+    figure,
+    layered,
+    rendered,
+)
 
 FILE = "docs/figures/method.svg"
 MODELS = ("mistral", "llama")
@@ -48,22 +59,19 @@ def decode() -> Result:
 
 def draw(result: Result) -> bytes:
     """Return the figure as an SVG file; its background is white, whatever it stands on."""
-    import altair as alt
-
     high = 1.2 * max(max(each.nll) for taken in result.rounds for each in taken.candidates)
     before, rounds = "", []
     for number, taken in enumerate(result.rounds):
         heading = f"round {number + 1}:  Y = “{before}”"
-        rounds.append(alt.hconcat(_words(taken, heading), _scores(taken, high), spacing=10))
+        halves = _words(taken, heading), _scores(taken, high)
+        rounds.append(composed("hconcat", halves, spacing=10))
         before += taken.candidates[taken.selected or 0].text
-    chart = figure(alt.vconcat(*rounds, spacing=10), _TITLE, _CAPTION, _NAMES)
+    chart = figure(composed("vconcat", rounds, spacing=10), _TITLE, _CAPTION, _NAMES)
     return rendered(chart, "svg")
 
 
-def _lines(taken: Round, width: int, *layers: Any) -> "alt.LayerChart | alt.FacetChart":
+def _lines(taken: Round, width: int, *layers: Any, **more: Any) -> Spec:
     """Give each candidate a line, the first at the top; that of the winner is shaded."""
-    import altair as alt
-
     won = [] if taken.selected is None else [{"line": taken.selected}]
     shade = alt.Chart(alt.InlineData(won)).mark_bar(color=FAINT, height=_LINE, opacity=1)
     rows = alt.Y(
@@ -71,13 +79,11 @@ def _lines(taken: Round, width: int, *layers: Any) -> "alt.LayerChart | alt.Face
     )
     shaded = shade.encode(y=rows, x=alt.value(0), x2=alt.value("width"))
     drawn = (layer.encode(y=rows) for layer in layers)
-    return alt.layer(shaded, *drawn, width=width, height=_LINE * len(taken.candidates))
+    return layered([shaded, *drawn], width, _LINE * len(taken.candidates), **more)
 
 
-def _words(taken: Round, heading: str) -> "alt.LayerChart | alt.FacetChart":
+def _words(taken: Round, heading: str) -> Spec:
     def text(place: int, words: list[str], colours: list[str], bold: bool = False) -> Any:
-        import altair as alt
-
         values = [
             {"line": line, "text": word, "ink": ink, "bold": bold and line == taken.selected}
             for line, (word, ink) in enumerate(zip(words, colours, strict=True))
@@ -89,21 +95,18 @@ def _words(taken: Round, heading: str) -> "alt.LayerChart | alt.FacetChart":
             .encode(text="text:N", color=alt.Color("ink:N", scale=None), x=alt.value(place))
         )
 
-    import altair as alt
-
     first = [candidate.proposers[0] for candidate in taken.candidates]
     writers = [" and ".join(MODELS[k] for k in each.proposers) for each in taken.candidates]
     margins = [_margins(taken.margins[model]) for model in first]
     spans = [shown(candidate) for candidate in taken.candidates]
-    chart = _lines(
+    return _lines(
         taken,
         _WORDS_WIDTH,
         text(0, writers, [_COLOURS[model] for model in first]),
         text(100, margins, [GREY] * len(first)),
         text(280, spans, [BLACK] * len(first), bold=True),
+        title=alt.TitleParams(heading, anchor="start", frame="group", fontWeight="bold"),
     )
-    title = alt.TitleParams(heading, anchor="start", frame="group", fontWeight="bold")
-    return chart.properties(title=title)
 
 
 def _margins(margins: tuple[float, ...]) -> str:
@@ -117,9 +120,7 @@ def shown(candidate: Candidate) -> str:
     return candidate.text.replace("\n", " \\n").strip(" ")
 
 
-def _scores(taken: Round, high: float) -> "alt.LayerChart | alt.FacetChart":
-    import altair as alt
-
+def _scores(taken: Round, high: float) -> Spec:
     values = [
         {"line": line, "of": name, "value": value, "fused": f"F {each.fused:.2f}",
          "low": min(each.nll), "high": max(each.nll)}
