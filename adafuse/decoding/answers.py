@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from adafuse.decoding.candidates import Span
 from adafuse.decoding.round import Example
@@ -19,17 +20,29 @@ def own_answers(example: Example) -> Program[list[Answer]]:
     """Return `example.answers`, or else what `single` would give; nothing is committed."""
     if example.answers is not None:
         assert len(example.answers) == len(example.weights), "one answer per model"
-        return list(example.answers)
-    written = yield from greedy_answers(example)
-    return [Answer(example.stops.cut(candidate.text), reason) for candidate, reason in written]
+        answers = list(example.answers)
+    else:
+        written = yield from greedy_answers(example)
+        answers = [Answer(example.stops.cut(span.text), reason) for span, reason in written]
+    if (marks := example.thoughts) is None:
+        return answers
+    return [
+        answer
+        if answer.thoughts is not None
+        else replace(answer, thoughts=marks.length(answer.text) or None)
+        for answer in answers
+    ]
 
 
-def without_errors(answers: Sequence[Answer]) -> list[tuple[int, Answer]]:
-    """Return the answers that are not errors, at least one, each with the number of its model."""
+def comparable(answers: Sequence[Answer]) -> list[tuple[int, Answer]]:
+    """Return the answers that are not errors, at least one, each with the number of its model.
+
+    Texts that are only thoughts are left out, unless there are no others.
+    """
     kept = [(k, answer) for k, answer in enumerate(answers) if answer.stop_reason != "error"]
     if not kept:
         raise ExampleError("the own answers of all models are errors")
-    return kept
+    return [(k, answer) for k, answer in kept if answer.answer or not answer.thoughts] or kept
 
 
 def greedy_answers(example: Example) -> Program[list[WrittenAnswer]]:

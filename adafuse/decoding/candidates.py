@@ -1,12 +1,14 @@
 """The candidates of a round: what the models propose, read and scored by all of them."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from adafuse.engine.node import ContextFullError, Node, Program, TokenSequence, evaluated
 from adafuse.records import result as records
+from adafuse.tokenization.text import LONGEST_CONTEXT
 
 
 @dataclass(eq=False, slots=True)
@@ -14,14 +16,16 @@ class Span:
     """A candidate s: a span of `text` that may be committed next; it `ends` the text or does not.
 
     `nodes` holds its last node in the token tree of each model that has read it, `margins[k]` the
-    margins of each model k that proposed it, `words` its number of words, END included. Once it is
-    scored, `nll[k]` is NLL_k(s) in nats per token (eq. 4) over its T = `tokens[k]` tokens, END
-    included, nan for a model that no longer takes part; `fused` is F(s) (eq. 5).
+    margins of each model k that proposed it, `words` its number of words, END included. Its first
+    `thoughts` characters are read and not scored. Once it is scored, `nll[k]` is NLL_k(s) in nats
+    per token (eq. 4) over its T = `tokens[k]` tokens, END included, nan for a model that no longer
+    takes part; `fused` is F(s) (eq. 5).
     """
 
     text: str = ""
     ends: bool = False
     words: int = 0
+    thoughts: int = 0
     nodes: dict[TokenSequence, Node] = field(default_factory=dict)
     margins: dict[int, tuple[float, ...]] = field(default_factory=dict)
     nll: tuple[float, ...] = ()
@@ -50,7 +54,7 @@ class Span:
     def score(self, sequences: Sequence[TokenSequence], out: Collection[int] = ()) -> None:
         """Compute NLL_k(s) of each model k that is not `out` (eq. 4); inf where T is 0."""
         by_model = [
-            [] if k in out else list(self._logprobs(self.nodes[sequence]))
+            [] if k in out else list(self._logprobs(sequence))
             for k, sequence in enumerate(sequences)
         ]
         self.tokens = tuple(map(len, by_model))
@@ -69,13 +73,24 @@ class Span:
     def record(self) -> records.Candidate:
         return records.Candidate(self.text, self.ends, self.proposers, self.nll, self.fused)
 
-    def _logprobs(self, node: Node) -> Iterator[float]:
-        for step in node.path():
+    def _logprobs(self, sequence: TokenSequence) -> Iterator[float]:
+        node = self.nodes[sequence]
+        path = node.path()
+        for step in path[self._unscored(sequence, path) :]:
             assert step.logprob is not None, "a candidate was scored before it was read"
             yield step.logprob
         if self.ends:
             assert node.next is not None and node.next.end_known
             yield node.next.log_end
+
+    def _unscored(self, sequence: TokenSequence, path: Sequence[Node]) -> int:
+        """Return how many tokens, from the first, hold nothing but thoughts."""
+        if not self.thoughts:
+            return 0
+        place = sequence.model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
+        ids = [step.token for step in path]
+        sizes = range(1, len(ids) + 1)
+        return bisect_right(sizes, self.thoughts, key=lambda size: len(place.added(ids[:size])))
 
 
 class Pool:

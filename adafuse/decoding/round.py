@@ -21,7 +21,8 @@ class Example:
     `weights` are w_k (`weighed`: of this example, not of the run), `question` is the prompt without
     few-shot examples, `answers` are the models' own answers if they are given, `committed` the
     spans of Y, `out` the numbers of the models that no longer take part, and `reason` is why
-    decoding ended, None before. `thoughts` are those that Y may begin with.
+    decoding ended, None before. `thoughts` are those that Y may begin with, `thought` is how many
+    characters of them a text has that replaced Y.
     """
 
     weights: Sequence[float]
@@ -38,6 +39,7 @@ class Example:
     weighed: bool = False
     reason: StopReason | None = None
     thoughts: Thoughts | None = None
+    thought: int | None = None
 
     @property
     def stops(self) -> StopStrings:
@@ -121,10 +123,21 @@ class Example:
             for sequence in self.sequences:
                 self.text = whole_characters(sequence.model, self.text, sequence.ids)
 
-    def finish(self, text: str, reason: StopReason) -> None:
-        """Replace Y by `text`, cut before the first stop string, and end decoding."""
-        self.text = self.stops.cut(text)
+    def finish(self, text: str, reason: StopReason, thought: int | None = None) -> None:
+        """Replace Y by `text`, of which `thought` characters are thoughts, and end decoding.
+
+        It is cut before the first stop string after them.
+        """
+        self.thoughts, self.thought = None, thought
+        answer = text[thought or 0 :]
+        self.text = text[: thought or 0] + self.stops.cut(answer)
         self.reason = reason if self.text == text else "stop"
+
+    @property
+    def thought_length(self) -> int | None:
+        """How many characters of Y are thoughts; None if there are none."""
+        marks = self.thoughts
+        return self.thought if marks is None else marks.length(self.text) or None
 
 
 Proposal = tuple[Sequence[Span], tuple[float, ...]]

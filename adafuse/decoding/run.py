@@ -275,7 +275,7 @@ def result_of(event: Finished[Example]) -> Result:
         error=event.error,
         traceback=event.traceback,
         fits=_fits(example),
-        thoughts=(example.thoughts.length(example.text) or None) if example.thoughts else None,
+        thoughts=example.thought_length,
     )
 
 

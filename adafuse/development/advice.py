@@ -147,7 +147,7 @@ def _scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun
 
 def _samples(rows: Development, results: Sequence[Results]) -> tuple[Sample, ...]:
     """Return a few rows, those with different texts first."""
-    texts = [tuple(result.text for result in row) for row in zip(*results, strict=True)]
+    texts = [tuple(result.answer for result in row) for row in zip(*results, strict=True)]
     chosen = sorted(range(len(texts)), key=lambda row: len(set(texts[row])) == 1)[:SAMPLES]
     asked = [p.turns[-1].content if isinstance(p, Chat) else p for p in rows.prompts]
     return tuple(Sample(asked[k], rows.answers[k][0], texts[k]) for k in chosen)

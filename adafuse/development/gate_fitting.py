@@ -41,6 +41,7 @@ from adafuse.metrics.registry import scorer_named
 from adafuse.models.files import keys_now
 from adafuse.options import parse
 from adafuse.records.result import Prompt, Result, Round
+from adafuse.tokenization.thoughts import Thoughts, shared_thoughts
 from adafuse.version import versions
 
 logger = logging.getLogger(__name__)
@@ -116,22 +117,29 @@ class Fitter:
 
     def _followed(self, rows: Development) -> Iterator[RatedRound]:
         def guided(answers: Sequence[str], example: Example, pool: Pool) -> Span | None:
-            span: Span | None = _following(answers, example.text, pool.candidates)
+            span: Span | None = _following(answers, example.text, pool.candidates, example.thoughts)
             return span
 
         guides = [partial(guided, answers) for answers in rows.answers]
         for row, result in enumerate(self._decode_rows(rows, guides)):
-            text = ""
+            text, marks = "", self._marks(rows.prompts[row]) if result.thoughts else None
             for taken in result.rounds:
                 scored = _scored(taken.candidates)
-                right = _following(rows.answers[row], text, taken.candidates)
+                right = _following(rows.answers[row], text, taken.candidates, marks)
                 if right is None:
-                    break
+                    if marks is None or marks.answered(text) or taken.selected is None:
+                        break
+                    text += taken.candidates[taken.selected].text
+                    continue
                 text += right.text
                 values = {(s.text, s.ends): float(s is right) for s in scored}
                 if len(values) > 1:
                     best = min(scored, key=lambda s: s.fused)
                     yield self._case(row, taken, values, (best.text, best.ends))
+
+    def _marks(self, prompt: Prompt) -> Thoughts | None:
+        models = self.ensemble.models
+        return shared_thoughts(models, prompt, [model.prompt_ids(prompt) for model in models])
 
     def _decode_rows(self, rows: Development, guides: Sequence[Guide] = ()) -> list[Result]:
         results = self._decode(rows, rows.prompts, guides)
@@ -186,14 +194,20 @@ def _on_course(course: Sequence[CandidateKey], example: Example, pool: Pool) -> 
     return next((s for s in _scored(pool.candidates) if (s.text, s.ends) == wanted), None)
 
 
-def _following(answers: Sequence[str], text: str, candidates: Sequence[Any]) -> Any:
-    """Return the first candidate with which `text` still begins an answer, by its words."""
+def _following(
+    answers: Sequence[str], text: str, candidates: Sequence[Any], marks: Thoughts | None = None
+) -> Any:
+    """Return the first candidate with which `text` still begins an answer, by its words.
+
+    An answer begins after thoughts; no candidate is one that only goes on with them.
+    """
     for answer in answers:
         words = answer.split()
         for candidate in _scored(candidates):
-            written = (text + candidate.text).split()
+            said = text + candidate.text
+            written = said[marks.length(said) if marks else 0 :].split()
             rest = not candidate.text.strip() and written == words
-            grows = len(candidate.text.split()) > 0 and written == words[: len(written)]
+            grows = candidate.text.split() and written and written == words[: len(written)]
             if (grows or rest) and (not candidate.ends or written == words):
                 return candidate
     return None

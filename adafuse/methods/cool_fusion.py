@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Literal
 
 from adafuse.decoding.answers import WrittenAnswer, greedy_answers
@@ -73,13 +74,16 @@ def shortest_segment(sequence: TokenSequence, rules: WordRules) -> Program[Span]
 def scored_answers(example: Example) -> Program[list[WrittenAnswer]]:
     """Have the models write their own answers, and score each other's.
 
-    An answer is scored with its stop string, as spans of the fused answer are, and then cut. One
-    that is too long for some model's context is left out.
+    An answer is scored with its stop string, as spans of the fused answer are, and then cut; its
+    thoughts are not scored. One that is too long for some model's context, or only thoughts, is
+    left out.
     """
     answers = yield from greedy_answers(example)
     pool = Pool(example.sequences, begins=example.begins)
     for number, (candidate, reason) in enumerate(answers):
-        if reason != "error":
+        candidate.thoughts = example.thoughts.length(candidate.text) if example.thoughts else 0
+        only_thoughts = candidate.thoughts and not candidate.text[candidate.thoughts :]
+        if reason != "error" and not only_thoughts:
             pool.add(number, [candidate])
     pool.candidates = list(filter(pool.has_room_for, pool.candidates))
     yield from pool.score()
@@ -92,11 +96,13 @@ def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
     """Replace the text of a decoded example by an own answer of a smaller F(s) (Cool+R).
 
     The ranking is one more round of the trace, the fused answer first, which wins ties. Its
-    proposers are the models that wrote the same answer. It commits no words if it stays.
+    proposers are the models that wrote the same answer. It commits no words if it stays. Of its
+    spans, those count that are not all thoughts.
     """
-    if not example.committed:
+    spans = answered(example)
+    if not example.committed or not (spans or own):
         return
-    fused = joined(example.committed)
+    fused = joined(spans) if spans else Span(nll=(math.inf,) * len(example.weights))
     fused.text, fused.ends = example.text, example.reason == "eos"
     rivals = {}
     for answer, reason in own:
@@ -111,6 +117,15 @@ def rank_with(own: Sequence[WrittenAnswer], example: Example) -> None:
         example.rounds[-1] = replace(example.rounds[-1], words=0)
     else:
         example.text, example.reason = best.text, rivals[best]
+
+
+def answered(example: Example) -> list[Span]:
+    """Return the committed spans that hold some of the answer; none if Y is only thoughts."""
+    length, spans = example.thought_length or 0, example.committed
+    if length and length == len(example.text):
+        return []
+    ends = accumulate(len(span.text) for span in spans)
+    return [span for span, end in zip(spans, ends, strict=True) if end > length or span.ends]
 
 
 def joined(spans: Sequence[Span]) -> Span:

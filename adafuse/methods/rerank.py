@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from adafuse.decoding.answers import own_answers, without_errors
+from adafuse.decoding.answers import comparable, own_answers
 from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import FusionRule, mean_nll, mean_perplexity, per_candidate
 from adafuse.decoding.method import Method
@@ -23,8 +23,9 @@ class RerankOptions(MethodOptions):
 class Rerank(Method[RerankOptions]):
     """Takes the one of the models' own answers that all together find likeliest per token.
 
-    It is one round in the trace. An answer that has no tokens, or that is too long for the
-    context of some model, has no score: it wins only if no other answer has one.
+    It is one round in the trace. Thoughts are read before the answer, and not scored. An answer
+    that has no tokens (nothing but thoughts), or that is too long for the context of some model,
+    has no score: it wins only if no other answer has one.
     """
 
     name = "rerank"
@@ -34,15 +35,18 @@ class Rerank(Method[RerankOptions]):
     def decode(self, example: Example) -> Program[None]:
         answers = yield from own_answers(example)
         pool = Pool(example.sequences)
-        for number, answer in without_errors(answers):
-            pool.add(number, [Span(answer.text, answer.stop_reason == "eos")])
+        for number, answer in comparable(answers):
+            ends = answer.stop_reason == "eos"
+            pool.add(number, [Span(answer.text, ends, thoughts=answer.thoughts or 0)])
         best = pool.candidates[0]
         pool.candidates = [
-            s for s in pool.candidates if (s.text or s.ends) and pool.has_room_for(s)
+            s
+            for s in pool.candidates
+            if (s.text[s.thoughts :] or s.ends > bool(s.thoughts)) and pool.has_room_for(s)
         ]
         if pool.candidates:
             yield from pool.score()
             best = example.select(pool, per_candidate(SCORES[self.options.score]))
             example.commit(best)
         answer = answers[best.proposers[0]]
-        example.text, example.reason = answer.text, answer.stop_reason
+        example.finish(answer.text, answer.stop_reason, answer.thoughts)

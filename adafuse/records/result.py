@@ -146,11 +146,19 @@ class Answer:
         text: the text.
         stop_reason: why it ends, as in `Result`.
         seconds: how long the model took; it counts towards `Result.seconds`.
+        thoughts: how many characters of the text are thoughts, as in `Result`; None if there are
+            none, or if the chat templates of the ensemble say where they end.
     """
 
     text: str
     stop_reason: StopReason
     seconds: float = 0.0
+    thoughts: int | None = None
+
+    @property
+    def answer(self) -> str:
+        """The text after the thoughts, which is what methods compare."""
+        return self.text[self.thoughts or 0 :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -350,7 +350,9 @@ class Exchange:
     def _parts(self, index: int, text: str, done: Result | None) -> tuple[str, str]:
         """Return the thoughts and the answer of a text, as far as both are sure."""
         thoughts = self.jobs[index].thoughts
-        return ("", text) if thoughts is None else thoughts.split(text, whole=done is not None)
+        if thoughts is None or (done is not None and not done.thoughts):
+            return "", text
+        return thoughts.split(text, whole=done is not None)
 
 
 GONE = 499

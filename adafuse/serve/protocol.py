@@ -325,7 +325,7 @@ class Reply:
         choices = [
             self._choice(
                 index,
-                self.body.whole(result.text, thoughts[index]),
+                self.body.whole(result.text, thoughts[index] if result.thoughts else None),
                 REASONS[result.stop_reason],
                 self.body.token_logprobs(_tokens(result)) if self.body.wants_logprobs else None,
             )

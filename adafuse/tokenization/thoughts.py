@@ -41,9 +41,9 @@ class Thoughts:
         answer = text[found + len(self.end) :].lstrip() if found >= 0 else ""
         return len(text) - len(answer)
 
-    def ended(self, text: str) -> bool:
-        """Whether a text has no thoughts, or their end."""
-        return self.length(text) == 0 or self.end in text
+    def answered(self, text: str) -> bool:
+        """Whether a text holds some of its answer."""
+        return self.length(text) < len(text)
 
     def split(self, text: str, *, whole: bool) -> tuple[str, str]:
         """Return thoughts and answer, without marks; what may become a mark waits for the `whole`.

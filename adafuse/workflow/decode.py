@@ -20,7 +20,7 @@ from adafuse.records.served import are_same
 from adafuse.startup import fast_imports
 from adafuse.storage.files import remove_torn
 from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many
-from adafuse.storage.parquet import as_table, read_arrow, read_metadata, read_rows
+from adafuse.storage.parquet import as_table, iterate_rows, read_arrow, read_metadata, read_rows
 from adafuse.storage.provenance import this_machine
 from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_joined, write_trace
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
@@ -264,7 +264,7 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
     """Return the answers of all models to each row, from a shard trace per model."""
     by_model: list[dict[str, Answer]] = []
     for file in files:
-        rows = read_rows(file, ["id", "text", "stop_reason", "seconds"])
+        rows = iterate_rows(file, {"id", "text", "stop_reason", "seconds", "thoughts"})
         by_model.append({row.pop("id"): Answer(**row) for row in rows})
         if missing := [row for row in ids if row not in by_model[-1]]:
             raise UserError(f"{str(file)!r} has no answer to row {missing[0]!r}; decode it again")

@@ -77,7 +77,7 @@ def _settings(job: DecodeJob) -> str:
     parts["options"] = _deciding_options(job)
     parts["engine_version"] = ENGINE_VERSION
     if any(model.chat for model in job.models):
-        parts["thoughts"] = "apart"  # before, stop strings applied to them
+        parts["thoughts"] = "not ranked"  # before, stop strings applied to them, then not
     return text_digest(json.dumps(parts, sort_keys=True))
 
 

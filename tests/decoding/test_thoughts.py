@@ -3,6 +3,7 @@
 import pytest
 
 from adafuse.ensemble import Ensemble
+from tests.conftest import toy_path
 from tests.support.thinking import (
     ANSWER,
     CHAT,
@@ -28,10 +29,22 @@ def thinkers(request, tmp_path, monkeypatch):
     return ensemble
 
 
-@pytest.mark.parametrize("method", ["adafuse", "cool_fusion", "rerank", "single"])
-def test_stop_strings_apply_to_the_answer(thinkers, method):
+BLENDER = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser")}
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("adafuse", {}),
+        ("cool_fusion", {"rerank": True}),
+        ("llm_blender", {**BLENDER, "rank_only": True}),
+        ("rerank", {}),
+        ("single", {}),
+    ],
+)
+def test_stop_strings_apply_to_the_answer(thinkers, method, options):
     given = thinkers if method != "single" else Ensemble(thinkers.models[:1])
-    (result,) = given.generate([CHAT], method=method, stop=["\n"])
+    (result,) = given.generate([CHAT], method=method, stop=["\n"], **options)
     assert result.error is None
     assert (result.text, result.stop_reason) == (thinkers.thoughts + ANSWER, "stop")
     assert (result.thoughts, result.answer) == (len(thinkers.thoughts), ANSWER)
@@ -42,6 +55,30 @@ def test_thoughts_that_a_limit_cuts_leave_no_answer(thinkers):
     assert result.stop_reason == "length"
     assert thinkers.thoughts.startswith(result.text)
     assert (result.thoughts, result.answer) == (len(result.text), "")
+
+
+def test_what_the_fuser_writes_has_no_thoughts(thinkers):
+    (result,) = thinkers.generate([CHAT], method="llm_blender", stop=["\n"], **BLENDER)
+    assert (result.error, result.thoughts, result.answer) == (None, None, result.text)
+    assert result.rounds[0].candidates[0].text == thinkers.thoughts + ANSWER
+
+
+@pytest.mark.parametrize(("method", "options"), [("rerank", {}), ("cool_fusion", {"rerank": True})])
+def test_whole_answers_are_ranked_without_their_thoughts(thinkers, method, options):
+    def decode(**limits):
+        (result,) = thinkers.generate([CHAT], method=method, **options, **limits)
+        assert result.error is None
+        return result
+
+    (whole,) = decode().rounds[-1].candidates
+    assert whole.proposers == (0, 1)
+    (only,) = thinkers.generate([CHAT], method="rerank")
+    assert whole.nll == pytest.approx(only.rounds[0].candidates[0].nll, rel=0.2)
+    cut = decode(max_new_tokens=6)
+    assert (cut.stop_reason, cut.answer) == ("length", "")
+    if options:  # nothing is ranked
+        (fused,) = thinkers.generate([CHAT], method=method, max_new_tokens=6)
+        assert len(cut.rounds) == len(fused.rounds)
 
 
 def test_a_text_is_streamed_as_it_is(thinkers):

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import FusionOptions, mean_nll
 from adafuse.development.gate_file import write_gate
-from adafuse.development.gate_fitting import Development, Fitter, fit
+from adafuse.development.gate_fitting import Development, Fitter, _following, fit
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.tokenization.thoughts import Thoughts
 from tests.conftest import toy_path
 
 SENTENCES = [
@@ -79,6 +81,19 @@ def test_likelihood_follows_the_reference_as_long_as_a_candidate_does(pair):
     cases = Fitter(pair, "adafuse", {}).cases(development(), "likelihood")
     assert cases
     assert all(case.worth.sum() == 1 for case in cases)
+
+
+def test_the_reference_is_followed_after_thoughts():
+    def span(text):
+        return Span(text, fused=0.0)
+
+    marks = Thoughts("<think>", "</think>")
+    pool = [span("Rustan "), span("Paila")]
+    assert _following(["Paila Firmble"], "<think>Who? ", pool, marks) is None
+    assert _following(["Paila Firmble"], "<think>Who?</think>\n", pool, marks) is pool[1]
+    assert _following(["Paila Firmble"], "", pool, marks) is pool[1]
+    both = [span("Who?</think>Rustan"), span("Who?</think>\nPaila")]
+    assert _following(["Paila Firmble"], "<think>", both, marks) is both[1]
 
 
 def test_a_fitted_gate_is_the_same_each_time_and_decodes(pair, tmp_path):

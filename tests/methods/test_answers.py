@@ -1,6 +1,6 @@
 """Methods that choose between the models' own answers."""
 
-import dataclasses
+from dataclasses import replace
 
 import pytest
 import torch
@@ -105,7 +105,7 @@ def test_answers_that_are_given_are_ranked_like_those_that_are_written(pair, sco
         given = tuple(Answer(r[number].text, r[number].stop_reason) for r in alone)
         method = Rerank(RerankOptions(score=score))
         [(example, _)] = run(pair, method.decode, [PROMPTS[number]], given, **limits)
-        same = dataclasses.replace(result, text=example.text, rounds=tuple(example.rounds))
+        same = replace(result, text=example.text, rounds=tuple(example.rounds))
         assert_same([same], [result])
         assert (example.text, example.reason) == (result.text, result.stop_reason)
 
@@ -119,6 +119,42 @@ def test_the_winner_has_the_smallest_mean_nll_and_keeps_its_stop_reason(pair):
     assert example.text == answers[taken.selected].text
     assert [c.proposers for c in taken.candidates] == [(0,), (1,)]
     assert all(sequence.generated for sequence in example.sequences)
+
+
+THOUGHT = "<think> zzz qqq xxx vvv </think>\n"
+
+
+def nll_of_answer(model, prompt, answer):
+    """Minus the mean log-probability of an answer's tokens, by one forward pass over it all."""
+    ids = [*model.prompt_ids(prompt), *model.encode_span(answer.text)]
+    logprobs = model.network(torch.tensor([ids])).logits[0].float().log_softmax(-1)
+    rest = model.encode_span(answer.answer)
+    assert ids[-len(rest) :] == list(rest)
+    places = range(len(ids) - len(rest), len(ids))
+    return -sum(float(logprobs[place - 1, ids[place]]) for place in places) / len(rest)
+
+
+def test_thoughts_are_read_and_not_ranked(pair):
+    thinks = Answer(f"{THOUGHT} the big dog", "length", thoughts=len(THOUGHT))
+    plain = Answer(" zzz qqq", "length")
+    example = rerank(pair, (thinks, plain))
+    assert (example.text, example.thought_length) == (thinks.text, len(THOUGHT))
+    [taken] = example.rounds
+    with torch.no_grad():
+        for candidate, answer in zip(taken.candidates, (thinks, plain), strict=True):
+            own = [nll_of_answer(model, PROMPTS[0], answer) for model in pair.models]
+            assert candidate.nll == pytest.approx(own, abs=1e-4)
+    [whole] = rerank(pair, (replace(thinks, thoughts=None), plain)).rounds
+    assert whole.candidates[0].nll != pytest.approx(taken.candidates[0].nll, rel=0.01)
+
+
+def test_nothing_but_thoughts_wins_only_alone(pair):
+    cut = Answer("<think> the big", "length", thoughts=15)
+    ended = Answer(THOUGHT, "eos", thoughts=len(THOUGHT))
+    for thought in (cut, ended):
+        assert rerank(pair, (thought, Answer(" zzz qqq", "length"))).text == " zzz qqq"
+    example = rerank(pair, (cut, ended))
+    assert (example.text, example.reason, example.thought_length) == (cut.text, "length", 15)
 
 
 def test_errors_are_out_and_nothing_but_errors_is_one():

@@ -89,6 +89,40 @@ def test_answers_that_are_errors_take_no_part():
         decode(answers=(error, error))
 
 
+THOUGHT = "<think>\nWho?</think>"
+THINKING = (
+    Answer(f"{THOUGHT} good", "eos", thoughts=len(THOUGHT)),
+    Answer(f"{THOUGHT}\nHm. best", "stop", thoughts=len(THOUGHT) + 4),
+    Answer(" good", "eos"),
+    Answer("<think>\nWho", "length", thoughts=11),
+)
+
+
+def test_answers_are_ranked_and_fused_without_their_thoughts():
+    example, ranker = decode(answers=THINKING, rank_only=True, stop=("\n",))
+    assert ranker.candidates == ["good", "best"]
+    assert (example.text, example.reason, example.thought_length) == (
+        THINKING[1].text,
+        "stop",
+        THINKING[1].thoughts,
+    )
+    assert [c.text for c in example.rounds[0].candidates] == [a.text for a in THINKING[:2]]
+    assert [c.proposers for c in example.rounds[0].candidates] == [(0, 2), (1,)]
+    fuser = Fuser("written anew")
+    example, _ = decode(fuser, answers=THINKING)
+    assert fuser.candidates == ["best", "good"]
+    assert (example.text, example.thought_length) == ("written anew", None)
+
+
+def test_nothing_is_written_from_thoughts_alone(monkeypatch):
+    monkeypatch.setitem(WORTH, "", 0.0)
+    fuser = Fuser("made up")
+    example, _ = decode(fuser, answers=THINKING[3:] * 2)
+    assert (example.text, example.reason, example.thought_length) == ("<think>\nWho", "length", 11)
+    assert not hasattr(fuser, "candidates")
+    assert len(example.rounds) == 1
+
+
 def test_the_first_round_shows_every_answer_once_with_its_models_and_minus_its_score():
     example, _ = decode(rank_only=True)
     (taken,) = example.rounds

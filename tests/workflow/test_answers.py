@@ -32,6 +32,14 @@ def test_each_row_gets_the_answers_of_all_models_in_order(tmp_path: Path) -> Non
     ]
 
 
+def test_thoughts_of_an_answer_come_with_it(tmp_path: Path) -> None:
+    file = trace(tmp_path / "one.parquet", {"a": "<think>1</think>a"})
+    rows = [row | {"thoughts": 16} for row in read_rows(file)]
+    write_rows(file, TRACE_FIELDS, rows, {"digest": "one"})
+    [(answer,)] = read_answers([file], ["a"])
+    assert (answer.answer, answer.thoughts) == ("a", 16)
+
+
 def test_a_row_of_a_failed_answer_is_another_row_than_one_of_an_answer(tmp_path: Path) -> None:
     files = [trace(tmp_path / f"{name}.parquet", {"a": "x", "b": "y"}) for name in ("one", "two")]
     digests = {"a": "0", "b": "1"}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from adafuse.decoding.answers import own_answers, without_errors
+from adafuse.decoding.answers import comparable, own_answers
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
 from adafuse.engine.node import Program
@@ -43,7 +43,8 @@ class LlmBlender(Method[LlmBlenderOptions]):
     """PairRanker orders the models' own answers, GenFuser writes a new one from the best of them.
 
     The first round of the trace holds the answers with minus their rank scores as `fused`, the
-    second the fuser's text. Equal answers are ranked once.
+    second the fuser's text. Equal answers are ranked once. Both networks read answers without their
+    thoughts; if there are only thoughts, nothing is written from them.
     """
 
     name = "llm_blender"
@@ -75,10 +76,10 @@ class LlmBlender(Method[LlmBlenderOptions]):
     def decode(self, example: Example) -> Program[None]:
         answers = yield from own_answers(example)
         models: dict[str, list[int]] = {}  # by text: equal answers are ranked once
-        for number, answer in without_errors(answers):
-            models.setdefault(answer.text, []).append(number)
+        for number, answer in comparable(answers):
+            models.setdefault(answer.answer, []).append(number)
         distinct = [answers[numbers[0]] for numbers in models.values()]
-        texts = [answer.text.strip() for answer in distinct]
+        texts = [answer.answer.strip() for answer in distinct]
 
         matrix = yield from self._ranker.compare(example.question, texts)
         preferred = preferences(matrix)
@@ -87,14 +88,15 @@ class LlmBlender(Method[LlmBlenderOptions]):
         if self.options.bubble:
             order = [survivor(preferred, range(len(texts)))]
         best = distinct[order[0]]
-        if self.options.rank_only:
-            example.finish(best.text, best.stop_reason)
+        takes_best = self.options.rank_only or (best.thoughts and not best.answer)
+        if takes_best:
+            example.finish(best.text, best.stop_reason, best.thoughts)
         ranked = tuple(
             Candidate(answer.text, answer.stop_reason == "eos", tuple(numbers), (), -score)
             for answer, numbers, score in zip(distinct, models.values(), scores, strict=True)
         )
         example.rounds.append(Round(ranked, order[0], len(example.text.split()), ()))
-        if not self.options.rank_only:
+        if not takes_best:
             best_texts = [texts[index] for index in order[: self.options.top_k]]
             text, ended = yield from self._fuser.fuse(example.question, best_texts)
             example.finish(text, "eos" if ended else "length")
