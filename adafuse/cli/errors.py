@@ -89,7 +89,7 @@ EXTRAS = {
     "workflow": ("datasets", "polars", "sacrebleu", "snakemake", "word2number"),
     "report": ("altair", "polars", "vl_convert", "word2number"),
     "lm-eval": ("lm_eval", "pytablewriter"),
-    "quantized": ("bitsandbytes",),
+    "quantized": ("bitsandbytes", "compressed_tensors"),
     "bertscore": ("bert_score",),
     "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }

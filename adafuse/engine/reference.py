@@ -21,8 +21,9 @@ from adafuse.engine.uncached import ReferenceEngine
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel, LoadedModel, ServedModel, demands, slots
 from adafuse.models.memory import TREE_NODES
-from adafuse.models.placement import layer_devices, without_outliers
+from adafuse.models.placement import layer_devices
 from adafuse.models.positions import narrow_window, unknown_attention
+from adafuse.models.quantization import without_outliers
 
 logger = logging.getLogger(__name__)
 

@@ -27,6 +27,7 @@ from adafuse.models.language_model import (
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
 from adafuse.models.positions import RopeLengths, unknown_attention
+from adafuse.models.quantization import dequantized_bytes, kind_of
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
 from adafuse.servers.probe import probe
@@ -196,7 +197,10 @@ def _facts(
         cache = cache_bytes(config, getattr(torch, spec.dtype)) * int(text.num_hidden_layers)
     except AttributeError:  # no attention
         cache = None
-    named = gguf_ends(spec.path, spec.revision)
+    named, dense, kind = gguf_ends(spec.path, spec.revision), None, kind_of(config)
+    if kind is not None and spec.server is None:
+        dense = dequantized_bytes(spec, config)
+        kind = f"{kind} in files, {spec.dtype} in memory" if dense else kind
     ends = end_ids(config, generation_config(spec, config), tokenizer, spec.path, named)
     tokens = [(str(tokenizer.convert_ids_to_tokens(i)), source) for i, source in ends.items()]
     return ModelFacts(
@@ -211,9 +215,9 @@ def _facts(
         rows=text.vocab_size,
         token_bytes=exact,
         odd_spans=tuple(odd_spans(tokenizer, spec.path)),
-        dtype=spec.quantization or spec.dtype,
+        dtype=spec.quantization or kind or spec.dtype,
         device=device_names(spec),
-        weights=weight_bytes(spec.path, spec.revision, spec.dtype, spec.quantization),
+        weights=dense or weight_bytes(spec.path, spec.revision, spec.dtype, spec.quantization),
         cache=cache,
     )
 

@@ -24,13 +24,13 @@ from adafuse.models.adapters import adapted, check_lora
 from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
 from adafuse.models.hub import check_hub_adapter, check_path, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
-from adafuse.models.placement import (
+from adafuse.models.placement import device_map, device_names, layer_devices, resolved
+from adafuse.models.quantization import (
+    check_all_used,
     check_packable,
-    device_map,
-    device_names,
-    layer_devices,
+    kind_of,
     quantization_config,
-    resolved,
+    quantizer_of,
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec, refuse_served
 from adafuse.models.tokenizers import load_tokenizer
@@ -236,7 +236,7 @@ def _load(
         network = _network(spec, config)
     else:
         base = repr([getattr(spec, name) for name in _OF_WEIGHTS])
-        if base not in bases or spec.spread or spec.quantization is not None:
+        if base not in bases or spec.spread or getattr(bases[base], "is_quantized", False):
             bases[base] = _network(spec, config)
         network = adapted(bases[base], spec)
     chat, ends = _uses_template(spec, tokenizer), gguf_ends(spec.path, spec.revision)
@@ -246,7 +246,7 @@ def _load(
 
 
 def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
-    devices = device_names(spec)
+    devices, kind = device_names(spec), kind_of(config)
     logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
         loaded: tuple[PreTrainedModel, dict[str, Any]] = from_hub(
@@ -274,6 +274,11 @@ def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
                 " config asks for; download it again"
             )
     check_packable(network, spec)
+    if kind is None:
+        check_all_used(network, spec.path, report["unexpected_keys"])
+    elif not getattr(network, "is_quantized", False):
+        for weights in network.parameters():  # those that were not dequantized are as in the files
+            weights.data = weights.data.to(getattr(torch, spec.dtype))
     return network
 
 
@@ -320,12 +325,13 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
             f"model {spec.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
             " needs causal language models"
         )
-    packed = getattr(config, "quantization_config", None) is not None or spec.source[1] is not None
-    if spec.quantization is not None and packed:
+    if spec.quantization is not None and (kind_of(config) or spec.source[1] is not None):
         raise UserError(
             f"model {spec.path!r} is quantized already; leave out quantization"
             f" {spec.quantization!r}"
         )
+    if spec.server is None:
+        quantizer_of(spec, config)
     return config
 
 

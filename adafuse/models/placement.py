@@ -1,25 +1,21 @@
-"""Which devices, dtype and quantization each model gets, and how one is spread over several."""
+"""Which devices and dtype each model gets, and how one is spread over several devices."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import BitsAndBytesConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.integrations.accelerate import get_balanced_memory, infer_auto_device_map
-from transformers.quantizers.auto import get_hf_quantizer
 
-from adafuse.errors import UserError, install
+from adafuse.errors import UserError
 from adafuse.models.hub import explaining_failure
 from adafuse.models.memory import free_memory
+from adafuse.models.quantization import check_quantization, quantizer_of, without_weights
 from adafuse.models.spec import AUTO, BALANCED, DeviceName, ModelSpec
-from adafuse.models.wrappers import factory_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,74 +82,6 @@ class Place:
         return cls(device, dtype_of(spec.dtype, device))
 
 
-_PACKED = 32  # rows of a 4-bit matrix that bitsandbytes packs together on a CPU
-
-
-def check_quantization(quantization: str | None, device: torch.device) -> None:
-    """Refuse what bitsandbytes cannot quantize here, before any weights are read."""
-    if quantization is None:
-        return
-    if find_spec("bitsandbytes") is None:
-        raise UserError(
-            f"quantization {quantization!r} needs bitsandbytes, which is not installed; leave"
-            f" quantization out, or {install('quantized')}"
-        )
-    import bitsandbytes
-
-    if device.type not in bitsandbytes.supported_torch_devices:
-        raise UserError(
-            f"quantization {quantization!r} cannot run on {device} with bitsandbytes"
-            f" {bitsandbytes.__version__}; use a CUDA device, or leave quantization out"
-        )
-
-
-def quantization_config(quantization: str | None) -> BitsAndBytesConfig | None:
-    """Return LLM.int8(), or NF4 weights that are multiplied in bfloat16."""
-    if quantization is None:
-        return None
-    # It warns at every product that bfloat16 inputs are cast, which is how LLM.int8() works.
-    logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
-    factory: Any = BitsAndBytesConfig
-    config: BitsAndBytesConfig = factory(
-        load_in_8bit=quantization == "int8",
-        load_in_4bit=quantization == "int4",
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_compute_dtype=torch.bfloat16,
-    )
-    return config
-
-
-@contextmanager
-def without_outliers(network: PreTrainedModel) -> Iterator[None]:
-    """Make LLM.int8() treat each token by itself; it chooses outliers by all of a forward."""
-    if not getattr(network, "is_loaded_in_8bit", False):
-        yield
-        return
-    from bitsandbytes.nn import Linear8bitLt
-
-    states = [module.state for module in network.modules() if isinstance(module, Linear8bitLt)]
-    with ExitStack() as restored:
-        for state in states:
-            restored.callback(setattr, state, "threshold", state.threshold)
-            state.threshold = 0.0
-        yield
-
-
-def check_packable(network: PreTrainedModel, spec: ModelSpec) -> None:
-    """Refuse a 4-bit model on a CPU with a matrix that bitsandbytes cannot pack there."""
-    if spec.quantization != "int4" or network.device.type != "cpu":
-        return
-    from bitsandbytes.nn import Linear4bit
-
-    for module in network.modules():
-        if isinstance(module, Linear4bit) and module.out_features % _PACKED:
-            raise UserError(
-                f"model {spec.path!r} cannot be int4 on a CPU, where the rows of a matrix"
-                f" ({module.out_features} here) must be a multiple of {_PACKED}; use int8 or a"
-                " CUDA device"
-            )
-
-
 WEIGHTS_SHARE = 0.9  # of a device's free memory; keys and values need the rest
 
 DeviceMap = dict[str, int | str | torch.device]
@@ -182,15 +110,12 @@ def device_map(spec: ModelSpec, config: PreTrainedConfig) -> DeviceMap:
 
 def plan(spec: ModelSpec, config: PreTrainedConfig, memory: Memory) -> DeviceMap:
     """Return transformers' own map for so much memory; "disk" is where nothing is left."""
-    quantizer, config, _ = get_hf_quantizer(  # type: ignore[no-untyped-call]
-        deepcopy(config), quantization_config(spec.quantization), None, True, {}
-    )
-    factory, dtype = factory_of(config), getattr(torch, spec.dtype)
-    with torch.device("meta"):
-        network = factory.from_config(config, dtype=dtype, trust_remote_code=spec.trust_remote_code)
+    quantizer: Any
+    quantizer, config = quantizer_of(spec, config)
+    network: Any = without_weights(spec, config)
     whole = network._no_split_modules
     if quantizer is not None:
-        quantizer.preprocess_model(model=network, dtype=dtype, device_map=None)
+        quantizer.preprocess_model(model=network, dtype=network.dtype, device_map=None)
     if DeviceName.parse(spec.device).strategy == BALANCED:
         memory = get_balanced_memory(network, dict(memory), whole, quantizer)
     if quantizer is not None:

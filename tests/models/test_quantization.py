@@ -11,8 +11,9 @@ from transformers import AutoConfig
 from adafuse.engine.reference import way_of
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models import placement as module
-from adafuse.models.placement import plan, quantization_config, without_outliers
+from adafuse.models import quantization as module
+from adafuse.models.placement import plan
+from adafuse.models.quantization import quantization_config, without_outliers
 from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
