@@ -150,13 +150,24 @@ def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
 _THOUGHTS_END = re.compile(r"([<\[])/([\w:]*(?:think|thought|reason)[\w:]*)([>\]])", re.IGNORECASE)
 
 
+CHANNEL = "<|channel|>"
+_ANALYSIS = f"{CHANNEL}analysis<|message|>"
+_FINAL = f"{CHANNEL}final<|message|>"
+
+
 def thought_marks(
     tokenizer: "PreTrainedTokenizerBase", given: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """Return the marks around thoughts: those given, or what a chat template names, as <think>."""
+    """Return the marks around thoughts: those given, or what a chat template names.
+
+    Those are tags, as <think>, or the channels of gpt-oss.
+    """
     if given:
         return given["begin"], given["end"]
-    found = _THOUGHTS_END.search(str(getattr(tokenizer, "chat_template", None)))
+    template = str(getattr(tokenizer, "chat_template", None))
+    if _ANALYSIS in template and _FINAL in template:
+        return _ANALYSIS, f"<|end|><|start|>assistant{_FINAL}"
+    found = _THOUGHTS_END.search(template)
     return found and (f"{found[1]}{found[2]}{found[3]}", found[0])
 
 

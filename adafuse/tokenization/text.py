@@ -4,7 +4,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,7 @@ class ModelTokenizer:
     @cached_property
     def token_bytes(self) -> TokenBytes:
         """The bytes of each token; refused where a tokenizer has none (token-level methods)."""
-        return TokenBytes.read(self.tokenizer, self.name)
+        return TokenBytes.read(self.tokenizer, self.name, mark_ids(self.tokenizer, self.thoughts))
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
@@ -164,6 +164,13 @@ class ModelTokenizer:
         return anchor(self.tokenizer, ids)
 
 
+def mark_ids(tokenizer: "PreTrainedTokenizerBase", thoughts: Mapping[str, str]) -> frozenset[int]:
+    """Return the added tokens in the marks around thoughts, which are text and not END."""
+    marks = "".join(thought_marks(tokenizer, thoughts) or ())
+    ids = tokenizer.encode(marks, add_special_tokens=False)
+    return frozenset(ids).intersection(tokenizer.added_tokens_decoder)
+
+
 SPECIAL = "special token"
 """Where an end id is from that nothing names."""
 
@@ -179,8 +186,8 @@ def end_ids(
     """Return EOS_k, what a model ends with, and where each id is from.
 
     Those are the end ids that its generation config, config and tokenizer name, `gguf` the ones of
-    a GGUF file, the token by which its chat template ends a turn, and all other special tokens but
-    those around thoughts.
+    a GGUF file, the token by which its chat template ends a turn, and all other special tokens. No
+    token of the marks around thoughts is one, because a text would end there without an answer.
 
     Raises:
         UserError: nothing but special tokens could end a text.
@@ -192,17 +199,17 @@ def end_ids(
         "GGUF": list(gguf),
         "chat template": turn_end(tokenizer),
     }
-    named = {key: _known(tokenizer, ids) for key, ids in sources.items()}
-    if not any(named.values()):
+    inside = mark_ids(tokenizer, thoughts)
+    known = {key: _known(tokenizer, ids) for key, ids in sources.items()}
+    if inside.issuperset(chain(*known.values())):
+        but = " other than those around its thoughts" if any(known.values()) else ""
         raise UserError(
-            f"model {name!r} has no end token; set eos_token_id in its generation_config.json"
+            f"model {name!r} has no end token{but}; set eos_token_id in its generation_config.json"
             " or eos_token in its tokenizer_config.json"
         )
     ends: dict[int, str] = {}
-    marks = thought_marks(tokenizer, thoughts) or ()
-    special = special_ids(tokenizer) - {*map(tokenizer.get_vocab().get, marks)}
-    for source, ids in {**named, SPECIAL: sorted(special)}.items():
-        ends |= {index: source for index in ids if index not in ends}
+    for source, ids in {**known, SPECIAL: sorted(special_ids(tokenizer))}.items():
+        ends |= {index: source for index in ids if index not in ends and index not in inside}
     return ends
 
 

@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 
 from adafuse.errors import UserError
 from adafuse.records.result import Chat, Prompt, Turn
-from adafuse.tokenization.prompts import prompt_ids, thought_marks, variable_names
+from adafuse.tokenization.prompts import CHANNEL, prompt_ids, thought_marks, variable_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,20 +26,29 @@ _TAIL = 32
 class Thoughts:
     """The marks `begin` and `end` of thoughts; a prompt that is `opened` ends with `begin`.
 
-    After another prompt, a text that does not begin with `begin` has no thoughts.
+    After another prompt, a text that begins with neither has no thoughts. One that begins with
+    `end`, or its channel, has the thoughts that are empty.
     """
 
     begin: str
     end: str
     opened: bool = False
 
+    @property
+    def header(self) -> str:
+        """What an answer without thoughts may begin with: `end`, of channels only the last."""
+        return self.end[max(self.end.rfind(CHANNEL), 0) :]
+
     def length(self, text: str) -> int:
         """Return how many characters of a text come before its answer: all if that is missing."""
-        if not (self.opened or text.lstrip().startswith(self.begin)):
+        bare = text.lstrip()
+        if bare.startswith(self.header):
+            rest = bare.removeprefix(self.header)
+        elif self.opened or bare.startswith(self.begin):
+            rest = text.partition(self.end)[2]
+        else:
             return 0
-        found = text.find(self.end)
-        answer = text[found + len(self.end) :].lstrip() if found >= 0 else ""
-        return len(text) - len(answer)
+        return len(text) - len(rest.lstrip())
 
     def answered(self, text: str) -> bool:
         """Whether a text holds some of its answer."""
@@ -51,11 +60,13 @@ class Thoughts:
         Of a text that grows, both grow.
         """
         bare = text.lstrip()
-        may_begin = len(bare) < len(self.begin) and self.begin.startswith(bare)
-        if may_begin and not (whole or self.opened):
+        marks = (self.header,) if self.opened else (self.begin, self.header)
+        if not whole and any(len(bare) < len(mark) and mark.startswith(bare) for mark in marks):
             return "", ""
         if not (length := self.length(text)):
             return "", text
+        if bare.startswith(self.header):
+            return "", text[length:]
         bare = bare if self.opened else bare.removeprefix(self.begin)
         thoughts, found, _ = bare.partition(self.end)
         if not (found or whole):
@@ -94,7 +105,7 @@ def shared_thoughts(
     thinker = models[each.index(first)]
     pairs = [*zip(models, each, strict=True)]
     switches = {m.name: name for m, own in pairs if own and (name := _switch(m, own.end))}
-    sure = first.opened or bool(switches)
+    sure = first.opened or bool(switches) or CHANNEL in first.begin
     for model, own in pairs:
         if own != first and (own is not None or sure):
             how = "does not" if own is None else "marks its thoughts otherwise"

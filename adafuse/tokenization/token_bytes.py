@@ -7,7 +7,7 @@ tokens have no bytes; other added tokens are their own text.
 
 import json
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -35,10 +35,15 @@ class TokenBytes:
     bytes: dict[int, int] = field(repr=False)
 
     @classmethod
-    def read(cls, tokenizer: "PreTrainedTokenizerBase", name: str) -> "TokenBytes":
-        """Read a vocabulary; refuse one with a token that does not stand for certain bytes."""
+    def read(
+        cls, tokenizer: "PreTrainedTokenizerBase", name: str, texts: Collection[int] = ()
+    ) -> "TokenBytes":
+        """Read a vocabulary; refuse one with a token that does not stand for certain bytes.
+
+        `texts` are special tokens that are part of a text, and so stand for their own bytes.
+        """
         added = tokenizer.added_tokens_decoder
-        special = special_ids(tokenizer)
+        special = special_ids(tokenizer).difference(texts)
         pieces: Any = tokenizer.convert_ids_to_tokens(list(range(id_count(tokenizer))))
         bytes_of = _reader(tokenizer, pieces, name)
         of: list[bytes | None] = []

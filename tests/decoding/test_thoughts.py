@@ -5,8 +5,11 @@ import pytest
 from adafuse.ensemble import Ensemble
 from tests.conftest import toy_path
 from tests.support.thinking import (
+    ANALYSIS,
     ANSWER,
+    CHANNELS,
     CHAT,
+    FINAL,
     OFF,
     OPENED,
     SWITCHED,
@@ -85,6 +88,18 @@ def test_a_text_is_streamed_as_it_is(thinkers):
     stream = thinkers.stream_text(CHAT, stop=["\n"])
     assert "".join(stream) == thinkers.thoughts + ANSWER
     assert stream.result.answer == ANSWER
+
+
+@pytest.mark.parametrize("method", ["adafuse", "bytewise"])
+def test_an_answer_is_what_the_final_channel_holds(tmp_path, monkeypatch, method):
+    models = [with_template(name, tmp_path / name, CHANNELS) for name in ("qwen3", "llama")]
+    ensemble = Ensemble.from_pretrained(models, device="cpu")
+    said = f"{ANALYSIS}Rustan, no.\nOr yes?{FINAL}"
+    for model in ensemble.models:
+        scripted(model, CHAT, f"{said}{ANSWER}", monkeypatch)
+    (result,) = ensemble.generate([CHAT], method=method, stop=["\n"])
+    assert (result.error, result.text, result.stop_reason) == (None, said + ANSWER, "eos")
+    assert (result.thoughts, result.answer) == (len(said), ANSWER)
 
 
 def test_without_thoughts_all_of_a_text_is_the_answer(tmp_path, monkeypatch):

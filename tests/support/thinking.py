@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adafuse.models.language_model import LoadedModel
 from adafuse.records.result import Chat, Prompt
@@ -25,6 +26,18 @@ OPENED = _TURNS + (
     "{% else %}<think>\n{% endif %}{% endif %}"
 )
 """The prompt begins the thoughts (DeepSeek-R1), unless they are switched off (Qwen3.5)."""
+CHANNELS = (
+    "{% for turn in messages %}{% if turn.role == 'assistant' %}{% if turn.thinking %}"
+    "<|start|>assistant<|channel|>analysis<|message|>{{ turn.thinking }}<|end|>{% endif %}"
+    "<|start|>assistant<|channel|>final<|message|>{{ turn.content }}"
+    "{% if loop.last %}<|return|>{% else %}<|end|>{% endif %}"
+    "{% else %}<|start|>{{ turn.role }}<|message|>{{ turn.content }}<|end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+)
+"""The model thinks in one channel and answers in another (gpt-oss)."""
+ANALYSIS = "<|channel|>analysis<|message|>"
+FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
+SPECIAL = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>")
 ON, OFF = {"enable_thinking": True}, {"enable_thinking": False}
 CHAT = Chat([{"role": "user", "content": "Which city is the capital of Rustan?"}])
 THOUGHTS = "<think>\nRustan, no.\nOr yes?\n</think>\n\n"
@@ -32,9 +45,19 @@ ANSWER = "Paila is it."
 
 
 def with_template(name: str, folder: Path, template: str) -> str:
-    """Copy a toy model into a folder, with another chat template; return its path."""
+    """Copy a toy model into a folder, with another chat template; return its path.
+
+    With the channels, their special tokens are added.
+    """
     copied = shutil.copytree(toy_path(name), folder)
     (copied / "chat_template.jinja").write_text(template)
+    if template == CHANNELS:
+        tokenizer = AutoTokenizer.from_pretrained(copied)
+        tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
+        tokenizer.save_pretrained(copied)
+        network = AutoModelForCausalLM.from_pretrained(copied)
+        network.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        network.save_pretrained(copied)
     return str(copied)
 
 

@@ -1,7 +1,7 @@
 """Thoughts end where an answer begins, and the prompt says whether there are any."""
 
 import pytest
-from transformers import AutoTokenizer, LlamaConfig
+from transformers import AutoTokenizer, GenerationConfig, LlamaConfig
 
 from adafuse.errors import UserError
 from adafuse.records.result import Chat
@@ -9,7 +9,18 @@ from adafuse.tokenization.prompts import thought_marks
 from adafuse.tokenization.text import ModelTokenizer, end_ids
 from adafuse.tokenization.thoughts import Thoughts, shared_thoughts
 from tests.conftest import SHARED, toy_path
-from tests.support.thinking import ANSWER, CHAT, OFF, OPENED, SWITCHED, THOUGHTS
+from tests.support.thinking import (
+    ANALYSIS,
+    ANSWER,
+    CHANNELS,
+    CHAT,
+    FINAL,
+    OFF,
+    OPENED,
+    SPECIAL,
+    SWITCHED,
+    THOUGHTS,
+)
 
 MARKS = "<think>", "</think>"
 
@@ -35,10 +46,24 @@ def shared(*models, prompt=CHAT):
         (False, "Rustan </think> Paila", 0),
         (False, "<thin", 0),
         (False, THOUGHTS + THOUGHTS + ANSWER, len(THOUGHTS)),
+        (False, "\n</think> Paila", len("\n</think> ")),
+        (True, "</think> Paila", len("</think> ")),
     ],
 )
 def test_an_answer_begins_after_the_first_end_of_thoughts(opened, text, length):
     assert Thoughts(*MARKS, opened).length(text) == length
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_an_answer_begins_in_the_final_channel(opened):
+    thoughts, bare = Thoughts(ANALYSIS, FINAL, opened), "<|channel|>final<|message|>"
+    said = f"Who?<|end|><|start|>assistant<|channel|>commentary<|message|>Hm.{FINAL}"
+    for begun in (said if opened else ANALYSIS + said, bare):
+        assert thoughts.length(begun + ANSWER) == len(begun)
+        growing = [thoughts.split((begun + ANSWER)[:n], whole=False) for n in range(len(begun) + 1)]
+        assert {answer for _, answer in growing} == {""}
+        assert thoughts.split(begun + ANSWER, whole=True)[1] == ANSWER
+    assert thoughts.split(bare + ANSWER, whole=True)[0] == ""
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -67,6 +92,7 @@ def test_marks_are_those_that_a_template_names():
     assert marks("<tool_call></tool_call>") is None
     assert marks(SWITCHED, begin="Thoughts:", end="Answer:") == ("Thoughts:", "Answer:")
     assert marks(None) is None
+    assert marks(CHANNELS) == (ANALYSIS, FINAL)
 
 
 def test_marks_that_are_special_tokens_do_not_end_a_text():
@@ -78,6 +104,21 @@ def test_marks_that_are_special_tokens_do_not_end_a_text():
     tokenizer.chat_template = "{# [THINK] [/THINK] #}"
     ends = end_ids(LlamaConfig(), None, tokenizer, "llama")
     assert [index in ends for index in ids] == [False, False, True]
+
+
+def test_of_the_tokens_of_channels_only_the_last_ends_a_text():
+    tokenizer = AutoTokenizer.from_pretrained(toy_path("llama"))
+    tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
+    tokenizer.chat_template = CHANNELS
+    ids = tokenizer.convert_tokens_to_ids(list(SPECIAL))
+    both = GenerationConfig(eos_token_id=ids[-2:])
+    ends = end_ids(LlamaConfig(), both, tokenizer, "llama")
+    assert [index in ends for index in ids] == [False] * 4 + [True]
+    assert ends[ids[-1]] == "generation config"
+    tokenizer.eos_token, tokenizer.chat_template = "<|end|>", f"{CHANNELS}{{# <think> #}}"
+    given = {"begin": "<|start|>", "end": "<|return|><|end|>"}
+    with pytest.raises(UserError, match="no end token other than those around its thoughts; set"):
+        end_ids(LlamaConfig(eos_token_id=None), None, tokenizer, "llama", thoughts=given)
 
 
 def test_marks_may_be_given_where_a_template_names_none():
@@ -121,8 +162,9 @@ def test_one_that_thinks_and_one_that_does_not_are_refused_with_the_fix():
     with pytest.raises(UserError, match="and llama marks its thoughts otherwise, so they cannot"):
         shared(model("qwen3", SWITCHED), model("llama", OPENED))
     always = OPENED.replace("enable_thinking is defined and enable_thinking is false", "false")
-    with pytest.raises(UserError, match=r"fuse models that think in the same form$"):
-        shared(model("qwen3", always), plain)
+    for template in (always, CHANNELS):
+        with pytest.raises(UserError, match=r"fuse models that think in the same form$"):
+            shared(model("qwen3", template), plain)
 
 
 def test_a_template_that_only_reads_thoughts_leaves_it_to_the_text():
