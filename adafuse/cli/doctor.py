@@ -15,6 +15,7 @@ from adafuse.records.views import one_line
 if TYPE_CHECKING:
     from adafuse.models.doctor import ModelFacts, Report
     from adafuse.models.installation import Installation
+    from adafuse.tokenization.thoughts import Thinking
 
 
 @with_models
@@ -88,6 +89,17 @@ def _installation(here: "Installation") -> Iterator[str]:
     yield f"  sbatch (Slurm): {here.sbatch or 'not found'}"
 
 
+def _thinking(of: "Thinking") -> str:
+    where = f"from {one_line(of.begin)} to {one_line(of.end)}"
+    if of.thinks is False:
+        return f"does not think before it answers; thoughts would lie {where}"
+    off = f"switched off by chat_template_kwargs {{{of.switch}: false}}"
+    how = off if of.switch else "its chat template has no variable that switches that off"
+    if of.thinks is None:
+        return f"may think before it answers, {where}: its chat template does not say so"
+    return f"thinks before it answers, {where}; {how}"
+
+
 def _model(facts: "ModelFacts") -> Iterator[str]:
     yield f"model {one_line(facts.name)} ({facts.architecture})"
     ends = ", ".join(f"{token} ({source})" for token, source in facts.ends.items())
@@ -96,6 +108,8 @@ def _model(facts: "ModelFacts") -> Iterator[str]:
     template = "a chat template" if facts.chat_template else "no chat template"
     limit = f"{facts.context} positions" if facts.context else "no limit of positions"
     yield f"  {limit}; {template}"
+    if facts.thoughts:
+        yield f"  {_thinking(facts.thoughts)}"
     exact = "each stands for certain bytes" if facts.token_bytes else "bytes unknown"
     yield f"  {facts.vocabulary} tokens ({facts.rows} rows), {exact}"
     odd = ", ".join(map(repr, facts.odd_spans))

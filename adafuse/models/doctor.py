@@ -31,9 +31,10 @@ from adafuse.models.quantization import dequantized_bytes, kind_of
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
 from adafuse.servers.probe import probe
-from adafuse.tokenization.prompts import start_ids, started
-from adafuse.tokenization.text import SPECIAL, anchor, end_ids, span_encoder
-from adafuse.tokenization.token_bytes import TokenBytes, id_count
+from adafuse.tokenization.prompts import ids_if_any, start_ids, started
+from adafuse.tokenization.text import SPECIAL, ModelTokenizer, anchor, end_ids, span_encoder
+from adafuse.tokenization.thoughts import ASKED, Thinking, shared_thoughts
+from adafuse.tokenization.token_bytes import id_count
 
 _WORDS = (" word", "word", "\n", "\nline", "  two", "\ttab", " it's")
 SPANS = (*_WORDS, " 12,345", " Straße", " 漢字", " 🙂")
@@ -59,10 +60,11 @@ class ModelFacts:
     """A model by its config and tokenizer.
 
     `start` and `ends` are tokens, each end with where it is named; `other_ends` are other special
-    tokens. `rows` are those of the output layer. `token_bytes` says whether the bytes of each token
-    are certain; `odd_spans` are texts that do not come back. The bytes of the
-    `weights` (None: not here) and of a token's `cache` (None: no attention) are estimates. `served`
-    is what was seen of a model's server.
+    tokens. `thoughts` says whether it thinks, None: nothing in its chat template does. `rows` are
+    those of the output layer. `token_bytes` says whether the bytes of each token are certain;
+    `odd_spans` are texts that do not come back. The bytes of the `weights` (None: not here) and of
+    a token's `cache` (None: no attention) are estimates. `served` is what was seen of a model's
+    server.
     """
 
     name: str
@@ -72,6 +74,7 @@ class ModelFacts:
     other_ends: tuple[str, ...]
     context: int | None
     chat_template: bool
+    thoughts: Thinking | None
     vocabulary: int
     rows: int
     token_bytes: bool
@@ -131,17 +134,19 @@ def examination(specs: Sequence[ModelSpec], batch: Load) -> Report:
         anywhere = {"device": "cpu", "dtype": "float32", "quantization": None}
         placed, fits_here = [spec.model_copy(update=anywhere) for spec in specs], False
     models: list[ModelFacts] = []
-    vocabularies: dict[str, set[bytes]] = {}
+    readers: list[ModelTokenizer] = []
     for spec in placed:
         try:
-            facts, tokens, wrong = _examine(spec, batch)
+            facts, reader, wrong = _examine(spec, batch)
         except (UserError, ExampleError) as error:
             findings.append(problem(str(error)))
             continue
         models.append(facts)
+        readers.append(reader)
         findings += wrong
-        if tokens is not None:
-            vocabularies[facts.name] = set(tokens.ids)
+    exact = [each for each, facts in zip(readers, models, strict=True) if facts.token_bytes]
+    vocabularies = {reader.name: set(reader.token_bytes.ids) for reader in exact}
+    findings += _unlike_thoughts(readers)
     loads = _device_loads(models, batch) if fits_here else []
     overlaps = _overlaps(vocabularies)
     for overlap in overlaps:
@@ -153,8 +158,8 @@ def examination(specs: Sequence[ModelSpec], batch: Load) -> Report:
     return Report(installation, tuple(models), tuple(overlaps), tuple(loads), tuple(findings))
 
 
-def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, TokenBytes | None, list[Finding]]:
-    """Return what can be told of a model without its weights, and its tokens' bytes if certain."""
+def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, ModelTokenizer, list[Finding]]:
+    """Return what can be told of a model without its weights, and its tokenizer."""
     config = load_config(spec)
     own_code = spec.trust_remote_code and getattr(config, "auto_map", None)
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not own_code:
@@ -162,13 +167,14 @@ def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, TokenBytes | Non
             f"model {spec.path!r} is not a causal language model ({config.model_type}); name one"
             " that continues texts"
         )
-    tokenizer = load_tokenizer(spec)
-    wrong, token_bytes = [], None
+    tokenizer, wrong, exact = load_tokenizer(spec), [], True
+    reader = _reader(spec, config, tokenizer)
     try:
-        token_bytes = TokenBytes.read(tokenizer, spec.path)
+        reader.token_bytes  # noqa: B018 - it is read here, and kept
     except UserError as error:
         wrong.append(warning(str(error)))
-    facts = _facts(spec, config, tokenizer, token_bytes is not None)
+        exact = False
+    facts = _facts(spec, config, reader, exact)
     try:
         check_rows(tokenizer, config, spec.path)
     except UserError as error:
@@ -186,23 +192,51 @@ def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, TokenBytes | Non
             facts, context=model.context, weights=None, device=spec.server, served=served
         )
     wrong += [*_wrong_tokenizer(facts, tokenizer), *_small_context(facts, batch)]
-    return facts, token_bytes, wrong
+    return facts, reader, wrong
+
+
+def _reader(
+    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase
+) -> ModelTokenizer:
+    marks, named = spec.thoughts or {}, gguf_ends(spec.path, spec.revision)
+    generation = generation_config(spec, config)
+    return ModelTokenizer(
+        name=spec.path,
+        tokenizer=tokenizer,
+        end_ids=end_ids(config, generation, tokenizer, spec.path, named, marks),
+        chat=bool(spec.chat and getattr(tokenizer, "chat_template", None)),
+        chat_date=spec.chat_date,
+        chat_template_kwargs=spec.chat_template_kwargs or {},
+        thoughts=marks,
+    )
+
+
+def _unlike_thoughts(models: Sequence[ModelTokenizer]) -> Iterator[Finding]:
+    """Say if models cannot write one text because some think before they answer."""
+    for prompt in ("A", ASKED) if len(models) > 1 else ():
+        ids = [ids_if_any(model.prompt_ids, prompt) for model in models]
+        try:
+            if all(ids):
+                shared_thoughts(models, prompt, ids)
+        except UserError as error:
+            yield problem(str(error)) if prompt == "A" else warning(f"in conversations, {error}")
+            return
 
 
 def _facts(
-    spec: ModelSpec, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase, exact: bool
+    spec: ModelSpec, config: PreTrainedConfig, reader: ModelTokenizer, exact: bool
 ) -> ModelFacts:
-    text, context = config.get_text_config(), context_length(config)
+    tokenizer, text, context = reader.tokenizer, config.get_text_config(), context_length(config)
     try:
         cache = cache_bytes(config, getattr(torch, spec.dtype)) * int(text.num_hidden_layers)
     except AttributeError:  # no attention
         cache = None
-    named, dense, kind = gguf_ends(spec.path, spec.revision), None, kind_of(config)
+    dense, kind = None, kind_of(config)
     if kind is not None and spec.server is None:
         dense = dequantized_bytes(spec, config)
         kind = f"{kind} in files, {spec.dtype} in memory" if dense else kind
-    ends = end_ids(config, generation_config(spec, config), tokenizer, spec.path, named)
-    tokens = [(str(tokenizer.convert_ids_to_tokens(i)), source) for i, source in ends.items()]
+    ends = reader.end_ids.items()
+    tokens = [(str(tokenizer.convert_ids_to_tokens(i)), source) for i, source in ends]
     return ModelFacts(
         name=spec.path,
         architecture=config.model_type,
@@ -211,6 +245,7 @@ def _facts(
         other_ends=tuple(token for token, source in tokens if source == SPECIAL),
         context=None if context == NO_LIMIT else context,
         chat_template=bool(getattr(tokenizer, "chat_template", None)),
+        thoughts=Thinking.of(reader),
         vocabulary=id_count(tokenizer),
         rows=text.vocab_size,
         token_bytes=exact,

@@ -10,7 +10,13 @@ from jinja2 import TemplateError
 
 from adafuse.errors import UserError
 from adafuse.records.result import Chat, Prompt, Turn
-from adafuse.tokenization.prompts import CHANNEL, prompt_ids, thought_marks, variable_names
+from adafuse.tokenization.prompts import (
+    CHANNEL,
+    ids_if_any,
+    prompt_ids,
+    thought_marks,
+    variable_names,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -80,7 +86,7 @@ class Thoughts:
 def switch(tokenizer: "PreTrainedTokenizerBase", template: str, end: str) -> str | None:
     """Return the variable of a chat template that, if false, ends thoughts in the prompt."""
     for name in sorted(filter(_SWITCH.search, variable_names(template))):
-        chat = Chat((Turn("user", "A"),), chat_template_kwargs={name: False})
+        chat = Chat(ASKED.turns, chat_template_kwargs={name: False})
         try:
             ids = prompt_ids(tokenizer, chat, chat=True)
         except (TemplateError, TypeError, ValueError, UserError):  # a template without such chats
@@ -88,6 +94,35 @@ def switch(tokenizer: "PreTrainedTokenizerBase", template: str, end: str) -> str
         if _tail(tokenizer, ids).endswith(end):
             return name
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Whether a model thinks before it answers the user, by its chat template and its settings.
+
+    Thoughts lie between `begin` and `end`. `thinks` is None where only the text shows it; `switch`
+    is the variable of the chat template that, if false, ends them in the prompt.
+    """
+
+    begin: str
+    end: str
+    thinks: bool | None
+    switch: str | None
+
+    @classmethod
+    def of(cls, model: "ModelTokenizer") -> "Thinking | None":
+        """Return what can be said of a model; None without a chat template that names marks."""
+        marks = thought_marks(model.tokenizer, model.thoughts)
+        if marks is None or not getattr(model.tokenizer, "chat_template", None):
+            return None
+        name, ids = _switch(model, marks[1]), ids_if_any(model.prompt_ids, ASKED)
+        own = _thoughts(model, ASKED, ids)
+        sure = own is None or own.opened or name is not None or CHANNEL in marks[0]
+        return cls(*marks, own is not None if sure and ids else None, name)
+
+
+ASKED = Chat((Turn("user", "A"),))
+"""A conversation as good as any other to see what a chat template does."""
 
 
 def shared_thoughts(

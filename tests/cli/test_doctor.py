@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from adafuse.cli.main import app
 from tests.conftest import toy_path
 from tests.support.stand_in import standing
+from tests.support.thinking import SWITCHED, with_template
 
 PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
 SHORT = ["--prompt-tokens", "50", "--max-new-tokens", "50"]
@@ -31,6 +32,15 @@ def test_models_are_told_with_what_they_have_in_common():
     assert "start token: <s>; end tokens: </s>" in done.stdout
     assert "tokens in common" in done.stdout
     assert "8 examples at a time take" in done.stdout
+
+
+def test_models_that_think_are_told(tmp_path):
+    path = with_template("qwen3", tmp_path / "qwen3", SWITCHED)
+    where = "from <think> to </think>"
+    off = "switched off by chat_template_kwargs {enable_thinking: false}"
+    assert f"  thinks before it answers, {where}; {off}\n" in doctor("--model", path).stdout
+    told = doctor("--model", path, "--chat-template-kwargs", "{enable_thinking: false}").stdout
+    assert f"  does not think before it answers; thoughts would lie {where}\n" in told
 
 
 def test_a_problem_is_a_sentence_and_status_1():

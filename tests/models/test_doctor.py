@@ -16,6 +16,7 @@ from adafuse.models.doctor import SPANS, DeviceLoad, Load, examination, odd_span
 from adafuse.models.spec import model_specs
 from adafuse.tokenization.text import SPECIAL
 from tests.conftest import loaded, toy_path
+from tests.support.thinking import ANALYSIS, CHANNELS, FINAL, OFF, OPENED, SWITCHED, with_template
 
 
 def examined(*paths, batch=None, **loading):
@@ -62,6 +63,37 @@ def test_what_is_said_of_a_model_is_what_loading_it_finds(toys):
         assert facts.weights == sum(weights.values())
         prompt = model.prompt_ids("a")
         assert facts.start == model.tokenizer.convert_ids_to_tokens(prompt[0])
+
+
+@pytest.mark.parametrize(
+    ("template", "settings", "thinks", "switch"),
+    [
+        (SWITCHED, {}, True, "enable_thinking"),
+        (SWITCHED, {"chat_template_kwargs": OFF}, False, "enable_thinking"),
+        (OPENED, {}, True, "enable_thinking"),
+        (CHANNELS, {}, True, None),
+        ("{{ messages[0].content.split('</think>')[-1] }}", {}, None, None),
+    ],
+)
+def test_whether_a_model_thinks_is_said(tmp_path, template, settings, thinks, switch):
+    (facts,) = examined(with_template("llama", tmp_path / "llama", template), **settings).models
+    assert (facts.thoughts.thinks, facts.thoughts.switch) == (thinks, switch)
+    assert (facts.thoughts.begin, facts.thoughts.end) == (
+        (ANALYSIS, FINAL) if template == CHANNELS else ("<think>", "</think>")
+    )
+
+
+@pytest.mark.parametrize("chat", [False, "auto"])
+def test_models_that_cannot_think_together_are_named_with_the_fix(tmp_path, toys, chat):
+    assert [facts.thoughts for facts in toys.models] == [None, None]
+    path = with_template("qwen3", tmp_path / "qwen3", SWITCHED)
+    report = examined(path, toy_path("llama"), chat=chat)
+    (sentence,) = said(report, problem=bool(chat))
+    where = "" if chat else "in conversations, "
+    assert sentence.startswith(f"{where}{path} thinks before it answers and ")
+    assert sentence.endswith(f"set chat_template_kwargs to {{enable_thinking: false}} for {path}")
+    off = examined(path, toy_path("llama"), chat=chat, chat_template_kwargs=[OFF, None])
+    assert said(off) == said(off, problem=False) == []
 
 
 def test_memory_is_what_the_automatic_batch_size_counts_with(toys):
