@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def _print_list(rows: list[dict[str, Any]]) -> None:
-    """Print a line per example: id, why its text ends, and how the text begins."""
+    """Print a line per example: id, why its text ends, and how the answer begins."""
     console = Console(highlight=False)
     paged = console.is_terminal and len(rows) >= console.height
     with console.pager() if paged else nullcontext():
         for row in rows:
-            line = f"{one_line(str(row['id']))}  {row['stop_reason']}  {one_line(row['text'])}"
+            answer = one_line(row["text"][row.get("thoughts") or 0 :])
+            line = f"{one_line(str(row['id']))}  {row['stop_reason']}  {answer}"
             if console.is_terminal and len(line) >= console.width:
                 line = f"{line[: console.width - 2]}…"
             console.print(Text(line), soft_wrap=True)
@@ -67,10 +68,10 @@ def show(
     NLL 0, NLL 1, ... are the models' negative log-likelihoods per token; the
     smallest F wins. --list lists the examples.
     """
-    from adafuse.storage.parquet import read_arrow, read_metadata
+    from adafuse.storage.parquet import iterate_rows, read_arrow, read_metadata
 
     if listed:
-        rows = read_arrow(trace, ("id", "stop_reason", "tokens", "text")).to_pylist()
+        rows = [*iterate_rows(trace, ("id", "stop_reason", "tokens", "text", "thoughts"))]
     else:
         rows = _chosen(trace, read_arrow(trace), ids or [])
         _add_prompts(rows, trace)

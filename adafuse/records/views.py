@@ -100,6 +100,19 @@ class ResultView:
     forwards: tuple[int, ...]
     seconds: float
     error: str | None
+    thoughts: int | None
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The thoughts, if there are some, and the answer."""
+        end = self.thoughts or 0
+        return self.text[:end], self.text[end:]
+
+    @property
+    def thought_facts(self) -> str:
+        """How much of the text is thoughts; empty without any."""
+        words = len(self.parts[0].split())
+        return f"{words} of {len(self.text.split())} words, not scored" if words else ""
 
     def __repr__(self) -> str:
         shown = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
@@ -137,7 +150,13 @@ class ResultView:
                 one.print(console, number)
         if only is not None:
             return
-        console.print(Text.assemble(("text: ", "bold"), one_line(self.text)))
+        thoughts, answer = self.parts
+        if thoughts:
+            said = (f"thoughts ({self.thought_facts}): ", "bold")
+            console.print(Text.assemble(said, one_line(thoughts)))
+        console.print(
+            Text.assemble(("answer: " if thoughts else "text: ", "bold"), one_line(answer))
+        )
         console.print(Text(self.facts))
         if self.error:
             console.print(Text(f"error: {one_line(self.error)}", style="red"))

@@ -72,8 +72,11 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
     for protocol, path in files.outcomes.items():
         scored = {row["id"]: row["value"] for row in read_rows(path, ["id", "value"])}
         values[protocol] = [number(scored.get(name), 1) for name in ids]
-    stops = trace["stop_reason"].to_pylist()
-    write_packed(folder, f"{key}/index", {"stops": stops, "values": values})
+    index = {"stops": trace["stop_reason"].to_pylist(), "values": values}
+    thoughts = trace["thoughts"].to_pylist() if "thoughts" in trace.column_names else []
+    if any(thoughts):
+        index["thoughts"] = [length or 0 for length in thoughts]
+    write_packed(folder, f"{key}/index", index)
     write_pieces(folder, f"{key}/texts", trace["text"].to_pylist(), TEXTS)
     for first in range(0, len(trace), ROUNDS):
         rows = trace.slice(first, ROUNDS).drop_columns(["text"]).to_pylist()

@@ -13,7 +13,7 @@ from adafuse.cli.generate import PromptRow, decode_rows, load
 from adafuse.cli.main import app
 from adafuse.models.spec import model_specs
 from adafuse.storage.parquet import as_table, read_arrow, write_arrow
-from adafuse.storage.traces import PROMPT_FIELDS, write_trace
+from adafuse.storage.traces import PROMPT_FIELDS, result_from, write_trace
 from adafuse.workflow.layout import ResultsLayout
 from tests.cli.terminal import adafuse
 from tests.conftest import toy_path
@@ -100,6 +100,22 @@ def test_examples_are_listed(trace):
     assert [line.split("  ")[0] for line in lines] == ["first", "second"]
     rows = [json.loads(line) for line in show(trace, "--list", "--json").strip().split("\n")]
     assert [row["id"] for row in rows] == ["first", "second"]
+
+
+def test_thoughts_are_shown_apart_from_the_answer(trace, tmp_path):
+    rows = read_arrow(trace).slice(0, 1).to_pylist()
+    rows[0] |= {"text": "<think>Who?</think>\nPaila is it.", "thoughts": 20}
+    thinks, older = tmp_path / "thinks.parquet", tmp_path / "older.parquet"
+    write_arrow(thinks, as_table(PROMPT_FIELDS, rows), {})
+    told = show(thinks, columns=200)
+    assert "thoughts (1 of 4 words, not scored): <think>Who?</think>\\n\n" in told
+    assert "\nanswer: Paila is it.\n" in told
+    assert show(thinks, "--list").endswith("  Paila is it.\n")
+    page = result_from(rows[0])._repr_html_()
+    assert "<summary>thoughts (1 of 4 words, not scored)</summary>" in page
+    assert "<b>Paila is it.</b>" in page
+    write_arrow(older, read_arrow(thinks).drop_columns(["thoughts"]), {})
+    assert show(older, "--list").endswith("<think>Who?</think>\\nPaila is it.\n")
 
 
 def test_characters_that_a_terminal_cannot_write_are_spelt(trace):

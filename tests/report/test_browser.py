@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.report.controls import Opened, choose, count, listed
 from tests.support.browser import DESKTOP, PHONE, Tab
-from tests.support.made_up import COUNT, EVIL, ODD
+from tests.support.made_up import COUNT, EVIL, ODD, THOUGHTS
 
 
 def fused_text(page: Page, run: str = "fused") -> str:
@@ -102,6 +102,26 @@ def test_a_text_that_the_rounds_do_not_make_up_has_its_rounds_below(explorer: Op
     page.locator(".chip").nth(1).click()
     assert page.inner_text(".round h4") == "Round 2 of 2"
     assert "✓ selected" in page.locator(".candidates tr", has_text="whole").inner_text()
+
+
+def test_thoughts_are_folded_apart_from_the_answer(explorer: Opened) -> None:
+    page = explorer(id="q-08").page
+    answer, thoughts = page.get_by_label("text by rounds"), page.locator(".thoughts")
+    assert answer.text_content() == "duck 8■"
+    assert not thoughts.locator(".fused").is_visible()
+    assert thoughts.locator("summary").inner_text() == (
+        "Thoughts: 4 of 6 words, 2 of 3 rounds; not scored"
+    )
+    answer.locator(".span").nth(0).click()
+    assert page.inner_text(".round h4") == "Round 2 of 3"
+    thoughts.locator("summary").click()
+    assert thoughts.locator(".fused").text_content() == THOUGHTS
+    thoughts.locator(".span").nth(0).click()
+    assert page.inner_text(".round h4") == "Round 1 of 3"
+    assert page.locator("li > button", has_text="q-08").locator(".answer").inner_text() == "duck 8"
+    page = explorer(id="q-10").page
+    assert page.get_by_label("text by rounds").text_content() == "(no answer)"
+    assert explorer(id="q-00").page.locator(".thoughts").count() == 0
 
 
 def test_two_runs_stand_side_by_side(explorer: Opened) -> None:

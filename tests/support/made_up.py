@@ -7,6 +7,7 @@ from adafuse.records.result import Candidate, Result, Round
 
 COUNT = 45
 EVIL = " <script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
+THOUGHTS = "<think>\nA bird? 🦆</think>\n"
 ODD = " naïve 学校 🦆"
 
 
@@ -54,6 +55,12 @@ def _fused(number: int) -> Result:
         return _result(ODD, [replace(_round([ODD, " other"]), weights=(0.25, 0.75))])
     if number == 7:  # an answer that a last round took in place of the fused text
         return _result(" whole answer", [_round([" the"]), _round([" the", " whole answer"], 1)])
+    if number == 8:  # of a model that thinks; one span holds the end of that, and some answer
+        begun, *rest = "<think>\nA bird?", " 🦆</think>\nduck", " 8"
+        rounds = [_round([begun]), _round([rest[0], " cat"]), _round([rest[1]], ends=True)]
+        return replace(_result(f"{THOUGHTS}duck 8", rounds, "eos"), thoughts=len(THOUGHTS))
+    if number == 10:  # nothing but thoughts
+        return replace(_result("<think>", [_round(["<think>"])]), thoughts=7)
     return _result(
         f" duck {number}", [_round([" duck", " goose"]), _round([f" {number}"], ends=True)], "eos"
     )

@@ -23,19 +23,20 @@
       const value = index.values[state.protocol]?.[number];
       const stop = index.stops[number];
       const mark = stop === "error" ? "⚠ error" : value === undefined ? "" : adafuse.mark(value, benchmark);
-      return entry({ number, id: ids[number], mark, question: question.text, text }, chosen, choose);
+      const answer = text.slice(adafuse.thoughts(index, text, number));
+      return entry({ number, id: ids[number], mark, question: question.text, answer }, chosen, choose);
     }));
     if (stale()) return;
     const none = adafuse.make("li", { class: "quiet" }, "No example passes these filters.");
     list.replaceChildren(...(entries.length ? entries : [none]));
   };
 
-  function entry({ number, id, mark, question, text }, chosen, choose) {
+  function entry({ number, id, mark, question, answer }, chosen, choose) {
     const button = adafuse.make("button", { type: "button", "data-number": number },
       adafuse.make("span", { class: "id" }, id),
       adafuse.make("span", { class: "mark" }, mark),
       adafuse.make("span", { class: "snippet" }, lastLines(question)),
-      adafuse.make("span", { class: "snippet answer" }, adafuse.visible(text.trim())));
+      adafuse.make("span", { class: "snippet answer" }, adafuse.visible(answer.trim())));
     if (number === chosen) button.setAttribute("aria-current", "true");
     button.addEventListener("click", () => choose(number));
     return adafuse.make("li", {}, button);

@@ -12,13 +12,18 @@
 
   adafuse.ids = (benchmark) => adafuse.load(`${benchmark}/index`);
 
-  // {stops: [stop reason of each example], values: {protocol: [value of each example or null]}}
+  // {stops: [stop reason of each example], values: {protocol: [value of each example or null]},
+  // thoughts: [how many characters of each text come before the answer], if a model thinks}
   adafuse.index = (benchmark, run) => adafuse.load(`${benchmark}/runs/${run}/index`);
 
   adafuse.question = async (benchmark, number) => {
     const [text, answers] = await piece(`${benchmark}/questions`, manifest().sizes.questions, number);
     return { text, answers };
   };
+
+  // Where the answer begins in a text; Python counts characters, JavaScript UTF-16 units.
+  adafuse.thoughts = (index, text, number) =>
+    [...text].slice(0, index.thoughts?.[number] ?? 0).join("").length;
 
   adafuse.text = async (benchmark, run, number) =>
     (await piece(`${benchmark}/runs/${run}/texts`, manifest().sizes.texts, number)) ?? "";
@@ -35,7 +40,7 @@
     return {
       run, text, tokens, promptTokens, forwards, seconds, error, traceback, takenFrom, models,
       rounds: rounds.map(round), stop: index.stops[number], values: new Map(values),
-      tau,
+      tau, thoughts: adafuse.thoughts(index, text, number),
     };
   };
 

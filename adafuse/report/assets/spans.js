@@ -31,13 +31,15 @@
 
   // Returns the text of an example; `choose` is called with a round that somebody points at.
   adafuse.textView = (example, choose) => {
-    const view = adafuse.make("p", { class: "fused", role: "group", "aria-label": "text by rounds" });
     const { spans, others } = adafuse.split(example);
-    if (spans) view.append(...spans.map((span) => spanView(example, span)));
-    else view.append(example.text);
-    if (!example.text && !spans?.length) view.append("(nothing)");
+    const [before, after] = parts(example, spans ?? [{ shown: example.text }]);
+    const answer = paragraph(example, after, "text by rounds");
+    if (!answer.hasChildNodes()) answer.append(before.length ? "(no answer)" : "(nothing)");
     const chips = others.map((number) => chipView(example, number));
+    const thoughts = before.length ? [folded(example, before)] : [];
+    const view = adafuse.make("div", {}, ...thoughts, answer);
     const all = [...view.querySelectorAll("[data-round]"), ...chips];
+    const first = [all[0], answer.querySelector("[data-round]")]; // thoughts are folded
     for (const [place, each] of all.entries()) {
       const number = Number(each.dataset.round);
       each.addEventListener("click", () => choose(number, true));
@@ -49,13 +51,44 @@
         event.preventDefault();
         all[place + step]?.focus();
       });
-      each.tabIndex = place ? -1 : 0;
+      each.tabIndex = first.includes(each) ? 0 : -1;
     }
     view.addEventListener("pointerleave", () => choose(null, false));
     return chips.length ? [view, adafuse.make("p", { class: "chips" }, ...chips)] : [view];
   };
 
-  function spanView(example, { round, shown, cut }) {
+  // The spans of the thoughts and those of the answer; one that holds both is in both.
+  function parts({ thoughts }, spans) {
+    const before = [], after = [];
+    let place = 0;
+    for (const span of spans) {
+      const border = Math.min(Math.max(thoughts - place, 0), span.shown.length);
+      const rest = { ...span, shown: span.shown.slice(border) };
+      const goesOn = !border || rest.shown || rest.cut;
+      if (border) before.push({ ...span, shown: span.shown.slice(0, border), cut: "", goesOn });
+      if (goesOn) after.push(rest);
+      place += span.shown.length;
+    }
+    return [before, after];
+  }
+
+  function folded(example, spans) {
+    const words = (text) => text.split(/\s+/).filter(Boolean).length;
+    const rounds = new Set(spans.map(({ round }) => round).filter((round) => round !== undefined));
+    const counts = [`${words(example.text.slice(0, example.thoughts))} of ${words(example.text)} words`];
+    if (rounds.size) counts.push(`${rounds.size} of ${adafuse.count(example.rounds.length, "round")}`);
+    return adafuse.make("details", { class: "thoughts" },
+      adafuse.make("summary", {}, `Thoughts: ${counts.join(", ")}; not scored`),
+      paragraph(example, spans, "thoughts by rounds"));
+  }
+
+  function paragraph(example, spans, label) {
+    const views = spans.map((span) => (span.round === undefined ? span.shown : spanView(example, span)));
+    return adafuse.make("p", { class: "fused", role: "group", "aria-label": label },
+      ...views.filter((view) => view !== ""));
+  }
+
+  function spanView(example, { round, shown, cut, goesOn }) {
     const taken = example.rounds[round];
     const chosen = taken.candidates[taken.selected];
     const names = chosen?.proposers.map((model) => example.models[model]) ?? [];
@@ -64,7 +97,7 @@
       "aria-label": `${JSON.stringify(shown)}, round ${round + 1}, by ${names.join(" and ") || "nobody"}`,
     }, shown);
     if (cut) span.append(adafuse.make("s", { title: "cut by a stop string" }, adafuse.visible(cut)));
-    if (chosen?.ends) span.append(adafuse.make("b", { class: "end", title: "end of text" }, "■"));
+    if (chosen?.ends && !goesOn) span.append(adafuse.make("b", { class: "end", title: "end of text" }, "■"));
     span.style.setProperty("--by", stripes(names));
     span.style.setProperty("--tint", adafuse.colour(names.length === 1 ? names[0] : null));
     return span;
