@@ -32,6 +32,7 @@ from adafuse.storage.files import check_writable
 from adafuse.storage.parquet import as_table
 from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 from adafuse.tokenization.prompts import check_chat
+from adafuse.tokenization.thoughts import check_no_thoughts
 from adafuse.version import versions
 
 
@@ -131,6 +132,8 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     def loglikelihood(self, requests: Sequence[Instance]) -> list[tuple[float, bool]]:
         """Return the weighted mean of the models' log-likelihoods, and if all agree greedily."""
         pairs = [read_pair(*request.args[:2]) for request in requests]
+        for prompt, _ in pairs[:1]:
+            check_no_thoughts(self._ensemble.models, prompt)
         stream = self._ensemble.loglikelihoods(
             pairs, batch_size=self._arguments.batch_size, engine=self._arguments.engine
         )

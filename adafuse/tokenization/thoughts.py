@@ -115,10 +115,10 @@ class Thinking:
         marks = thought_marks(model.tokenizer, model.thoughts)
         if marks is None or not getattr(model.tokenizer, "chat_template", None):
             return None
-        name, ids = _switch(model, marks[1]), ids_if_any(model.prompt_ids, ASKED)
+        ids = ids_if_any(model.prompt_ids, ASKED)
         own = _thoughts(model, ASKED, ids)
-        sure = own is None or own.opened or name is not None or CHANNEL in marks[0]
-        return cls(*marks, own is not None if sure and ids else None, name)
+        sure = own is None or _surely(model, own)
+        return cls(*marks, own is not None if sure and ids else None, _switch(model, marks[1]))
 
 
 ASKED = Chat((Turn("user", "A"),))
@@ -140,7 +140,7 @@ def shared_thoughts(
     thinker = models[each.index(first)]
     pairs = [*zip(models, each, strict=True)]
     switches = {m.name: name for m, own in pairs if own and (name := _switch(m, own.end))}
-    sure = first.opened or bool(switches) or CHANNEL in first.begin
+    sure = any(own and _surely(model, own) for model, own in pairs)
     for model, own in pairs:
         if own != first and (own is not None or sure):
             how = "does not" if own is None else "marks its thoughts otherwise"
@@ -149,6 +149,24 @@ def shared_thoughts(
                 f" write one text; {_fix(switches)}"
             )
     return first
+
+
+def check_no_thoughts(models: Sequence["ModelTokenizer"], prompt: Prompt) -> None:
+    """Refuse to score answers right after a prompt where a model would think first."""
+    for model in models:
+        own = _thoughts(model, prompt, model.prompt_ids(prompt))
+        if own is not None and _surely(model, own):
+            name = _switch(model, own.end)
+            fix = _fix({model.name: name}) if name else "take requests that generate a text"
+            raise UserError(
+                f"{model.name} thinks before it answers, so how likely an answer is without"
+                f" thoughts says little; {fix}"
+            )
+
+
+def _surely(model: "ModelTokenizer", own: Thoughts) -> bool:
+    """Whether the prompt makes a model think; otherwise only its text shows whether it does."""
+    return own.opened or CHANNEL in own.begin or _switch(model, own.end) is not None
 
 
 def _fix(switches: Mapping[str, str]) -> str:
