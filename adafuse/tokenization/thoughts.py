@@ -154,7 +154,8 @@ def shared_thoughts(
 def check_no_thoughts(models: Sequence["ModelTokenizer"], prompt: Prompt) -> None:
     """Refuse to score answers right after a prompt where a model would think first."""
     for model in models:
-        own = _thoughts(model, prompt, model.prompt_ids(prompt))
+        ids = ids_if_any(model.prompt_ids, prompt)
+        own = _thoughts(model, prompt, ids) if ids else None
         if own is not None and _surely(model, own):
             name = _switch(model, own.end)
             fix = _fix({model.name: name}) if name else "take requests that generate a text"

@@ -5,7 +5,16 @@ import pytest
 from adafuse.ensemble import Ensemble
 from tests.conftest import toy_path
 from tests.serve.conftest import MESSAGES, streamed
-from tests.support.thinking import ANSWER, CHAT, OFF, SWITCHED, THOUGHTS, scripted, with_template
+from tests.support.thinking import (
+    ANSWER,
+    CHAT,
+    OFF,
+    OPENED,
+    SWITCHED,
+    THOUGHTS,
+    scripted,
+    with_template,
+)
 
 REASONING = "Rustan, no.\nOr yes?"
 CHATS = "/v1/chat/completions"
@@ -40,6 +49,22 @@ def test_thoughts_that_a_limit_cuts_leave_no_content(serving, thinkers):
         (choice,) = client.post(CHATS, json=body).json()["choices"]
         assert (choice["message"]["content"], choice["finish_reason"]) == ("", "length")
         assert REASONING.startswith(choice["message"]["reasoning_content"])
+
+
+def test_what_a_fuser_writes_is_content(serving, tmp_path, monkeypatch):
+    models = [with_template(name, tmp_path / name, OPENED) for name in ("qwen3", "llama")]
+    options = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser"), "fused_tokens": 8}
+    body = {"messages": MESSAGES, "max_tokens": 60}
+    ensemble = Ensemble.from_pretrained(models, device="cpu")
+    for model in ensemble.models:
+        scripted(model, CHAT, f"No.</think>{ANSWER}", monkeypatch)
+    (result,) = ensemble.generate([CHAT], method="llm_blender", max_new_tokens=60, **options)
+    with serving(ensemble=ensemble, method="llm_blender", options=options) as client:
+        message = client.post(CHATS, json=body).json()["choices"][0]["message"]
+        pieces = [piece["choices"][0]["delta"] for piece in streamed(client, CHATS, **body)]
+    assert message["content"] and result.text.startswith(message["content"])
+    assert message["content"] == "".join(piece.get("content", "") for piece in pieces)
+    assert not any("reasoning_content" in part for part in (message, *pieces))
 
 
 def test_models_of_which_one_thinks_are_refused_until_it_is_switched_off(serving, tmp_path):
