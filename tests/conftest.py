@@ -181,6 +181,15 @@ def benchmark_texts() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def forked_python(tmp_path_factory) -> Iterator[str]:
+    """A `python` whose processes are forked, so that they need not import torch or Snakemake."""
+    from tests.support.forked import commands
+
+    with commands(tmp_path_factory.mktemp("commands")) as python:
+        yield str(python)
+
+
+@pytest.fixture(scope="session")
 def browser():
     """A real browser; a process can have only one at a time."""
     from tests.support.browser import started

@@ -1,8 +1,8 @@
 """`python` and `adafuse` in processes that need not import torch or Snakemake first: forked ones.
 
 The two commands lie in a folder; each hands its arguments, folder, environment and files to a
-server, which forks. A signal to a command does not reach the process that does the work, and
-libraries read their environment variables when the server starts.
+server, which forks. SIGINT, SIGTERM and SIGKILL to a command reach the process that does the work,
+and what that has started. Libraries read their environment variables when the server starts.
 
 Run as a script it is the server, on a socket beside the commands.
 """
@@ -10,25 +10,31 @@ Run as a script it is the server, on a socket beside the commands.
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ("python", "adafuse")
 CLIENT = """#!{python} -IS
-import json, os, socket, sys
+import json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 socket.send_fds(server, [b"!"], [0, 1, 2])
 server.sendall(json.dumps([sys.argv, os.getcwd(), dict(os.environ)]).encode() + b"\\n")
-sys.exit(int(server.recv(8) or 1))
+answers = server.makefile()
+process = int(answers.readline())
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os.killpg(process, number))
+sys.exit(int(answers.readline() or 1))
 """
 
 
@@ -63,35 +69,82 @@ def _serve(folder: Path) -> NoReturn:
     import adafuse.workflow.decode  # noqa: F401
 
     sys.executable = str(folder / COMMANDS[0])  # beside which Snakemake finds `adafuse`
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(folder / "bound"))
     server.listen()
     (folder / "bound").rename(folder / "socket")  # now it takes connections
+    events = select.poll()
+    events.register(server, select.POLLIN)
+    running: dict[int, _Running] = {}
     while True:
-        client, _ = server.accept()
-        if os.fork() == 0:
-            server.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _answer(client)
-        client.close()
+        for file, _ in events.poll():
+            if file == server.fileno():
+                started = _started(server.accept()[0], [server, *running])
+                running[started.client.fileno()] = running[started.process_file] = started
+                events.register(started.client, 0)  # until it is closed
+                events.register(started.process_file, select.POLLIN)  # until the process ends
+            elif file in running:
+                ended = running[file]
+                for each in (ended.client.fileno(), ended.process_file):
+                    events.unregister(each)
+                    del running[each]
+                ended.end(killed=file != ended.process_file)
 
 
-def _answer(client: socket.socket) -> NoReturn:
-    """Run what a command was given, and tell it the exit status."""
+class _Running(NamedTuple):
+    """A command's connection, its process, and the file by which the process is waited for."""
+
+    client: socket.socket
+    process: int
+    process_file: int
+
+    def end(self, killed: bool) -> None:
+        """Kill the process if its command was killed; otherwise tell the command its status."""
+        if killed:
+            os.killpg(self.process, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+        with suppress(OSError):
+            self.client.sendall(b"%d\n" % (status if status >= 0 else 128 - status))
+        self.client.close()
+        os.close(self.process_file)
+
+
+def _started(client: socket.socket, others: list[socket.socket | int]) -> _Running:
+    """Fork a process, which leads a group of its own."""
+    process = os.fork()
+    with suppress(OSError):
+        os.setpgid(process, process)
+    if process == 0:
+        for other in others:
+            os.close(other if isinstance(other, int) else other.detach())
+        _work(client)
+    with suppress(OSError):  # it may have been killed
+        client.sendall(b"%d\n" % process)
+    return _Running(client, process, os.pidfd_open(process))
+
+
+def _work(client: socket.socket) -> NoReturn:
+    """Run what a command was given."""
     _, files, _, _ = socket.recv_fds(client, 1, 3)
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
     sys.argv, folder, environment = json.loads(client.makefile().readline())
+    client.close()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    status = _status()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        status = _status()
+    except KeyboardInterrupt:
+        status = 130
+    except Exception:  # noqa: BLE001 - as an interpreter does
+        traceback.print_exc()
+        status = 1
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    client.sendall(str(status).encode())
-    os._exit(0)
+    os._exit(status)
 
 
 def _status() -> int:
@@ -108,7 +161,7 @@ def _status() -> int:
         if isinstance(error.code, str):
             sys.stderr.write(f"{error.code}\n")
         return error.code if isinstance(error.code, int) else int(error.code is not None)
-    return 0  # after any other exception the command gets no status, which is 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -68,17 +68,18 @@ def flushed(results: Path) -> set[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class SmallWorkflow:
-    """A folder with the configuration and its rows."""
+    """A folder with the configuration and its rows, and the Python that runs Snakemake there."""
 
     folder: Path
+    python: str = sys.executable
 
     @classmethod
-    def made(cls, folder: Path, shards: int) -> "SmallWorkflow":
+    def made(cls, folder: Path, shards: int, python: str = sys.executable) -> "SmallWorkflow":
         folder.mkdir(exist_ok=True)
         lines = (ROOT / "adafuse/toy/benchmarks/toy_qa.jsonl").read_text().splitlines()[:ROWS]
         (folder / "qa.jsonl").write_text("\n".join(lines) + "\n")
         (folder / "config.yaml").write_text(yaml.safe_dump(configuration(shards), sort_keys=False))
-        return cls(folder)
+        return cls(folder, python)
 
     @property
     def results(self) -> Path:
@@ -91,7 +92,7 @@ class SmallWorkflow:
         if targets is None:
             targets = [f"results/traces/qa/{run}.parquet" for run in RUNS]
         return subprocess.Popen(
-            [sys.executable, "-m", "snakemake", *targets, "--snakefile", str(ROOT / "Snakefile"),
+            [self.python, "-m", "snakemake", *targets, "--snakefile", str(ROOT / "Snakefile"),
              "--cores", "2", "--configfile", "config.yaml", *arguments],
             cwd=self.folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL, stderr=(self.folder / said).open("wb"),

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from tests.support.configuration import values
-from tests.support.forked import commands
 
 __all__ = ["SHARDS", "Workplace", "unfinished", "values"]
 
@@ -143,12 +142,11 @@ def unfinished(folder: Path, python: str = sys.executable) -> Workplace:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+def finished(tmp_path_factory: pytest.TempPathFactory, forked_python: str) -> Workplace:
     """A workflow that ran to its end in forked processes; tests must not change it."""
-    with commands(tmp_path_factory.mktemp("commands")) as python:
-        place = unfinished(tmp_path_factory.mktemp("finished"), str(python))
-        place.run()
-        yield place
+    place = unfinished(tmp_path_factory.mktemp("finished"), forked_python)
+    place.run()
+    return place
 
 
 @pytest.fixture
@@ -160,9 +158,9 @@ def place(finished: Workplace, tmp_path: Path) -> Workplace:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+def demo(tmp_path_factory: pytest.TempPathFactory, forked_python: str) -> Workplace:
     """config/toy.yaml, run to its end in a folder of its own."""
-    place = Workplace(tmp_path_factory.mktemp("demo"))
+    place = Workplace(tmp_path_factory.mktemp("demo"), forked_python)
     for name in ("adafuse", "config"):  # its paths are relative to the project
         (place.folder / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "config/toy.yaml", place.folder / "config.yaml")

@@ -55,9 +55,9 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> SmallWorkflow:
+def finished(tmp_path_factory: pytest.TempPathFactory, forked_python: str) -> SmallWorkflow:
     """A workflow that nothing happened to; tests must not change it."""
-    workflow = SmallWorkflow.made(tmp_path_factory.mktemp("finished"), 1)
+    workflow = SmallWorkflow.made(tmp_path_factory.mktemp("finished"), 1, forked_python)
     status, said = workflow.run()
     assert status == 0, said
     return workflow
@@ -67,7 +67,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> SmallWorkflow:
 def workflow(finished: SmallWorkflow, tmp_path: Path) -> SmallWorkflow:
     """A finished workflow of the test's own."""
     shutil.copytree(finished.folder, tmp_path / "copy", symlinks=True)
-    return SmallWorkflow(tmp_path / "copy")
+    return SmallWorkflow(tmp_path / "copy", finished.python)
 
 
 def lose(workflow: SmallWorkflow, *runs: str) -> None:
@@ -108,7 +108,7 @@ def test_a_full_disk_is_one_sentence_and_the_next_job_goes_on(
 def test_a_workflow_on_a_full_disk_says_so_and_goes_on_with_room(
     finished: SmallWorkflow, tmp_path: Path, mount: Mount
 ) -> None:
-    workflow = SmallWorkflow.made(tmp_path, 1)
+    workflow = SmallWorkflow.made(tmp_path, 1, finished.python)
     mount("size=64k")
     status, said = workflow.run()
     assert status != 0 and "No space left on device" in said
@@ -218,12 +218,12 @@ def test_a_second_configuration_is_refused_while_the_first_one_runs(
 ) -> None:
     """Snakemake's own lock is of a folder that it runs in, and of the outputs of its jobs."""
     workflow.clear()
-    second = SmallWorkflow.made(tmp_path / "second", 1)
+    first = SmallWorkflow(workflow.folder).start(said="first")  # not forked: it is stopped below
+    second = SmallWorkflow.made(tmp_path / "second", 1, finished.python)
     config = yaml.safe_load((second.folder / "config.yaml").read_text())
     config |= {"note": "the second", "results": str(workflow.results)}
     config["runs"]["adafuse"]["options"]["tau"] = 0.1
     (second.folder / "config.yaml").write_text(yaml.safe_dump(config))
-    first = workflow.start(said="first")
     until = time.monotonic() + 120
     while not list(workflow.results.rglob("*.journal")):
         assert first.poll() is None and time.monotonic() < until

@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import dataclass, field
@@ -33,17 +32,18 @@ class World:
     """A folder with a configuration, rows, models and results; `said` is what was done to it."""
 
     folder: Path
+    python: str
     random: random.Random
     said: list[str] = field(default_factory=list)
 
     @classmethod
-    def made(cls, folder: Path, random: random.Random) -> "World":
+    def made(cls, folder: Path, python: str, random: random.Random) -> "World":
         for name in ("mistral", "llama"):
             shutil.copytree(ROOT / "adafuse/toy/models" / name, folder / "models" / name)
         for name, source in (("qa", "toy_qa"), ("mt", "toy_en_de")):
             lines = (ROOT / f"adafuse/toy/benchmarks/{source}.jsonl").read_text().splitlines()
             (folder / f"{name}.jsonl").write_text("\n".join(lines[:6]) + "\n")
-        world = cls(folder, random)
+        world = cls(folder, python, random)
         world.write_config(configuration())
         return world
 
@@ -84,7 +84,7 @@ class World:
 
     def snakemake(self) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
+            [self.python, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
              "--cores", "2", "--configfile", "config.yaml"],
             cwd=self.folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True, text=True,
@@ -286,9 +286,9 @@ EDITS: list[Edit] = [
 ]  # fmt: skip
 
 
-def check(folder: Path, random: random.Random, times: int, edits: int) -> None:
+def check(folder: Path, python: str, random: random.Random, times: int, edits: int) -> None:
     """Make some edits and run Snakemake, that many times."""
-    world = World.made(folder / "world", random)
+    world = World.made(folder / "world", python, random)
     world.snakemake()
     for number in range(times):
         for _ in range(edits):
@@ -305,6 +305,6 @@ ONCE = settings(deadline=None, derandomize=True, database=None, phases=[Phase.ge
 @given(random=st.randoms(use_true_random=True))
 @settings(ONCE, max_examples=2)
 def test_after_any_edits_the_tables_are_those_of_a_fresh_folder(
-    tmp_path_factory: pytest.TempPathFactory, random: random.Random
+    tmp_path_factory: pytest.TempPathFactory, forked_python: str, random: random.Random
 ) -> None:
-    check(tmp_path_factory.mktemp("edits"), random, times=2, edits=4)
+    check(tmp_path_factory.mktemp("edits"), forked_python, random, times=2, edits=4)

@@ -128,9 +128,11 @@ def test_a_file_as_gate_is_checked_and_counts_by_its_content(
 
 
 @pytest.mark.soak
-def test_the_workflow_fits_a_gate_once_and_again_when_its_rows_change(tmp_path: Path) -> None:
+def test_the_workflow_fits_a_gate_once_and_again_when_its_rows_change(
+    tmp_path: Path, forked_python: str
+) -> None:
     """From two files of rows to a trace that says what it was fitted on."""
-    place = unfinished(tmp_path)
+    place = unfinished(tmp_path, forked_python)
 
     def learn(config: dict[str, Any]) -> None:
         mt = config["benchmarks"]["mt"] | {"max_new_tokens": 24}

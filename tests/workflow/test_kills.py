@@ -93,9 +93,9 @@ class Watch:
 
 
 @pytest.mark.soak
-def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_killed_workflow_goes_on_where_it_was(tmp_path: Path, forked_python: str) -> None:
     """The signals take turns; what finishes is compared, and begun again."""
-    workflow, started = SmallWorkflow.made(tmp_path, 1), time.monotonic()
+    workflow, started = SmallWorkflow.made(tmp_path, 1, forked_python), time.monotonic()
     status, said = workflow.run()
     assert status == 0, said
     seconds, wanted = time.monotonic() - started, workflow.traces()

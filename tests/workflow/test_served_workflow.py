@@ -14,10 +14,10 @@ from .conftest import Workplace, unfinished
 SHARDS = 4
 
 
-def configured(folder: Path, **servers: StandIn) -> Workplace:
+def configured(folder: Path, python: str, **servers: StandIn) -> Workplace:
     """Two runs on one benchmark: eight decode jobs."""
     folder.mkdir()
-    place = unfinished(folder)
+    place = unfinished(folder, python)
 
     def change(config: dict[str, Any]) -> None:
         for name, server in servers.items():
@@ -38,12 +38,12 @@ def texts(place: Workplace, run: str) -> dict[str, str]:
 
 @pytest.mark.soak
 def test_eight_jobs_at_once_on_one_pair_of_servers_give_the_table_of_models_that_are_loaded(
-    distributions: Any, tmp_path: Path
+    distributions: Any, tmp_path: Path, forked_python: str
 ) -> None:
-    here = configured(tmp_path / "here")
+    here = configured(tmp_path / "here", forked_python)
     here.run()
     with standing(distributions[0]) as mistral, standing(distributions[1]) as llama:
-        there = configured(tmp_path / "there", mistral=mistral, llama=llama)
+        there = configured(tmp_path / "there", forked_python, mistral=mistral, llama=llama)
         for name in ("mistral", "llama"):
             (there.folder / "models" / name / "model.safetensors").unlink()
         done = there.snakemake("--cores=8")
