@@ -60,8 +60,6 @@ OTHERWISE = {
     "xmod",
 }
 """`generate` runs other inputs: RoBERTa's positions from 0, texts of XLM and XLNet with a mask."""
-SLOW = {"falcon_h1", "kimi_linear"}
-"""They have recurrent states, and take a minute each without their kernels."""
 
 
 class Member(LoadedModel):
@@ -253,7 +251,7 @@ def ends(engine, prompts):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys() - SLOW))
+@pytest.mark.parametrize("kind", sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 def test_every_architecture_goes_on_as_it_does_alone(kind):
     try:
         network = tiny_network(kind)

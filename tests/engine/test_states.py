@@ -22,15 +22,14 @@ from tests.engine.test_architectures import (
     member,
     together,
 )
-from tests.support.architectures import SLOW, STATEFUL, tiny_network
+from tests.support.architectures import STATEFUL, tiny_network
 
 FEW = ("qwen3_5_text", "rwkv", "recurrent_gemma")
 """Kinds of the quick suite: attention and linear layers, no positions, modules that keep states."""
 
 
 def stateful():
-    marks = {**dict.fromkeys(STATEFUL, pytest.mark.soak), **dict.fromkeys(SLOW, pytest.mark.sweep)}
-    marks |= dict.fromkeys(FEW, ())
+    marks = dict.fromkeys(STATEFUL, pytest.mark.soak) | dict.fromkeys(FEW, ())
     return [pytest.param(kind, marks=marks[kind]) for kind in sorted(STATEFUL)]
 
 

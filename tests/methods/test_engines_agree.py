@@ -8,7 +8,7 @@ import pytest
 
 from adafuse.ensemble import Ensemble
 from tests.conftest import SHARED, toy_path
-from tests.support.architectures import SLOW, STATEFUL, stateful_model
+from tests.support.architectures import STATEFUL, stateful_model
 from tests.support.results import assert_same
 from tests.support.tiny import random_model
 
@@ -52,8 +52,7 @@ METHODS = [
     ("gac", {"weighting": "prompt", "mean": "geometric"}),
     ("bytewise", {"mean": "geometric"}),
 ]
-MARKS = dict.fromkeys(STATEFUL.keys() - {"lfm2", *SLOW}, pytest.mark.soak)
-MARKS |= dict.fromkeys(SLOW, pytest.mark.sweep)
+MARKS = dict.fromkeys(STATEFUL.keys() - {"lfm2"}, pytest.mark.soak)
 FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""
 
@@ -115,7 +114,7 @@ def test_networks_with_states(kind, tmp_path):
 def test_networks_with_states_and_every_method(kind, method, options, tmp_path):
     path = stateful_model(kind, toy_path("mistral"), tmp_path / kind)
     beside = Ensemble.from_pretrained([path, toy_path("llama")], device="cpu")
-    check(beside, method, options, max_new_tokens=12)
+    check(beside, method, options, PROMPTS[2:], max_new_tokens=8)
 
 
 @pytest.mark.parametrize("rank_only", [True, False])

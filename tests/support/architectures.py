@@ -66,35 +66,55 @@ LONGROPE = {
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
 
 
-_MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 4, "mamba_n_groups": 1}
+_MAMBA = {
+    "mamba_n_heads": 8,
+    "mamba_d_head": 8,
+    "mamba_d_state": 4,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 8,
+}
 _LINEAR = {
     "num_hidden_layers": 4,
     "layer_types": ["linear_attention", "full_attention"] * 2,
+    **dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 8),
+    **dict.fromkeys(("linear_num_key_heads", "linear_num_value_heads"), 4),
 }
 STATEFUL = {
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
-    "falcon_h1": {},
+    "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
     "granitemoehybrid": {**_MAMBA, "layer_types": ["linear_attention", "full_attention"]},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 4},
     "lfm2": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention"] * 2},
     "mamba": {},
-    "mamba2": {"head_dim": 8, "num_heads": 8, "n_groups": 1},
+    "mamba2": {"head_dim": 8, "num_heads": 8, "n_groups": 1, "chunk_size": 8},
     "minimax": {},
-    "nemotron_h": {},
+    "nemotron_h": {
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 8,
+        "ssm_state_size": 64,
+        "n_groups": 1,
+        "chunk_size": 8,
+    },
     "olmo_hybrid": {},
     **dict.fromkeys(("qwen3_5_text", "qwen3_next"), _LINEAR),
     "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32},
     "rwkv": {},
-    "zamba2": {"layers_block_type": ["mamba", "hybrid"], "mamba_n_heads": 4},
+    "zamba2": {
+        "layers_block_type": ["mamba", "hybrid"],
+        "n_mamba_heads": 8,
+        "mamba_headdim": 8,
+        "mamba_d_state": 64,
+        "chunk_size": 8,
+    },
 }
-"""What networks with states need besides `SIZES`."""
+"""What networks with states need besides `SIZES`: small states, chunks shorter than a text.
+
+With 64 numbers, a state shows that transformers computes a single token in another way."""
 _RELATED = dict.fromkeys(
     ("qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen4_exp", "qwen4_exp_text", "bailing_hybrid"),
     _LINEAR,
 )
 _RELATED["lfm2_moe"] = {"layer_types": ["conv", "full_attention"]}
-SLOW = {"falcon_h1", "nemotron_h", "zamba2"}
-"""Without their kernels, they take a minute each and more."""
 
 
 def tiny_config(kind: str, **changes):
