@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {
     "bert_score": "bert-score",
+    "compressed_tensors": "compressed-tensors",
     "prometheus_client": "prometheus-client",
     "vl_convert": "vl-convert-python",
 }

@@ -46,7 +46,8 @@ COLUMNS = {
     "rounds[].candidates[].text": "the span",
     "rounds[].candidates[].ends": "whether the text ends after the span",
     "rounds[].candidates[].nll[]": "per model: negative log-likelihood of the span, in nats per"
-    " token (equation 4); NaN for a model that did not score it",
+    " token (equation 4); of a whole answer that is ranked, without its thoughts; NaN for a model"
+    " that did not score it",
     "rounds[].candidates[].fused": "F(s), the fused score (equation 5); the smallest wins",
     "rounds[].candidates[].proposers[]": "numbers of the models that proposed the span, from 0",
     "rounds[].selected": "index of the committed candidate, from 0; null if none has a finite NLL",
