@@ -49,7 +49,8 @@ class Served:
 
     def ends(self) -> None:
         wait_for(lambda: not involved(self.vllm), "no process is left", 60)
-        assert not [*self.workflow.results.glob("servers/*.lock")]
+        locks = self.workflow.results.glob
+        wait_for(lambda: not [*locks("servers/*.lock")], "no lock is left", 60)
 
     def decoded(self) -> int:
         """Return how many jobs have decoded with both models."""
