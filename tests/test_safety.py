@@ -26,6 +26,8 @@ from adafuse.decoding.gate import read_gate
 from adafuse.errors import UserError
 from adafuse.metrics.audit import Accepted, Audit
 from adafuse.metrics.published import read_published
+from adafuse.models.adapters import check_lora
+from adafuse.models.spec import ModelEntry
 from adafuse.report.tables import audit_table, escape
 from adafuse.serve.protocol import Conversation, read_request
 from adafuse.storage.parquet import read_metadata
@@ -206,6 +208,9 @@ READERS: dict[str, Callable[[Path, str], object]] = {
     "a request": lambda path, text: read_request(Conversation, text.encode()),
     "prompts": lambda path, text: generate._object(text, "prompts, line 1"),
     "a gate": lambda path, text: read_gate(str(written(path / "gate.json", text))),
+    "an adapter": lambda path, text: check_lora(
+        ModelEntry(path="m", adapter=str(written(path / "adapter_config.json", text).parent))
+    ),
     "published numbers": lambda path, text: read_published(written(path / "p.yaml", text)),
 }
 

@@ -1,7 +1,6 @@
 """LoRA adapters: a base model with one is a model of its own, over the same weights."""
 
 import copy
-import json
 import logging
 import warnings
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from transformers import PreTrainedModel
 
 from adafuse.errors import UserError, install
 from adafuse.models.spec import ModelEntry
+from adafuse.storage.yaml_files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def check_lora(model: ModelEntry) -> None:
 def _config(adapter: str) -> dict[str, Any]:
     file = Path(adapter, _CONFIG)
     try:
-        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        config = parse_json(file.read_text(encoding="utf-8"))
     except OSError:
         raise UserError(
             f"adapter {adapter!r} has no {_CONFIG}; name the folder of a LoRA (one of the hub has"
@@ -59,6 +59,8 @@ def _config(adapter: str) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise UserError(f"{str(file)!r} is not JSON ({error}); save the adapter again") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{str(file)!r} holds no settings, but {config!r}; save the adapter again")
     return config
 
 

@@ -48,7 +48,8 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
-        raise UserError(_sentence(str(error), model)) from error
+        reason = f"unknown name {error}" if isinstance(error, KeyError) else str(error)
+        raise UserError(_sentence(reason, model)) from error
     except RuntimeError as error:
         if "ignore_mismatched_sizes" not in str(error):
             raise
@@ -56,6 +57,18 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
             f"model {model.path!r} has weights of other shapes than its config names; download"
             " it again"
         ) from error
+
+
+@contextmanager
+def checking_values(model: ModelEntry) -> Iterator[None]:
+    """Turn what libraries raise for values that a config should not have into a `UserError`."""
+    from huggingface_hub.errors import StrictDataclassError
+
+    try:
+        yield
+    except (StrictDataclassError, AttributeError, TypeError, ArithmeticError) as error:
+        reason = f"its config has a value that does not fit: {' '.join(str(error).split())}"
+        raise UserError(_sentence(reason, model)) from error
 
 
 def check_path(path: str) -> None:

@@ -1,15 +1,17 @@
 """Language models and how they are loaded: what can be refused is refused before any weights."""
 
 import logging
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
+from torch import nn
 from transformers import (
     AutoConfig,
     GenerationConfig,
@@ -22,11 +24,10 @@ from transformers.utils import logging as hf_logging
 from adafuse.errors import ExampleError, UserError
 from adafuse.models.adapters import adapted, check_lora
 from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
-from adafuse.models.hub import check_hub_adapter, check_path, from_hub
+from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import device_map, device_names, layer_devices, resolved
 from adafuse.models.quantization import (
-    check_all_used,
     check_packable,
     kind_of,
     quantization_config,
@@ -274,12 +275,51 @@ def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
                 " config asks for; download it again"
             )
     check_packable(network, spec)
-    if kind is None:
+    dequantized = kind is not None and not getattr(network, "is_quantized", False)
+    if kind is None or dequantized:
         check_all_used(network, spec.path, report["unexpected_keys"])
-    elif not getattr(network, "is_quantized", False):
-        for weights in network.parameters():  # those that were not dequantized are as in the files
+    if dequantized:
+        for weights in network.parameters():  # the other weights are as in the files
             weights.data = weights.data.to(getattr(torch, spec.dtype))
     return network
+
+
+_LAYER = re.compile(r"(.*?layers)\.(\d+)\.")
+
+
+def _count(network: PreTrainedModel, layers: str) -> int:
+    """Return how many layers a network has under a name; as if very many if it has none there."""
+    try:
+        found = network.get_submodule(layers)
+    except AttributeError:
+        return sys.maxsize
+    return len(found) if isinstance(found, nn.ModuleList) else sys.maxsize
+
+
+def check_all_used(network: PreTrainedModel, path: str, unexpected: Iterable[str]) -> None:
+    """Refuse weights of a module that has others: it would compute something else without them.
+
+    Those are scales of weights whose quantization the config does not name, and biases; and layers
+    after the last one that the config names, but those that predict several tokens.
+    """
+    more = int(getattr(network.config.get_text_config(), "num_nextn_predict_layers", None) or 0)
+    for name in sorted(map(str, unexpected)):
+        if (layer := _LAYER.match(name)) and _count(network, layer[1]) + more <= int(layer[2]):
+            raise UserError(
+                f"model {path!r} has weights {name!r} of a layer after the last of its config;"
+                " correct num_hidden_layers, or download it again"
+            )
+        owner, _, own = name.rpartition(".")
+        try:
+            module = network.get_submodule(owner)
+        except AttributeError:  # transformers leaves out parts that decoding does not need
+            continue
+        if [*module.parameters(recurse=False)] and getattr(module, own, None) is None:
+            raise UserError(
+                f"model {path!r} has weights {name!r}, which its config says nothing of (a"
+                " quantization, or a bias), so they would be left out; download it again, or name a"
+                " checkpoint that transformers can read"
+            )
 
 
 def wrapped(
@@ -319,7 +359,8 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
     check_lora(spec)
     check_pickled(spec.path, allowed=spec.allow_pickle or spec.server is not None)
     check_hub_adapter(spec)
-    config: PreTrainedConfig = from_hub(AutoConfig, spec)
+    with checking_values(spec):
+        config: PreTrainedConfig = from_hub(AutoConfig, spec)
     if config.is_encoder_decoder:
         raise UserError(
             f"model {spec.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
@@ -330,7 +371,7 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
             f"model {spec.path!r} is quantized already; leave out quantization"
             f" {spec.quantization!r}"
         )
-    if spec.server is None:
+    if spec.server is None and kind_of(config) is not None:
         quantizer_of(spec, config)
     return config
 

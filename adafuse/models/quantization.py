@@ -1,7 +1,7 @@
 """Quantized weights: bitsandbytes makes them while a model is loaded, or its files have them."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from importlib.util import find_spec
@@ -103,7 +103,9 @@ def kind_of(config: PreTrainedConfig) -> str | None:
     """
     for part in (config, config.get_text_config()):
         if (settings := getattr(part, "quantization_config", None)) is not None:
-            given = settings if isinstance(settings, dict) else settings.to_dict()
+            if hasattr(settings, "to_dict"):
+                settings = settings.to_dict()
+            given = settings if isinstance(settings, dict) else {}
             bits = given.get("load_in_8bit") or given.get("load_in_4bit")
             return str(given.get("quant_method") or ("bitsandbytes" if bits else "an unnamed kind"))
     return None
@@ -128,7 +130,7 @@ def quantizer_of(
         quantizer, config, _ = get_hf_quantizer(  # type: ignore[no-untyped-call]
             deepcopy(config), quantization_config(model.quantization), None, True, {}
         )
-    except (ImportError, ValueError, RuntimeError, KeyError, TypeError) as error:
+    except (ImportError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
         if kind is None:
             raise
         reason = str(error).strip().split("\n")[0].rstrip(".")
@@ -168,25 +170,3 @@ def without_weights(model: ModelSpec, config: PreTrainedConfig) -> PreTrainedMod
             config, dtype=dtype, trust_remote_code=model.trust_remote_code
         )
     return network
-
-
-def check_all_used(network: PreTrainedModel, path: str, unexpected: Iterable[str]) -> None:
-    """Refuse weights of a module that has others: it would compute something else without them.
-
-    Those are scales of weights whose quantization the config does not name, and biases.
-    """
-    for name in sorted(map(str, unexpected)):
-        owner, _, own = name.rpartition(".")
-        try:
-            module = network.get_submodule(owner)
-        except AttributeError:  # transformers leaves out parts that decoding does not need
-            continue
-        if (
-            any(True for _ in module.parameters(recurse=False))
-            and getattr(module, own, None) is None
-        ):
-            raise UserError(
-                f"model {path!r} has weights {name!r}, which its config says nothing of (a"
-                " quantization, or a bias), so they would be left out; download it again, or name a"
-                " checkpoint that transformers can read"
-            )

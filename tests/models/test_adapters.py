@@ -194,6 +194,8 @@ def test_what_is_no_adapter_is_refused(lora: Callable[[str], str], tmp_path: Pat
     refused(tmp_path, r"has no adapter_config\.json; name the folder of a LoRA")
     (tmp_path / "adapter_config.json").write_text("{")
     refused(tmp_path, "is not JSON")
+    (tmp_path / "adapter_config.json").write_text("[5]")
+    refused(tmp_path, r"holds no settings, but \[5\]; save the adapter again")
     folder = Path(lora("one"))
     (folder / "adapter_model.safetensors").unlink()
     refused(folder, r"has no adapter_model\.safetensors")

@@ -56,6 +56,27 @@ def test_a_missing_model_is_named(path, sentence):
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("hidden_size", "x", "value that does not fit: Validation error for field 'hidden_size'"),
+        ("num_attention_heads", 0, "value that does not fit: integer modulo by zero"),
+        ("dtype", "float31", "value that does not fit: .*float31"),
+        ("layer_types", ["x"], "value that does not fit: Class validation error"),
+        ("hidden_act", "nope", "cannot be loaded: unknown name 'nope'"),
+        ("auto_map", 4, "value that does not fit: argument of type 'int' is not iterable"),
+        ("num_hidden_layers", 1, r"weights 'model\.layers\.1\..*' of a layer after the last"),
+        ("num_hidden_layers", -1, r"weights 'model\.layers\.0\..*' of a layer after the last"),
+    ],
+)
+def test_a_damaged_config_is_one_sentence(copy, field, value, sentence):
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {field: value}))
+    with pytest.raises(UserError, match=sentence) as error:
+        load(copy)
+    assert "\n" not in str(error.value)
+
+
 def test_a_folder_without_config_is_no_model(tmp_path):
     with pytest.raises(UserError, match=r"has no config.json"):
         load(str(tmp_path))

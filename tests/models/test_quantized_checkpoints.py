@@ -38,7 +38,7 @@ IDS = torch.arange(20, 60)[None]
 Made = Callable[[str], Path]
 
 
-def write(folder: Path, weights: dict[str, torch.Tensor], settings: dict[str, Any] | None) -> None:
+def write(folder: Path, weights: dict[str, torch.Tensor], settings: Any) -> None:
     """Replace the weights of a folder, and what its config says of their quantization."""
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
@@ -265,7 +265,7 @@ def test_a_model_that_is_not_quantized_is_not_dequantized(plain: Path) -> None:
     assert dequantized_bytes(spec, AutoConfig.from_pretrained(plain)) is None
 
 
-def copied(plain: Path, folder: Path, settings: dict[str, Any] | None) -> Path:
+def copied(plain: Path, folder: Path, settings: Any) -> Path:
     """Copy a model without its weights, as one of the hub is before they are downloaded."""
     shutil.copytree(plain, folder)
     write(folder, {}, settings)
@@ -297,11 +297,13 @@ def test_a_package_that_is_missing_is_named_before_weights_are_needed(
     [
         ({"quant_method": "modelopt"}, r"\(modelopt\), which transformers .* cannot read; name"),
         ({"bits": 4}, r"is quantized \(an unnamed kind\), which cannot be read here"),
+        ("fp8", r"its config has a value that does not fit: 'str' object has no .*to_dict"),
+        ([], r"its config has a value that does not fit: 'list' object has no .*to_dict"),
         ({"quant_method": "fbgemm_fp8"}, r"\(fbgemm_fp8\), which cannot be read here \(.*GPU.*\)"),
     ],
 )
 def test_a_kind_that_cannot_be_read_here_is_refused_before_weights_are_needed(
-    settings: dict[str, Any], sentence: str, plain: Path, tmp_path: Path
+    settings: Any, sentence: str, plain: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         ensemble_of(copied(plain, tmp_path / "model", settings))
@@ -323,13 +325,21 @@ def test_scales_that_the_config_says_nothing_of_are_not_left_out(
         ensemble_of(folder)
 
 
+def test_scales_that_are_named_otherwise_are_not_left_out(made: Made, tmp_path: Path) -> None:
+    folder = shutil.copytree(made("fp8"), tmp_path / "model")
+    settings = json.loads((folder / "config.json").read_text())["quantization_config"]
+    weights = load_file(folder / "model.safetensors").items()
+    write(folder, {name.replace("_inv", ""): weight for name, weight in weights}, settings)
+    with pytest.raises(UserError, match=r"has weights '.*weight_scale', which its config says"):
+        ensemble_of(folder)
+
+
 def test_biases_that_the_config_says_nothing_of_are_not_left_out(
     plain: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(plain, tmp_path / "model")
     weights = load_file(folder / "model.safetensors")
     weights["model.layers.0.self_attn.q_proj.bias"] = torch.ones(256)
-    weights["model.layers.2.self_attn.q_proj.weight"] = torch.ones(256, 256)  # a layer more
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match=r"has weights 'model\.layers\.0.*q_proj\.bias', which"):
         ensemble_of(folder)
