@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from adafuse.errors import UserError, unknown
+from adafuse.plugins import load_file
 from adafuse.storage.files import located
 from adafuse.storage.yaml_files import Written
 
@@ -158,8 +159,16 @@ def _located(path: str) -> str:
         return located(path)
 
 
+def _plugin(path: str) -> str:
+    with refusing():
+        load_file(path)
+    return path
+
+
 Located = Annotated[Text, AfterValidator(_located)]
 """A path, with `~` and `$VARIABLES`, or the name of what is on the hub."""
+PluginFile = Annotated[Located, AfterValidator(_plugin)]
+"""A Python file, which is run: what it registers is known to all that is checked later."""
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 

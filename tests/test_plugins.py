@@ -118,24 +118,13 @@ def mean_nll(candidate, weights):
     return 0.0
 
 
-def test_a_folder_is_read_once_however_often_its_modules_are_imported(tmp_path, monkeypatch):
-    (tmp_path / "many").mkdir()
-    for name in ("__init__", "first", "second", "third"):
-        (tmp_path / f"many/{name}.py").write_text("from many import first, second, third\n" * 2)
-    read = []
-    monkeypatch.setattr(plugins, "files_below", lambda path: read.append(path) or path.iterdir())
-    files = plugins._beside(tmp_path / "many/__init__.py", "many", follow=True)
-    assert len(files) == 4
-    assert read == [tmp_path / "many"]
-
-
 @pytest.fixture
 def plugin(tmp_path, monkeypatch, entries):
     """Return a rule's digest, whose module lies in a folder, with a record of its files or none."""
     folder = tmp_path / "folder"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
-    for name in ("_PACKAGES", "_RELEASES", "_DISTRIBUTIONS"):
+    for name in ("_BROUGHT", "_RELEASES", "_DISTRIBUTIONS"):
         monkeypatch.setattr(plugins, name, {})
 
     def digest(module: str, record: tuple[str, ...] | None = None) -> dict[str, str]:
@@ -180,14 +169,42 @@ def changing(folder: Path, names: Iterable[str], digest: Callable[[], object]) -
     return found
 
 
-def test_every_file_of_an_installed_distribution_counts(plugin):
+def test_of_an_installed_distribution_all_data_counts_and_the_code_that_is_imported(plugin):
     folder, digest = plugin
-    write(folder, "single.py", "beside.py", "other.py", "table.json", "share/data.txt")
+    write(folder, "beside.py", "unused.py", "other.py", "table.json", "share/data.txt")
+    (folder / "single.py").write_text(f"import beside, other\n{RULE}")
     record = ("single.py", "beside.py", "table.json", "share/data.txt")
-    more = ("__pycache__/single.cpython-311.pyc", "../bin/ruler")
+    more = ("__pycache__/single.cpython-311.pyc", "../bin/ruler", "unused.py")
     assert digest("single", (*record, *more)).keys() == {"ruler 1.0"}
     files = (*record, *more, "other.py", "ruler-1.0.dist-info/INSTALLER")
     assert changing(folder, files, lambda: digest("single")) == list(record)
+
+
+@pytest.mark.parametrize("how", ["importlib.import_module(NAME)", "__import__(NAME)"])
+def test_all_code_counts_where_some_imports_what_a_variable_names(plugin, how):
+    folder, digest = plugin
+    write(folder, "many/rules.py", "many/unused.py", "many/deep/unused.py")
+    code = f"import importlib\ndef lazy(NAME):\n    {how}\n{RULE}"
+    (folder / "many/__init__.py").write_text(code)
+    files = ["many/__init__.py", "many/unused.py", "many/deep/unused.py"]
+    assert changing(folder, files, lambda: digest("many")) == files
+
+
+def test_modules_of_one_package_count_apart(plugin):
+    folder, digest = plugin
+    write(folder, "many/__init__.py", "many/rules.py", "many/others.py")
+    digest("many.rules")
+    both = importlib.import_module("many.rules"), importlib.import_module("many.others")
+
+    def of(*modules):
+        plugins._code_digest.cache_clear()
+        return code_of(*(module.least for module in modules))
+
+    files = ["many/__init__.py", "many/rules.py", "many/others.py"]
+    assert changing(folder, files, lambda: of(both[0])) == files[:2]
+    assert changing(folder, files, lambda: of(both[1])) == [files[0], files[2]]
+    assert changing(folder, files, lambda: of(*both)) == files
+    assert of(*both).keys() == {"ruler 1.0"}
 
 
 def test_an_editable_package_counts_with_what_it_imports_beside_itself(plugin):
@@ -196,8 +213,9 @@ def test_an_editable_package_counts_with_what_it_imports_beside_itself(plugin):
     (folder / "many/__init__.py").write_text("import beside\nfrom many.rules import least\n")
     (folder / "beside.py").write_text("def lazy():\n    from below.deep import x\n")
     digest("many", ("__editable__.ruler-1.0.pth", "__editable___ruler_finder.py"))
-    counting = ["many/rules.py", "many/new.py", "many/data/table.csv", "beside.py", "below/deep.py"]
-    others = ["setup.py", "many/__pycache__/rules.pyc", "many/.cache", "__editable__.ruler-1.0.pth"]
+    counting = ["many/rules.py", "many/data/table.csv", "beside.py", "below/deep.py"]
+    others = ["many/new.py", "setup.py", "many/.cache", "__editable__.ruler-1.0.pth"]
+    others.append("many/__pycache__/rules.pyc")
     assert changing(folder, counting + others, lambda: digest("many")) == counting
 
 
@@ -219,6 +237,8 @@ def test_a_namespace_is_shared_with_what_does_not_count(plugin):
     folder, digest = plugin
     write(folder, "shared/mine/__init__.py", "shared/mine/rules.py", "shared/others/__init__.py")
     files = ["shared/mine/rules.py", "shared/others/__init__.py"]
+    assert changing(folder, files, lambda: digest("shared.mine")) == []
+    (folder / "shared/mine/__init__.py").write_text(f"from .rules import least\n{RULE}")
     assert changing(folder, files, lambda: digest("shared.mine")) == files[:1]
 
 

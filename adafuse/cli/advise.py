@@ -15,6 +15,7 @@ from adafuse.cli.options import (
     ThreadsOption,
     with_models,
     with_options,
+    with_plugins,
 )
 from adafuse.cli.output import counted, echo_json
 from adafuse.errors import UserError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _SHOWN = 100  # characters of a prompt's end and of an answer's beginning
 
 
+@with_plugins
 @with_models
 def advise(
     rows: Rows,

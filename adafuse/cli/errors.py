@@ -39,7 +39,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse show out.parquet --id X --id Y --round 3",
         "adafuse show out.parquet --json",
     ),
-    "init": ("adafuse init my && cd my && snakemake --cores 2",),
+    "init": (
+        "adafuse init my && cd my && snakemake --cores 2",
+        "adafuse init my --plugin && cd my && python -m pytest tests",
+    ),
     "methods": ("adafuse methods", "adafuse methods adafuse --json"),
     "score": (
         "adafuse score --benchmark gsm8k --predictions p.jsonl \\\n"
@@ -72,6 +75,28 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 def epilog(command: str) -> str:
     """Return the examples of a command as the end of its help; Markdown reads them as code."""
     return "Examples:\n\n" + "\n".join(f"    {line}" for line in EXAMPLES[command])
+
+
+AUTHORS_PAGE = "docs/authors-scripts.md"
+AUTHORS: dict[str, str] = {
+    "--test_set": "name the file as `source: {file: FILE}` of a benchmark; --prompts takes whole"
+    " prompts",
+    "--model_path": "give --model, once per model",
+    "--output_file": "give --out FILE.parquet",
+    "--theta_delta": "give --tau",
+    "--max_words": "give --max-words",
+    "--max_total_tokens": "give --max-new-tokens; their scripts take the option and do not read it",
+    "--max_new_tokens": "theirs limits each call of a model; --max-new-tokens limits the text",
+    "--max_span_rounds": "give --max-rounds",
+    "--per_device_batch_size": "give --batch-size",
+    "--beam_size": "give --branching",
+    "--span_length": "leave it out: --max-words is the longest span",
+    "--voting_strategy": "leave it out: their scripts do not read it",
+    "--pred": "give --predictions",
+    "--ref": "give --references",
+    "--answer_field": "name the field `answer` in the file of references",
+}
+"""What to do instead of an option of the authors' scripts; --model_path has a number."""
 
 
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
@@ -158,6 +183,9 @@ def _usage(error: TyperException) -> str:
         whole = first["msg"].removeprefix("Value error, ")  # of a choice; it names the value
         reason = first["msg"].removeprefix("Input ").partition(",")[0].replace("should", "must")
         error.message = whole if whole != first["msg"] else f"{first['input']!r} {reason}"
+    option = str(getattr(error, "option_name", ""))
+    if hasattr(error, "possibilities") and (there := AUTHORS.get(option.rstrip("1234"))):
+        return f"error: {option} is an option of the authors' scripts; {there} ({AUTHORS_PAGE})"
     message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     named = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in EXAMPLES else ""

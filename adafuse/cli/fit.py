@@ -16,6 +16,7 @@ from adafuse.cli.options import (
     scorer_names,
     with_models,
     with_options,
+    with_plugins,
 )
 from adafuse.cli.output import counted
 from adafuse.errors import UserError
@@ -49,6 +50,7 @@ Objective = Annotated[
 ]
 
 
+@with_plugins
 @with_models
 def fit(
     rows: Rows,

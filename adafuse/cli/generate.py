@@ -1,6 +1,7 @@
 """`adafuse generate`: decode prompts from everywhere into a terminal, a pipe or a file."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from adafuse.cli.options import (
     option,
     with_models,
     with_options,
+    with_plugins,
 )
 from adafuse.cli.output import counted, json_text, write
 from adafuse.cli.result_file import ResultFile
@@ -119,6 +121,7 @@ Weights = Annotated[
 ]
 
 
+@with_plugins
 @with_models
 def generate(
     prompt: PromptTexts = None,
@@ -358,14 +361,20 @@ def read_prompts(path: Path) -> list[PromptRow]:
     """
     name = "standard input" if path == STANDARD_INPUT else str(path)
     prompts: dict[str, PromptRow] = {}
-    for number, line in enumerate(_read(path, name).split("\n"), 1):
+    text = _read(path, name)
+    is_text = path.name.lower().removesuffix(".gz").endswith(".txt")
+    if is_text:
+        _check_lines(name, text)
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         where = f"{name}, line {number}"
-        if path.name.lower().removesuffix(".gz").endswith(".txt"):
-            row = {"prompt": line.replace("\\n", "\n")}
-        else:
-            row = _object(line, where)
+        row = {"prompt": line.replace("\\n", "\n")} if is_text else _object(line, where)
+        if {"question", "answer"} <= row.keys() and not {"messages", "prompt"} & row.keys():
+            raise UserError(
+                f"{where} has a question and an answer, as rows of a benchmark have: name the file"
+                " as `source: {file: FILE}` of one (docs/benchmarks.md), or give each row a prompt"
+            )
         if {"messages", "prompt"} <= row.keys():
             raise UserError(f"{where} has a prompt and messages; give one of them")
         if "messages" in row:
@@ -379,6 +388,27 @@ def read_prompts(path: Path) -> list[PromptRow]:
     if not prompts:
         raise UserError(f"{name} holds no prompt; write one a line: {_FORM}")
     return list(prompts.values())
+
+
+_EXAMPLE = re.compile(r"^(?:question|q):.*\n(?!(?:question|q):)\S", re.I | re.M)
+"""A question whose example goes on in the next line."""
+
+
+def _check_lines(name: str, text: str) -> None:
+    """Refuse a text of few-shot examples, and warn of one in paragraphs: each line is a prompt."""
+    if example := _EXAMPLE.search(text):
+        line = text.count("\n", 0, example.start()) + 1
+        raise UserError(
+            f"{name}, line {line}, begins what looks like a few-shot example of several lines, but"
+            " each line of a .txt is a prompt of its own; name the file as `shots: {file: FILE}` of"
+            " a benchmark (docs/benchmarks.md#prompts), or write each prompt on one line with \\n"
+        )
+    if re.search(r"\S\s*\n\s*\n\s*\S", text):
+        typer.echo(
+            f"warning: {name} has empty lines: each other line is continued as a prompt of its own"
+            " (\\n in a line is a line break)",
+            err=True,
+        )
 
 
 def _read(path: Path, name: str) -> str:

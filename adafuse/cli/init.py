@@ -32,11 +32,19 @@ module adafuse:
 
 use rule * from adafuse
 """
-NOT_WANTED = shutil.ignore_patterns("smoke.yaml")
+NOT_WANTED = shutil.ignore_patterns("smoke.yaml", "plugin", "__pycache__")
+NOT_BESIDE = shutil.ignore_patterns("tests", "__pycache__")
 
 
 def init(
     folder: Annotated[Path, typer.Argument(help="A new or empty folder.", metavar="FOLDER")],
+    plugin: Annotated[
+        bool,
+        typer.Option(
+            "--plugin",
+            help="Add a method, a fusion rule, a scorer and a benchmark to change, and tests.",
+        ),
+    ] = False,
 ) -> None:
     """Write a folder in which `snakemake --cores 2` decodes, scores and compares.
 
@@ -48,6 +56,10 @@ def init(
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{str(folder)!r} is not an empty folder; name a new one")
         shutil.copytree(shipped("config"), folder / "config", ignore=NOT_WANTED, dirs_exist_ok=True)
+        if plugin:
+            own = shipped("config") / "plugin"
+            shutil.copytree(own, folder / "config", ignore=NOT_BESIDE, dirs_exist_ok=True)
+            shutil.copytree(own / "tests", folder / "tests")
         shutil.copytree(shipped("workflow") / "profiles", folder / "workflow" / "profiles")
         (folder / "slurm").symlink_to("workflow/profiles/slurm")
     except OSError as error:
@@ -56,6 +68,9 @@ def init(
         ) from None
     write_text(folder / "workflow" / "Snakefile", SNAKEFILE)
     write_text(folder / ".gitignore", "/.snakemake/\n/results/\n")
-    typer.echo(f"{folder}/config/config.yaml names two toy models and a benchmark. Next:")
+    beside = ", and the plug-ins beside it" * plugin
+    typer.echo(f"{folder}/config/config.yaml names two toy models and a benchmark{beside}. Next:")
     typer.echo(f"  cd {shlex.quote(str(folder))} && snakemake --cores 2")
     typer.echo("Then read results/tables/main.md, and open results/report/index.html.")
+    if plugin:
+        typer.echo("The tests of the plug-ins: python -m pytest tests")

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from adafuse.cli.options import AsJson, method_names
+from adafuse.cli.options import AsJson, method_names, with_plugins
 from adafuse.cli.output import echo_json
 from adafuse.errors import UserError
 from adafuse.options import CHANGE_WHEN, WHEN
 from adafuse.plugins import not_there
 
 
+@with_plugins
 def methods(
     method: Annotated[
         str | None,

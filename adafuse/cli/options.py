@@ -15,6 +15,7 @@ import yaml
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.spec import AUTO, DTYPES, QUANTIZATIONS, ModelSpec, model_specs
+from adafuse.plugins import load_file
 from adafuse.storage.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ ThoughtMarks = Annotated[
         MODELS,
     ),
 ]
+PluginFiles = Annotated[
+    list[Path] | None,
+    option("A Python file with methods, fusion rules or scorers; repeatable.", "FILE"),
+]
 ServerKey = Annotated[
     Strings,
     option(
@@ -252,6 +257,24 @@ def with_models(command: Callable[..., None]) -> Callable[..., None]:
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (model, *before, *others)
         ]
     )
+    run.__annotations__ = {}
+    return run
+
+
+def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command `--plugin`, whose files are run first."""
+    signature = inspect.signature(command, eval_str=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    plugin = inspect.Parameter("plugin", kind, default=None, annotation=PluginFiles)
+
+    @wraps(command)
+    def run(plugin: list[Path] | None = None, **given: Any) -> None:
+        for file in plugin or ():
+            load_file(str(file))
+        command(**given)
+
+    plain = [each.replace(kind=kind) for each in signature.parameters.values()]
+    run.__signature__ = signature.replace(parameters=[*plain, plugin])  # type: ignore[attr-defined]
     run.__annotations__ = {}
     return run
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adafuse.benchmarks.rows import Row, read_rows
-from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names
+from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names, with_plugins
 from adafuse.cli.output import echo_json, json_text
 from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
@@ -53,6 +53,7 @@ def read_files(
     return scorer or BENCHMARKS.get(benchmark, benchmark), rows, texts
 
 
+@with_plugins
 def score(
     benchmark: Benchmark,
     predictions: Predictions,
@@ -130,6 +131,7 @@ def _print(totals: "Score", kept: int) -> None:
         console.print(f"{name}: {detail}", soft_wrap=True, markup=False)
 
 
+@with_plugins
 def audit(
     benchmark: Benchmark,
     predictions: Predictions,

@@ -20,6 +20,7 @@ from adafuse.cli.options import (
     option,
     with_models,
     with_options,
+    with_plugins,
 )
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
@@ -65,6 +66,7 @@ Templates = Annotated[
 ]
 
 
+@with_plugins
 @with_models
 def serve(
     host: Host = "127.0.0.1",

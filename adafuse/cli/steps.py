@@ -92,6 +92,7 @@ def step(function: Callable[..., None]) -> Callable[..., None]:
         job = plan.job(function.__name__, values)
         if "digest" in given:
             values["digest"] = digest
+        plan.check_code(job)
         for path in plan.inputs(job):
             intact(path)
         if digest is not None:

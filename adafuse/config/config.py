@@ -17,7 +17,7 @@ from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, selection
 from adafuse.models.spec import SERVER, DeviceName, ModelSpec
-from adafuse.options import Located, Section, Text
+from adafuse.options import Located, PluginFile, Section, Text
 
 LONGEST_NAME = 100
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -72,6 +72,11 @@ RuleName = Annotated[Name, AfterValidator(_rule)]
 class Config(Section):
     """Everything that the workflow reads from its configuration file."""
 
+    # The first field: those after it name what these files register.
+    plugins: tuple[Annotated[PluginFile, AfterValidator(_path)], ...] = ()
+    """Python files with methods, fusion rules or scorers of your own, such as `[mymethod.py]`: from
+    the folder of the configuration, or else that in which Snakemake runs
+    ([docs/extending.md](../docs/extending.md)); change it when you have some"""
     results: Annotated[Located, AfterValidator(_path)] = "results"
     """output folder; change it when two experiments must not share one"""
     note: Text | None = None

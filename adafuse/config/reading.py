@@ -51,7 +51,7 @@ def read_config(path: Path) -> Config:
 
     The files that it names are not looked at; the workflow did so when it started.
     """
-    return _typed(read_values(path, "configuration", "config/README.md"))
+    return _typed(read_config_values(path))
 
 
 def to_json(config: Config) -> str:
@@ -74,6 +74,30 @@ def read_values(path: Path, kind: str, page: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{name} holds no keys; see {page}")
     return values
+
+
+def read_config_values(path: Path) -> dict[str, Any]:
+    """Read a configuration file; plug-ins beside it get the path from where we are."""
+    values = read_values(path, "configuration", "config/README.md")
+    for part in (values, *values.values()):  # of a module of Snakemake, it may be a section
+        if isinstance(part, dict) and isinstance(files := part.get("plugins"), list):
+            part["plugins"] = [_beside(path, file) for file in files]
+    return values
+
+
+def _beside(config: Path, file: Any) -> Any:
+    if not isinstance(file, str) or not file:
+        return file
+    plain = located(file)
+    beside = os.path.normpath(os.path.join(config.parent, plain))
+    if not os.path.exists(beside):
+        return plain
+    if os.path.exists(plain) and not os.path.samefile(plain, beside):
+        raise UserError(
+            f"config: plugins: {file!r} is {plain!r} as well as {beside!r}, beside the"
+            " configuration; rename one of them"
+        )
+    return beside
 
 
 def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from adafuse.decoding.candidates import Span
 from adafuse.decoding.gate import read_gate
 from adafuse.errors import ExampleError, UserError
 from adafuse.options import Located, MethodOptions, WordTokens
-from adafuse.plugins import not_there
+from adafuse.plugins import not_there, note, twice
 
 FusionRule = Callable[[Span, Sequence[float]], float]
 """Computes F(s) from a scored candidate s and the weights w_k of the models; lower is better."""
@@ -35,8 +35,11 @@ def fusion_rule(rule: FusionRule) -> FusionRule:
     Raises:
         UserError: another fusion rule has that name.
     """
-    if rule.__name__ == LEARNED or FUSION_RULES.setdefault(rule.__name__, rule) is not rule:
-        raise UserError(f"there are two fusion rules {rule.__name__!r}; rename one of them")
+    note(rule)
+    name = rule.__name__
+    known = LEARNED if name == LEARNED else FUSION_RULES.setdefault(name, rule)
+    if known is not rule:
+        raise UserError(twice("fusion rule", name, known, rule))
     return rule
 
 

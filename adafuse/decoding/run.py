@@ -123,6 +123,7 @@ class Runner(Generic[PromptedT]):
     def _halving(self, batch: Batch) -> Iterator[Event[PromptedT]]:
         unfinished = dict.fromkeys(range(len(self.prompts)))
         event: Event[PromptedT] | None = None
+        shown = set[str | None]()
         try:
             for event in Scheduler[PromptedT](batch.rows).run(self._programs(unfinished, batch)):
                 if isinstance(event, Finished):
@@ -130,6 +131,9 @@ class Runner(Generic[PromptedT]):
                     if event.error is not None:
                         number = event.example.index + 1
                         logger.warning("prompt %d failed: %s", number, event.error)
+                        if event.traceback not in shown:  # a bug fails in all prompts alike
+                            logger.info("%s", event.traceback)
+                        shown.add(event.traceback)
                 yield event
             return
         except TooManyRowsError as error:

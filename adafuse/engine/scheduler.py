@@ -15,6 +15,7 @@ import torch
 from adafuse.engine.node import Engine, Evaluator, Pending, Program, Request, TokenSequence
 from adafuse.errors import UserError
 from adafuse.models.memory import out_of_memory
+from adafuse.plugins import said
 from adafuse.records.result import Prompt
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Scheduler(Generic[ExampleT]):
         except Exception as raised:  # the border of an example: the others go on
             if out_of_memory(raised):  # in which the others have a part
                 raise
-            error, trace = str(raised) or type(raised).__name__, traceback.format_exc()
+            error, trace = said(raised), traceback.format_exc()
         self._live.remove(live)
         return Finished(live.example, time.perf_counter() - live.started, error, trace)
 

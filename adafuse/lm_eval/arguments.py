@@ -11,7 +11,7 @@ from adafuse.decoding.method import Method
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
-from adafuse.options import BatchSize, Positive, StrictSection, Threads, parse
+from adafuse.options import BatchSize, PluginFile, Positive, StrictSection, Threads, parse
 from adafuse.records.result import CHAT_DATE
 
 OWNER = "--model adafuse"
@@ -53,6 +53,7 @@ class Arguments(StrictSection):
     `max_error_share` is the part of the requests of one kind that may fail before the run does.
     """
 
+    plugins: Annotated[tuple[PluginFile, ...], BeforeValidator(_entries)] = ()
     models: Annotated[tuple[str, ...], BeforeValidator(_entries), Field(min_length=1)]
     weights: Annotated[tuple[Weight, ...] | None, BeforeValidator(_entries)] = None
     method: str = "adafuse"

@@ -21,7 +21,7 @@ from adafuse.methods.specfuse import SpecFuse
 from adafuse.methods.sweetspan import SweetSpan
 from adafuse.methods.unite import Unite
 from adafuse.options import parse
-from adafuse.plugins import add_installed, not_there
+from adafuse.plugins import add_installed, not_there, note, twice
 
 METHODS: dict[str, type[Method[Any]]] = {}
 
@@ -34,8 +34,9 @@ def register(method: type[Method[Any]]) -> type[Method[Any]]:
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise UserError(f"{method!r} is not a decoding method; derive a class from Method")
-    if METHODS.setdefault(method.name, method) is not method:
-        raise UserError(f"there are two methods {method.name!r}; rename one of them")
+    note(method)
+    if (known := METHODS.setdefault(method.name, method)) is not method:
+        raise UserError(twice("method", method.name, known, method))
     return method
 
 

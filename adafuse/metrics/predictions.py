@@ -57,7 +57,8 @@ def _text(record: Mapping[str, Any], where: str) -> str:
     text = as_text(record.get("text"))
     if not isinstance(text, str):
         given = f"is {record['text']!r}" if "text" in record else "is missing"
-        raise UserError(f'{where}: text {given}; give a string, "" if there is none')
+        other = "; rename `pred`" if "pred" in record else ""  # as in the authors' scripts
+        raise UserError(f'{where}: text {given}; give a string, "" if there is none{other}')
     return text
 
 

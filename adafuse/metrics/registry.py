@@ -5,7 +5,7 @@ from dataclasses import replace
 from adafuse.errors import UserError, unknown
 from adafuse.metrics import gsm8k, short_answers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
-from adafuse.plugins import add_installed, not_there
+from adafuse.plugins import add_installed, not_there, note, twice
 
 SCORERS: dict[str, Scorer] = {}
 
@@ -30,14 +30,15 @@ def register_scorer(scorer: Scorer) -> Scorer:
     if not isinstance(scorer, Scorer):
         raise UserError(f"{scorer!r} is not a scorer; make it a Scorer")
     for metric in scorer.metrics:
-        known = metric_named(metric.name, metric)
-        if replace(known, label="") != replace(metric, label=""):
+        named = metric_named(metric.name, metric)
+        if replace(named, label="") != replace(metric, label=""):
             raise UserError(
                 f"scorer {scorer.name!r} has a metric {metric.name!r} of another kind than the"
                 " metric of that name that is known already; rename it"
             )
-    if SCORERS.setdefault(scorer.name, scorer) is not scorer:
-        raise UserError(f"there are two scorers {scorer.name!r}; rename one of them")
+    note(scorer)
+    if (known := SCORERS.setdefault(scorer.name, scorer)) is not scorer:
+        raise UserError(twice("scorer", scorer.name, known, scorer))
     return scorer
 
 

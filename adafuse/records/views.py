@@ -100,6 +100,7 @@ class ResultView:
     forwards: tuple[int, ...]
     seconds: float
     error: str | None
+    traceback: str | None
     thoughts: int | None
 
     @property
@@ -160,6 +161,8 @@ class ResultView:
         console.print(Text(self.facts))
         if self.error:
             console.print(Text(f"error: {one_line(self.error)}", style="red"))
+        if self.traceback:
+            console.print(Text(harmless(self.traceback.rstrip()), style="dim"), soft_wrap=True)
 
     def _repr_html_(self) -> str:
         return _html(one=self, rounds=self.rounds)

@@ -78,7 +78,7 @@ def decode_shard(
     if decode_digest(job, shard_digest(rows), found) != digest:
         raise UserError(
             f"{str(file)!r} is not what digest {digest} was planned for: the configuration, the"
-            " benchmark or a model was changed since; run again"
+            " benchmark, a model or a plug-in was changed since; run again"
         )
     digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
     servers = _servers_of(answers, served or [])
@@ -373,9 +373,11 @@ def merge_shards(
         if shard.get("digest") != digest
     ]
     if others:
+        code = {name for s in shards for name in s["job"].get("plugins", {}).items()}
+        twice = [name for name, n in Counter(name for name, _ in code).items() if n > 1]
+        what = f"another version of plug-in {twice[0]!r}" if twice else "another configuration"
         raise UserError(
-            f"results of another configuration: {', '.join(others)}; run snakemake, which makes"
-            " them again"
+            f"results of {what}: {', '.join(others)}; run snakemake, which makes them again"
         )
     _check_servers(files, shards)
     tables = [read_arrow(file) for file in files]

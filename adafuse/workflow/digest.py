@@ -6,7 +6,7 @@ A step depends on what these functions read of the configuration, and on nothing
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from adafuse.benchmarks.shards import Prepared, PreparedRow
@@ -122,6 +122,15 @@ class Digests:
     def prepared(self, benchmark: str) -> Prepared:
         """Return a benchmark's rows; none while it is missing."""
         return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
+
+    @cached_property
+    def code(self) -> dict[str, str]:
+        """The digest of the plug-ins that each run and scorer uses, of those that use some."""
+        runs = {name: self.config.runs[name] for name in self.config.decoded_runs}
+        used = {f"run {n!r}": resolve(r.method, r.options).plugins for n, r in runs.items()}
+        for task in self.config.benchmarks.values():
+            used[f"scorer {task.scorer!r}"] = code_of(SCORERS[task.scorer])
+        return {user: digest_of(*code.values()) for user, code in used.items() if code}
 
     def shards(self, benchmark: str) -> list[int]:
         return list(range(self.config.benchmarks[benchmark].shards))

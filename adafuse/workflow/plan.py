@@ -209,8 +209,22 @@ class Plan(Digests):
     @property
     def exported(self) -> dict[str, str]:
         """Variables by which a step knows that it runs what was planned."""
-        digest_of = hashlib.sha256(self._config_text().encode()).hexdigest()
-        return {PLANNED_BY: CODE_VERSION, config_variable(self.layout.config): digest_of}
+        config = hashlib.sha256(self._config_text().encode()).hexdigest()
+        code = {_code_variable(user): digest for user, digest in self.code.items()}
+        return {PLANNED_BY: CODE_VERSION, config_variable(self.layout.config): config, **code}
+
+    def check_code(self, job: Job) -> None:
+        """Refuse code of plug-ins that was changed since Snakemake planned with it, if it says so.
+
+        A decode job uses that of its run; other steps that of the scorers.
+        """
+        run = f"run {job.values[1]!r}" if job.step in ("decode", "fit") else ""
+        for user, digest in self.code.items():
+            used = user == run or (job.step != "decode" and user.startswith("scorer"))
+            if used and os.environ.get(_code_variable(user), digest) != digest:
+                raise UserError(
+                    f"the plug-in of {user} was changed after Snakemake planned; run again"
+                )
 
     def job(self, step: str, cell: Mapping[str, str]) -> Job:
         """Return the job of a step by the values of its wildcards."""
@@ -339,6 +353,11 @@ class Plan(Digests):
             for shard in self.shards(cell[0])
         )
         return Resources(*map(max, zip(*jobs, strict=True)))
+
+
+def _code_variable(user: str) -> str:
+    """Return the variable that holds the digest of the plug-ins that a run or scorer uses."""
+    return f"ADAFUSE_CODE_{hashlib.sha256(user.encode()).hexdigest()[:8]}"
 
 
 def _check_writable(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from adafuse.config.reading import read_values
+from adafuse.config.reading import read_config_values
 from adafuse.errors import UserError
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
 from adafuse.workflow.plan import Plan
@@ -53,7 +53,7 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
         return config
     written: dict[str, Any] = {}
     for file in files:
-        values = read_values(file, "configuration", "config/README.md")
+        values = read_config_values(file)
         template = values.pop("__use_yte__", False)
         update_config(written, read[file] if template else values)
     update_config(written, _arguments(settings.config_args))

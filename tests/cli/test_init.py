@@ -1,5 +1,6 @@
 """`adafuse init`: a folder that works without a clone."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,19 @@ def test_the_folder_holds_a_configuration_that_can_be_planned(tmp_path, monkeypa
     config = read_config(Path("config/config.yaml"))
     assert Plan(config).requested_cells() == [("toy_qa", run) for run in config.runs]
     assert all(Path(model.path, "config.json").is_file() for model in config.models.values())
+
+
+def test_a_project_of_plug_ins_can_be_planned_and_its_tests_pass(tmp_path):
+    folder = tmp_path / "my"
+    done = CliRunner().invoke(app, ["init", str(folder), "--plugin"])
+    assert done.exit_code == 0 and "python -m pytest tests" in done.stdout
+    line = [sys.executable, "-m", "pytest", "-q", "tests"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    tests = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
+    assert tests.returncode == 0 and "4 passed" in tests.stdout, tests.stdout + tests.stderr
+    plan = planned(folder)
+    assert plan.returncode == 0, plan.stderr
+    assert "decode                 5\n" in plan.stdout + plan.stderr
 
 
 def test_snakemake_takes_the_workflow_as_a_module_and_a_quiet_dry_run_prints_the_plan(tmp_path):

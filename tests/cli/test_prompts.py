@@ -67,6 +67,36 @@ def test_a_text_file_has_a_prompt_a_line_with_written_line_breaks(tmp_path):
     assert found == [("1", "Q: Who?\nA:"), ("3", "Q: Where?\nA:")]
 
 
+SHOTS = "Answer briefly.\n\nQuestion: who?\nAnswer: Ann\n\nQuestion: where?\nAnswer: Rome\n"
+
+
+@pytest.mark.parametrize("shots", [SHOTS, SHOTS.replace("Answer: ", "Answer:\n"), "Q: a\nA: b\n"])
+def test_few_shot_examples_are_no_prompts(tmp_path, shots):
+    path = tmp_path / "prompts.txt"
+    path.write_text(shots)
+    line = 1 + shots.split("\n").index(next(x for x in shots.split("\n") if x[0:1] == "Q"))
+    said = rf"prompts.txt, line {line}, begins what looks like a few-shot example .* `shots: "
+    with pytest.raises(UserError, match=said):
+        read_prompts(path)
+
+
+def test_a_text_in_paragraphs_is_continued_line_by_line_with_a_warning(tmp_path, capsys):
+    path = tmp_path / "prompts.txt"
+    path.write_text("Translate.\n\nTranslate only this.\n")
+    assert [row.prompt for row in read_prompts(path)] == ["Translate.", "Translate only this."]
+    assert "prompts.txt has empty lines: each other line is continued" in capsys.readouterr().err
+    path.write_text("\nOne\nTwo\n\n")
+    assert len(read_prompts(path)) == 2
+    assert not capsys.readouterr().err
+
+
+def test_rows_of_a_benchmark_are_no_prompts(tmp_path):
+    path = tmp_path / "test_set.jsonl"
+    path.write_text('{"question": "who?", "answer": ["Ann"]}\n')
+    with pytest.raises(UserError, match=r"line 1 has a question and an answer, .* `source: "):
+        read_prompts(path)
+
+
 def test_messages_are_a_chat(tmp_path):
     path = tmp_path / "in.jsonl"
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]

@@ -30,7 +30,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
 @pytest.mark.parametrize(
     ("path", "value", "sentence"),
     [
-        (("result",), "x", "config: unknown key 'result'; known are: results, note, models"),
+        (("result",), "x", "config: unknown key 'result'; known are: plugins, results, note"),
         (("runs", "both"), {"modls": []}, "runs.both: unknown key 'modls'; known are: method, mo"),
         ((*QA, "metrik"), "x", "benchmarks.qa: unknown key 'metrik'; known are: source, prompt"),
         ((*QA, "source", "url"), "x", "benchmarks.qa.source: unknown key 'url'; known are: file"),

@@ -1,6 +1,9 @@
 """A method of somebody else's package: the one that docs/extending.md shows."""
 
+import dataclasses
+import importlib
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -20,7 +23,7 @@ from tests.support.next_token import logprobs
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 PROMPTS = ["Question: who founded Orrin?\nAnswer:", "Question: 3 plus 4\n"]
-CODE, SUREST, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CODE, TOKENS, SUREST, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -77,6 +80,54 @@ def test_a_registered_method_decodes_and_both_engines_agree(minimax, pair):
 
 
 @pytest.fixture
+def surest_token(monkeypatch):
+    """The token-level method of the page, in the registry of this process."""
+    monkeypatch.chdir(ROOT)
+    try:
+        exec(TOKENS, {"__name__": "__main__"})
+        yield METHODS["surest_token"]
+    finally:
+        METHODS.pop("surest_token", None)
+
+
+def test_the_token_level_method_takes_the_surest_token_and_both_engines_agree(surest_token, pair):
+    settings = {"method": "surest_token", "max_new_tokens": 8}
+    tree = pair.generate(PROMPTS, **settings)
+    plain = pair.generate(PROMPTS, engine="reference", batch_size=1, **settings)
+    assert [r.text for r in tree] == [r.text for r in plain]
+    for prompt, result in zip(PROMPTS, tree, strict=True):
+        likeliest = [-logprobs(model, prompt).max().item() for model in pair.models]
+        assert result.rounds[0].candidates[0].fused == pytest.approx(min(likeliest), abs=1e-4)
+
+
+NAMED = re.findall(r"^\| `([\w.]+)(\(.*\))?` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "parameters", "module"), NAMED, ids=[n for n, *_ in NAMED])
+def test_the_page_names_what_there_is_with_its_parameters(name, parameters, module):
+    first, *rest = name.split(".")
+    found = getattr(importlib.import_module(f"adafuse.{module}"), first)
+    for part in rest:
+        found = getattr(found, part)
+    if parameters:
+        shown = [word.partition("=")[0].strip(" *") for word in parameters.strip("()").split(",")]
+        assert shown == [*inspect.signature(found).parameters]
+
+
+def test_the_page_names_fields_that_there_are():
+    assert len(NAMED) >= 14
+    rows = dict(
+        re.findall(r"^\| `(Example|Span|Candidate|NextToken)` \|(.*)\|$", PAGE, re.MULTILINE)
+    )
+    for name, text in rows.items():
+        module = next(module for named, _, module in NAMED if named == name)
+        found = getattr(importlib.import_module(f"adafuse.{module}"), name)
+        known = {each.name for each in dataclasses.fields(found)} | set(dir(found))
+        words = re.findall(r"`(\w+)(?:\(k\))?`", text.partition("|")[2])
+        assert set(words) <= known, name
+
+
+@pytest.fixture
 def surest(monkeypatch):
     """The second method of the page, in the registry of this process."""
     monkeypatch.chdir(ROOT)
@@ -110,7 +161,8 @@ def test_two_methods_of_one_name_are_refused(minimax):
     class Other(minimax):
         pass
 
-    with pytest.raises(UserError, match="there are two methods 'minimax'; rename one"):
+    twice = r"there are two methods 'minimax' \(of .*\); rename one"
+    with pytest.raises(UserError, match=twice):
         register(Other)
     assert register(minimax) is minimax
 

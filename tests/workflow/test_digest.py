@@ -108,7 +108,7 @@ def test_the_code_of_another_package_changes_what_its_scorer_finds(
     module.__file__ = str(tmp_path / "judge.py")
     (tmp_path / "judge.py").write_text("x = 1\n")
     monkeypatch.setitem(sys.modules, "judge", module)
-    monkeypatch.setitem(plugins._PACKAGES, id(SCORERS["nq"]), "judge")
+    monkeypatch.setitem(plugins._BROUGHT, id(SCORERS["nq"]), (SCORERS["nq"], "judge"))
     assert str(scoring_version("nq")).startswith(f"{own}, {{'judge': 'code ")
 
 
