@@ -403,7 +403,7 @@ def _check_lines(name: str, text: str) -> None:
             " each line of a .txt is a prompt of its own; name the file as `shots: {file: FILE}` of"
             " a benchmark (docs/benchmarks.md#prompts), or write each prompt on one line with \\n"
         )
-    if re.search(r"\S\s*\n\s*\n\s*\S", text):
+    if "\\n" not in text and re.search(r"\S\s*\n\s*\n\s*\S", text):
         typer.echo(
             f"warning: {name} has empty lines: each other line is continued as a prompt of its own"
             " (\\n in a line is a line break)",
