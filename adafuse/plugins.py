@@ -151,17 +151,16 @@ def said(error: Exception) -> str:
     message = str(error) or type(error).__name__
     if isinstance(error, UserError | ExampleError):
         return message
-    packages = {_package(module) for _, module in _BROUGHT.values()} | {_OWN}
-    own = _package(__name__)
-    last = (own, "", 0)
+    known, last = {module for _, module in _BROUGHT.values()} | {*_RELEASES}, None
     for frame, line in traceback.walk_tb(error.__traceback__):
-        package = _package(frame.f_globals.get("__name__", ""))
-        if package in packages:
-            last = (package, frame.f_code.co_filename, line)
-    package, file, line = last
-    if package == own:
+        module = frame.f_globals.get("__name__", "")
+        if (package := _package(module)) == _OWN:
+            last = None
+        elif module in known or package in known:
+            last = Path(frame.f_code.co_filename).name, line
+    if last is None:
         return message
-    return f"{type(error).__name__}: {error} ({Path(file).name}, line {line})"
+    return f"{type(error).__name__}: {error} ({last[0]}, line {last[1]})"
 
 
 def code_of(*used: object) -> dict[str, str]:
