@@ -180,6 +180,24 @@ class Pool:
         for candidate in self.candidates:
             candidate.score(self._sequences, self._out)
 
+    def read(self, candidate: Span) -> Program[None]:
+        """Have every model read a candidate that has its nodes, and score it."""
+        nodes = [candidate.nodes[sequence] for sequence in self.active.values()]
+        for node in nodes:
+            node.ends = node.ends or candidate.ends
+        yield from evaluated(dict.fromkeys(n for node in nodes for n in (*node.above(), node)))
+        candidate.score(self._sequences, self._out)
+
+    def join(self, candidate: Span) -> None:
+        """Add a candidate that no model proposed, unless one did."""
+        if self._key(candidate) not in map(self._key, self.candidates):
+            self.candidates.append(candidate)
+
+    def lead(self, number: int) -> str:
+        """Return the space with which a model begins an answer after its chat template, or none."""
+        first = self._first_texts.get(self._sequences[number], "")
+        return " " if self._begins and _without_space(first) != first else ""
+
     def weights(self, weights: Sequence[float]) -> list[float]:
         """Return w_k, 0 for the models that are out."""
         return [0.0 if k in self._out else weight for k, weight in enumerate(weights)]

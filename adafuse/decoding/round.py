@@ -77,23 +77,33 @@ class Example:
             return self.text
         return self.stops.settled(self.text.rstrip(UNFINISHED))
 
-    def select(self, pool: Pool, fuse: PoolFusion) -> Span:
-        """Return the candidate with the smallest F(s) (eq. 6), and record the round.
+    def fused(self, pool: Pool, fuse: PoolFusion) -> tuple[list[Span], Sequence[float]]:
+        """Give the candidates that are scored their F(s) (eq. 5).
 
-        Of equal scores the earlier wins. A candidate needs a finite NLL under every model.
+        Return those with a finite NLL under every model, the best first (of equal scores the
+        earlier), and w_k.
         """
-        active = pool.active
-        finite = [s for s in pool.candidates if all(math.isfinite(s.nll[k]) for k in active)]
+        scored = (candidate for candidate in pool.candidates if candidate.nll)
+        finite = [s for s in scored if all(math.isfinite(s.nll[k]) for k in pool.active)]
         weights = pool.weights(self.weights)
         scores, own = fuse(finite, weights) if finite else ([], weights)
-        for candidate, fused in zip(finite, scores, strict=True):
-            candidate.fused = fused
-        best = min(finite, key=lambda candidate: candidate.fused, default=None)
-        self.rounds.append(pool.record(best, own if self.weighed or list(own) != weights else ()))
+        for candidate, score in zip(finite, scores, strict=True):
+            candidate.fused = score
+        return sorted(finite, key=lambda candidate: candidate.fused), own
+
+    def select(self, pool: Pool, fuse: PoolFusion) -> Span:
+        """Return the candidate with the smallest F(s) (eq. 6), and record the round."""
+        ranked, weights = self.fused(pool, fuse)
+        return self.take(pool, next(iter(ranked), None), weights)
+
+    def take(self, pool: Pool, best: Span | None, weights: Sequence[float]) -> Span:
+        """Record the round with its w_k, and return the candidate that is committed."""
+        known = not self.weighed and list(weights) == pool.weights(self.weights)
+        self.rounds.append(pool.record(best, () if known else weights))
         if best is None:
             names = [
                 sequence.model.name
-                for number, sequence in active.items()
+                for number, sequence in pool.active.items()
                 if any(not math.isfinite(candidate.nll[number]) for candidate in pool.candidates)
             ]
             raise ExampleError(f"no candidate has a finite NLL under {' and '.join(names)}")
@@ -167,8 +177,22 @@ class Leader:
         return min(margins, default=0.0) >= self.sure
 
 
+Settle = Callable[[Example, Pool, PoolFusion], Program[Span]]
+"""Returns what is committed in a round in which models differ, and records the round."""
+
+
+def choose(example: Example, pool: Pool, fuse: PoolFusion) -> Program[Span]:
+    """Score the candidates (eq. 4) and select one (eq. 5, 6)."""
+    yield from pool.score()
+    return example.select(pool, fuse)
+
+
 def fuse_rounds(
-    example: Example, propose: Propose, fuse: PoolFusion, leader: Leader | None = None
+    example: Example,
+    propose: Propose,
+    fuse: PoolFusion,
+    leader: Leader | None = None,
+    settle: Settle | None = None,
 ) -> Program[None]:
     """Propose, pool, score, select and commit until the example stops."""
     if leader is not None and not example.weights[leader.number]:
@@ -182,8 +206,8 @@ def fuse_rounds(
                 pool = pool if leader.decides(pool.candidates) else None
             if pool is None:
                 pool = yield from _pooled(example, propose, active)
-            yield from pool.score()  # eq. 4
-            best = example.select(pool, fuse)  # eq. 5, 6
+            decide = choose if settle is None or len(pool.candidates) == 1 else settle
+            best = yield from decide(example, pool, fuse)
             pool.leave(best, active.values())
             example.commit(best)  # eq. 7
             example.check_stop(ended=best.ends)

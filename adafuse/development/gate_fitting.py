@@ -338,8 +338,8 @@ def _check(
     if given or not replaced:
         odd = given[0] if given else f"method {method}"
         raise UserError(
-            f"{odd} cannot be fitted, because a gate replaces the fusion rule; use adafuse,"
-            " fixed_length or beam_scaling, without `fusion`"
+            f"{odd} cannot be fitted, because a gate learns to choose between candidates; use"
+            " adafuse, fixed_length or beam_scaling, without `fusion` and `disagreement`"
         )
     if not development or not all(rows.prompts for rows in development):
         raise UserError("there are no development rows to fit on; give some of each benchmark")

@@ -1,20 +1,22 @@
 """The methods of arXiv 2601.06022: `adafuse`, `fixed_length`, `beam_scaling` and `single`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from adafuse.decoding.byte_words import ByteWords, SortedVocabulary
 from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import FusionOptions, mean_nll, per_candidate
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example, Leader, Proposal, fuse_rounds
 from adafuse.decoding.words import add_word, empty_span, greedy_words
 from adafuse.engine.node import Node, Program, TokenSequence, evaluated, gather
+from adafuse.models.spec import refuse_served
 from adafuse.options import MaxWords, MethodOptions, ModelNumber, Positive
 
 SENTENCE_END = re.compile(r"[.!?\u2026][^\s\w]*\s*$|[\u3002\uff01\uff1f]|\S\s*\n")
@@ -53,6 +55,7 @@ class FusesWords(Method[FusionOptionsT]):
 class AdaFuseOptions(AskOptions):
     """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
+    replaced_by_gate = AskOptions.replaced_by_gate | {"disagreement", "gap"}
     tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
     """τ, the margin threshold: a model adds another word to its proposal while p(1) - p(2) of its
     next token is at least τ; a higher τ gives shorter spans and more joint decisions, and above 1
@@ -64,9 +67,24 @@ class AdaFuseOptions(AskOptions):
     """margin of a word that τ is compared with: that of its first token, as in the paper (`start`),
     or the smallest of its tokens, at which alternatives then begin (`word`); change it when words
     such as numbers may begin confidently and end wrongly"""
+    disagreement: Literal["select", "bytes", "pool"] = "select"
+    """what happens where the models propose different spans: the one with the lowest F(s) is
+    committed, as in the paper (`select`); the next word is written byte by byte under the mean of
+    all models (`bytes`); or that word is one more candidate (`pool`); change it when the models
+    disagree inside words, as in translations"""
+    gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """largest difference in F(s), in nats per token, between the best two candidates at which a
+    word is written byte by byte; null: wherever there are two candidates; change it when
+    `disagreement` is not `select` and forward passes matter"""
     branching: Positive = 1
     """B, number of alternatives that a model proposes when it is not confident; 1 switches this
     diversity-aware scaling off"""
+
+    @model_validator(mode="after")
+    def _gap_is_for_bytes(self) -> Self:
+        if self.gap is not None and self.disagreement == "select":
+            raise ValueError(f"gap {self.gap} is for disagreement bytes or pool; choose one")
+        return self
 
 
 class AdaFuse(FusesWords[AdaFuseOptions]):
@@ -77,13 +95,36 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
     threshold = "tau"
 
     @property
+    def reads_distributions(self) -> bool:
+        return self.options.disagreement != "select"
+
+    @property
     def top(self) -> int:
         """B first tokens to branch on, and at least the two of the margin."""
         return max(2, self.options.branching)
 
+    def check_served(self, names: Sequence[str]) -> None:
+        if names and self.reads_distributions:
+            refuse_served(names[0], f"adafuse with disagreement {self.options.disagreement}")
+
+    def prepare(self, models: Models) -> None:
+        super().prepare(models)
+        if self.reads_distributions:
+            self._vocabularies = [
+                SortedVocabulary(m.token_bytes, without=m.end_ids) for m in models
+            ]
+
     def decode(self, example: Example) -> Program[None]:
-        propose = partial(self._propose, example)
-        return fuse_rounds(example, propose, self._fuse, self.options.decider)
+        propose, settle = partial(self._propose, example), None
+        if self.reads_distributions:
+            settle = ByteWords(
+                self._vocabularies,
+                self.options.max_word_tokens,
+                joins=self.options.disagreement == "pool",
+                gap=self.options.gap,
+                weighed=self.options.gate is not None,
+            ).settle
+        return fuse_rounds(example, propose, self._fuse, self.options.decider, settle)
 
     def _propose(self, example: Example, sequence: TokenSequence) -> Program[Proposal]:
         """Return one span if the model stays confident, else B.
@@ -112,6 +153,9 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
                 return [span], tuple(margins)
 
     def _full(self, example: Example, span: Span) -> bool:
+        last = example.rounds[-1] if example.rounds else None
+        if self.options.disagreement == "bytes" and last is not None and last.joint:
+            return True
         if self.options.max_words != "adaptive":
             return span.words == self.options.max_words
         sequence = span.node.sequence

@@ -163,14 +163,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A candidate s of a round: a span of text that at least one model proposed.
+    """A candidate s of a round: a span of text that may be committed next.
 
     Attributes:
         text: the span.
         ends: the text ends after this span (the model that proposed it wrote an end token).
-        proposers: the models that proposed it, by number from 0.
+        proposers: the models that proposed it, by number from 0; empty if all wrote it together.
         nll: NLL_k(s) of each model k, in nats per token (eq. 4); nan for a model that did not take
-            part in the round.
+            part in the round. Empty if the candidate was not scored, because it was not needed.
         fused: F(s), the score that the fusion rule computes (eq. 5); lower is better.
     """
 
@@ -200,6 +200,11 @@ class Round(RoundView):
     words: int
     margins: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...] = ()
+
+    @property
+    def joint(self) -> bool:
+        """Whether no model proposed the committed span: all wrote it together."""
+        return self.selected is not None and not self.candidates[self.selected].proposers
 
     @property
     def agreed(self) -> bool:

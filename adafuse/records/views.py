@@ -59,7 +59,8 @@ class RoundView:
         for index, candidate in enumerate(self.candidates):
             nll = [f"{value:.3f}" for value in candidate.nll] or [""] * len(models)
             text = one_line(candidate.text) + "<END>" * candidate.ends
-            by, mark = ",".join(map(str, candidate.proposers)), "=>" * (index == self.selected)
+            mark = "=>" * (index == self.selected)
+            by = ",".join(map(str, candidate.proposers)) or "all" * bool(mark)
             rows.append([mark, text, by, *nll, f"{candidate.fused:.3f}"])
         return ["", "candidate", "by", *(f"NLL {model}" for model in models), "F"], rows
 

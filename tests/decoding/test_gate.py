@@ -14,6 +14,7 @@ from adafuse.decoding.gate import (
     read_gate,
 )
 from adafuse.development.gate_file import FittedGate, Provenance, write_gate
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
 from tests.conftest import toy_path
@@ -176,6 +177,21 @@ def test_decoding_with_a_gate(pair, tmp_path, method):
     for taken in (t for result in decode(fusion="learned", gate=str(path)) for t in result.rounds):
         best = min(taken.candidates, key=lambda candidate: candidate.nll[0])
         assert taken.candidates[taken.selected] == best
+
+
+def test_words_are_written_with_the_weights_of_a_gate(pair, tmp_path):
+    def decode(weights=None, **options):
+        weighted = Ensemble(pair.models, weights)
+        return weighted.generate(PROMPTS, max_new_tokens=16, disagreement="bytes", **options)
+
+    path = tmp_path / "gate.json"
+    for bias, weights in (((0.0, 0.0), (1.0, 1.0)), ((60.0, -60.0), (1.0, 0.0))):
+        write_gate(path, gate("mistral", "llama", bias=bias))
+        learned = decode(fusion="learned", gate=str(path))
+        assert [r.text for r in learned] == [r.text for r in decode(weights)]
+        for taken in (taken for result in learned for taken in result.rounds if taken.joint):
+            share = weights[0] / sum(weights)
+            assert taken.weights == pytest.approx([share, 1 - share])
 
 
 def test_the_options_say_when_a_gate_is_missing_or_of_no_use(pair):

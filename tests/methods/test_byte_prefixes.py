@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.methods.bytewise import SortedVocabulary
+from adafuse.decoding.byte_words import SortedVocabulary
 from adafuse.tokenization.token_bytes import TokenBytes
 from tests.conftest import SHARED
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adafuse.decoding.byte_words import END, CoverEncodings, SortedVocabulary
 from adafuse.decoding.token_round import PendingText
-from adafuse.methods.bytewise import END, CoverEncodings, SortedVocabulary
 from tests.support.scripted import START, ScriptedEngine, ScriptedModel, run
 
 

@@ -51,6 +51,9 @@ METHODS = [
     ("unite", {"weighting": "consistency"}),
     ("gac", {"weighting": "prompt", "mean": "geometric"}),
     ("bytewise", {"mean": "geometric"}),
+    ("adafuse", {"disagreement": "bytes"}),
+    ("adafuse", {"disagreement": "bytes", "gap": 1.0, "branching": 2}),
+    ("adafuse", {"disagreement": "pool", "branching": 3}),
 ]
 MARKS = dict.fromkeys(STATEFUL.keys() - {"lfm2"}, pytest.mark.soak)
 FEW = (0, 8, 17)

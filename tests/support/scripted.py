@@ -53,8 +53,12 @@ class ScriptedModel:
 
     def anchor(self, context: Sequence[int]) -> SimpleNamespace:
         """Return what decodes ids after the given ones; here every token has a text of its own."""
-        texts = [surface.decode() for surface in self.token_bytes.ids]
-        return SimpleNamespace(added=lambda ids: "".join(texts[token] for token in ids))
+        of = self.token_bytes.of
+
+        def added(ids: Sequence[int]) -> str:
+            return b"".join(of[token] or b"" for token in ids).decode(errors="replace")
+
+        return SimpleNamespace(added=added)
 
     def encode_span(self, span: str) -> tuple[int, ...]:
         """Return the ids of a text."""

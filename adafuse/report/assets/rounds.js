@@ -21,10 +21,15 @@
     if (!chosen) return "No candidate had a finite score, so decoding ended here.";
     const words = `${adafuse.count(round.words, "word")} committed`;
     const names = chosen.proposers.map((model) => example.models[model]).join(" and ");
-    const by = names ? `, proposed by ${names}` : "";
+    const by = names ? `, proposed by ${names}` : ", written by all models together";
     const others = round.candidates.filter((each) => each !== chosen && Number.isFinite(each.fused));
-    if (!others.length) return `${words}${by}; the only candidate.`;
+    if (!others.length) {
+      return `${words}${by}; ${round.candidates.length > 1 ? "the others were not scored" : "the only candidate"}.`;
+    }
     const second = others.reduce((best, each) => (each.fused < best.fused ? each : best));
+    if (!(chosen.fused <= second.fused)) {
+      return `${words}${by}; F ${shown(chosen.fused)}, of ${quoted(second)} ${shown(second.fused)}.`;
+    }
     const ahead = (second.fused - chosen.fused).toFixed(3);
     return `${words}${by}; F ${shown(chosen.fused)}, ahead of ${quoted(second)} by ${ahead}.`;
   }
@@ -37,11 +42,17 @@
     const order = [...round.candidates.keys()].sort((a, b) =>
       round.candidates[a].fused - round.candidates[b].fused || a - b);
     return adafuse.make("table", { class: "candidates" },
-      adafuse.make("caption", {}, "The smallest F wins. NLL in nats per token; the bars of all rounds have one scale."),
+      adafuse.make("caption", {}, `${rule(round)}NLL in nats per token; the bars of all rounds have one scale.`),
       adafuse.make("thead", {}, adafuse.make("tr", {}, ...heads.map((text) =>
         adafuse.make("th", { scope: "col" }, text)))),
       adafuse.make("tbody", {}, ...order.map((at) =>
         row(example, round.candidates[at], at === round.selected, models, most))));
+  }
+
+  // A word that all models wrote together may be committed whatever its F.
+  function rule({ candidates, selected }) {
+    const least = candidates.every(({ fused }) => !(fused < candidates[selected]?.fused));
+    return least && candidates.every(({ nll }) => nll.length) ? "The smallest F wins. " : "";
   }
 
   // The longest bar of a text stands for its largest NLL, but for no less than 1.
@@ -55,7 +66,8 @@
       adafuse.make("td", { class: "text" }, adafuse.visible(candidate.text),
         candidate.ends ? adafuse.make("b", { class: "end", title: "end of text" }, "■") : "",
         won ? adafuse.make("span", { class: "mark" }, " ✓ selected") : ""),
-      adafuse.make("td", {}, ...candidate.proposers.map((model) => adafuse.chip(example.models[model]))),
+      adafuse.make("td", {}, ...candidate.proposers.map((model) => adafuse.chip(example.models[model])),
+        won && !candidate.proposers.length ? "all together" : ""),
       adafuse.make("td", { class: "number" }, shown(candidate.fused)),
       ...models.map((name, model) => bar(name, candidate.nll[model], most)));
   }
