@@ -106,7 +106,7 @@ class CoverEncodings:
         total = masses.sum()
         if not total > 0:
             name = self._text.sequence.model.name
-            raise ValueError(f"{name} gives no byte a probability after the text")
+            raise ExampleError(f"{name} gives no byte a probability after the text")
         return np.asarray(masses / total)
 
     def _reach(self) -> Program[None]:
@@ -166,14 +166,14 @@ PRUNE = 1e-3
 
 @dataclass(eq=False)
 class ByteWords:
-    """What is done in the rounds of one example in which the models propose different spans.
+    """What is done in the rounds of one example that have more than one candidate.
 
     The next word is written byte by byte: each byte, or END, is the likeliest under the weighted
-    mean of what the models give it. That word is committed, or where it `joins` becomes one more
+    mean of the models' probabilities. That word is committed, or where it `joins` becomes one more
     candidate (eq. 4-6 choose). With a `gap`, this is done only where the best two candidates lie
     within so many nats of F(s). A word has at most `max_tokens` tokens in any model. Candidates
-    are scored before it is written only where this decides something: for a `gap`, or if the
-    weights are those of a gate (`weighed`).
+    are scored before it is written only if that is needed: for a `gap`, or for the weights of a
+    gate (`gated`), which gives the word no F(s).
 
     `_decided` holds the symbols at which the last word ended, by the text before them: the next
     word begins with them, unless the models agree on another one.
@@ -183,60 +183,61 @@ class ByteWords:
     max_tokens: int
     joins: bool = False
     gap: float | None = None
-    weighed: bool = False
+    gated: bool = False
     _decided: dict[str, list[int]] = field(default_factory=dict, init=False)
 
     def settle(self, example: Example, pool: Pool, fuse: PoolFusion) -> Program[Span]:
         """Return what is committed, and record the round."""
         weights: Sequence[float] = pool.weights(example.weights)
-        if self.weighed or self.gap is not None:
+        if self.gated or self.gap is not None:
             yield from pool.score()
-            ranked, weights = example.fused(pool, fuse)
-            apart = ranked[1].fused - ranked[0].fused if len(ranked) > 1 else math.inf
-            if self.gap is not None and apart > self.gap:
+            ranked, weights = example.fused(pool.candidates, pool, fuse)
+            difference = ranked[1].fused - ranked[0].fused if len(ranked) > 1 else math.inf
+            if self.gap is not None and difference > self.gap:
                 return example.select(pool, fuse)
         word = yield from self._write(example, pool, weights)
         yield from pool.read(word)
         if self.joins:
             pool.join(word)
             return (yield from choose(example, pool, fuse))
+        if not self.gated:
+            example.fused([word], pool, fuse)
         pool.candidates.insert(0, word)
-        example.fused(pool, fuse)
         return example.take(pool, word, weights)
 
     def _write(self, example: Example, pool: Pool, weights: Sequence[float]) -> Program[Span]:
-        """Write a word as `add_word` does: up to white space, a stop string, END or the limit."""
+        """Write a word: up to white space, a stop string, END or the limit."""
         texts = {k: PendingText(s, keeps_own=False) for k, s in pool.active.items()}
         for k, text in texts.items():
-            text.pending = pool.lead(k).encode()
+            text.pending = pool.first_space(k).encode()
+        voters = [k for k in texts if weights[k] > 0]
         covers = [
-            CoverEncodings(text, self.vocabularies[k], PRUNE, _beginnings(text, pool))
-            for k, text in texts.items()
+            CoverEncodings(texts[k], self.vocabularies[k], PRUNE, _beginnings(texts[k], pool))
+            for k in voters
         ]
-        shares = np.array([weights[k] for k in texts])
+        shares = np.array([weights[k] for k in voters])
         rules, decoder = example.rules(self.max_tokens), getincrementaldecoder("utf-8")("replace")
-        decided, written, character = self._decided.pop(example.text, []), "", b""
+        decided, written, rest = self._decided.pop(example.text, []), "", b""
         while True:
             symbol = decided.pop(0) if decided else (yield from _likeliest(covers, shares))
             if symbol == END:
                 break
-            character += bytes([symbol])
             for text in texts.values():
                 text.pending += bytes([symbol])
             addition = decoder.decode(bytes([symbol]))
+            rest, _ = decoder.getstate()
             before = written + addition[:-1]
             if addition[-1:].isspace() and before.strip():
-                written, character = before, addition[-1].encode()
+                written, rest = before, addition[-1].encode()
                 break
-            if addition:
-                written, character = written + addition, b""
-                if rules.complete(written, _longest(texts.values())):
-                    break
-        shown = pool.lead(pool.candidates[0].proposers[0]) + written
-        self._decided = {example.text + shown: [*character, *[END] * (symbol == END)]}
-        whole = {text: text.pending.removesuffix(character) for text in texts.values()}
+            written += addition
+            if addition and rules.complete(written, _longest(texts.values())):
+                break
+        first = pool.first_space(pool.candidates[0].proposers[0]) if written else ""
+        self._decided = {example.text + first + written: [*rest, *[END] * (symbol == END)]}
+        whole = {text: text.pending.removesuffix(rest) for text in texts.values()}
         nodes = {text.sequence: text.encoded(word) for text, word in whole.items()}
-        return Span(shown, ends=not written, words=1, nodes=nodes)
+        return Span(first + written, ends=not written, words=1, nodes=nodes)
 
 
 def _likeliest(covers: Sequence[CoverEncodings], weights: Probabilities) -> Program[int]:
@@ -249,16 +250,16 @@ def _likeliest(covers: Sequence[CoverEncodings], weights: Probabilities) -> Prog
 
 
 def _beginnings(text: PendingText, pool: Pool) -> dict[Node, None]:
-    """Return what a model reads of all beginnings of the proposed words, in one forward pass.
+    """Return the nodes of every prefix of the proposed first words, for one forward pass.
 
     The word that is written is mostly one of them, or begins as they do.
     """
     found = dict[Node, None]()
     for candidate in pool.candidates:
-        word = _FIRST_WORD.match(candidate.text)
+        word = _FIRST_WORD.match(pool.key(candidate)[0])
         surface = b"" if word is None else word[0].encode()
         for size in range(1, len(surface) + 1):
-            with suppress(ContextFullError, ValueError):  # perhaps nobody writes that
+            with suppress(ContextFullError, ValueError):  # the model may be unable to write it
                 node = text.encoded(text.pending + surface[:size])
                 found |= dict.fromkeys([*node.above(), node])
     return found

@@ -139,10 +139,10 @@ class Pool:
 
         `margins` are those that it read, one a word.
         """
-        pooled = {self._key(candidate): candidate for candidate in self.candidates}
+        pooled = {self.key(candidate): candidate for candidate in self.candidates}
         for own in written:
             self._first_texts.setdefault(self._sequences[number], own.text)
-            candidate = pooled.setdefault(self._key(own), own)
+            candidate = pooled.setdefault(self.key(own), own)
             if number not in candidate.margins:
                 candidate.margins[number] = margins
                 candidate.nodes.update(own.nodes)
@@ -190,10 +190,10 @@ class Pool:
 
     def join(self, candidate: Span) -> None:
         """Add a candidate that no model proposed, unless one did."""
-        if self._key(candidate) not in map(self._key, self.candidates):
+        if self.key(candidate) not in map(self.key, self.candidates):
             self.candidates.append(candidate)
 
-    def lead(self, number: int) -> str:
+    def first_space(self, number: int) -> str:
         """Return the space with which a model begins an answer after its chat template, or none."""
         first = self._first_texts.get(self._sequences[number], "")
         return " " if self._begins and _without_space(first) != first else ""
@@ -214,7 +214,8 @@ class Pool:
         candidate.nodes[sequence] = chain[-1] if chain else sequence.root
         return chain
 
-    def _key(self, candidate: Span) -> tuple[str, bool]:
+    def key(self, candidate: Span) -> tuple[str, bool]:
+        """Return what makes two candidates one: text, without a first space, and END."""
         text = _without_space(candidate.text) if self._begins else candidate.text
         return text, candidate.ends
 

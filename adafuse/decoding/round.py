@@ -77,14 +77,15 @@ class Example:
             return self.text
         return self.stops.settled(self.text.rstrip(UNFINISHED))
 
-    def fused(self, pool: Pool, fuse: PoolFusion) -> tuple[list[Span], Sequence[float]]:
-        """Give the candidates that are scored their F(s) (eq. 5).
+    def fused(
+        self, candidates: Sequence[Span], pool: Pool, fuse: PoolFusion
+    ) -> tuple[list[Span], Sequence[float]]:
+        """Give scored candidates their F(s) (eq. 5).
 
         Return those with a finite NLL under every model, the best first (of equal scores the
         earlier), and w_k.
         """
-        scored = (candidate for candidate in pool.candidates if candidate.nll)
-        finite = [s for s in scored if all(math.isfinite(s.nll[k]) for k in pool.active)]
+        finite = [s for s in candidates if all(math.isfinite(s.nll[k]) for k in pool.active)]
         weights = pool.weights(self.weights)
         scores, own = fuse(finite, weights) if finite else ([], weights)
         for candidate, score in zip(finite, scores, strict=True):
@@ -93,7 +94,7 @@ class Example:
 
     def select(self, pool: Pool, fuse: PoolFusion) -> Span:
         """Return the candidate with the smallest F(s) (eq. 6), and record the round."""
-        ranked, weights = self.fused(pool, fuse)
+        ranked, weights = self.fused(pool.candidates, pool, fuse)
         return self.take(pool, next(iter(ranked), None), weights)
 
     def take(self, pool: Pool, best: Span | None, weights: Sequence[float]) -> Span:
@@ -178,7 +179,7 @@ class Leader:
 
 
 Settle = Callable[[Example, Pool, PoolFusion], Program[Span]]
-"""Returns what is committed in a round in which models differ, and records the round."""
+"""Returns what is committed in a round with several candidates, and records the round."""
 
 
 def choose(example: Example, pool: Pool, fuse: PoolFusion) -> Program[Span]:
@@ -206,7 +207,8 @@ def fuse_rounds(
                 pool = pool if leader.decides(pool.candidates) else None
             if pool is None:
                 pool = yield from _pooled(example, propose, active)
-            decide = choose if settle is None or len(pool.candidates) == 1 else settle
+            sure = len(pool.candidates) == 1 or len(pool.active) == 1
+            decide = choose if settle is None or sure else settle
             best = yield from decide(example, pool, fuse)
             pool.leave(best, active.values())
             example.commit(best)  # eq. 7

@@ -68,10 +68,10 @@ class AdaFuseOptions(AskOptions):
     or the smallest of its tokens, at which alternatives then begin (`word`); change it when words
     such as numbers may begin confidently and end wrongly"""
     disagreement: Literal["select", "bytes", "pool"] = "select"
-    """what happens where the models propose different spans: the one with the lowest F(s) is
-    committed, as in the paper (`select`); the next word is written byte by byte under the mean of
-    all models (`bytes`); or that word is one more candidate (`pool`); change it when the models
-    disagree inside words, as in translations"""
+    """what happens where there is more than one candidate: the one with the lowest F(s) is
+    committed, as in the paper (`select`); the next word is written byte by byte under the weighted
+    mean of all models, and after it each model proposes one word (`bytes`); or that word is one
+    more candidate (`pool`); change it when the models disagree inside words, as in translations"""
     gap: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """largest difference in F(s), in nats per token, between the best two candidates at which a
     word is written byte by byte; null: wherever there are two candidates; change it when
@@ -122,7 +122,7 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
                 self.options.max_word_tokens,
                 joins=self.options.disagreement == "pool",
                 gap=self.options.gap,
-                weighed=self.options.gate is not None,
+                gated=self.options.gate is not None,
             ).settle
         return fuse_rounds(example, propose, self._fuse, self.options.decider, settle)
 
@@ -153,9 +153,8 @@ class AdaFuse(FusesWords[AdaFuseOptions]):
                 return [span], tuple(margins)
 
     def _full(self, example: Example, span: Span) -> bool:
-        last = example.rounds[-1] if example.rounds else None
-        if self.options.disagreement == "bytes" and last is not None and last.joint:
-            return True
+        if self.options.disagreement == "bytes" and example.rounds and example.rounds[-1].joint:
+            return True  # models that just differed mostly differ again, and use one word at most
         if self.options.max_words != "adaptive":
             return span.words == self.options.max_words
         sequence = span.node.sequence

@@ -168,7 +168,8 @@ class Candidate:
     Attributes:
         text: the span.
         ends: the text ends after this span (the model that proposed it wrote an end token).
-        proposers: the models that proposed it, by number from 0; empty if all wrote it together.
+        proposers: the models that proposed it, by number from 0; empty if all models wrote it
+            together, or a network that is none of them (the fuser of `llm_blender`).
         nll: NLL_k(s) of each model k, in nats per token (eq. 4); nan for a model that did not take
             part in the round. Empty if the candidate was not scored, because it was not needed.
         fused: F(s), the score that the fusion rule computes (eq. 5); lower is better.
@@ -186,7 +187,8 @@ class Round(RoundView):
     """One round of Algorithm 1 of the paper.
 
     Attributes:
-        candidates: all candidates of the round, without duplicates.
+        candidates: all candidates of the round, without duplicates, except that a word that all
+            models wrote together comes first even if a model proposed the same.
         selected: index of the committed candidate; None if none had a finite NLL, which ends the
             text with an error.
         words: the number of words of the committed candidate.
@@ -203,8 +205,12 @@ class Round(RoundView):
 
     @property
     def joint(self) -> bool:
-        """Whether no model proposed the committed span: all wrote it together."""
-        return self.selected is not None and not self.candidates[self.selected].proposers
+        """Whether all models wrote the committed span together, and none proposed it."""
+        return (
+            bool(self.margins)
+            and self.selected is not None
+            and not self.candidates[self.selected].proposers
+        )
 
     @property
     def agreed(self) -> bool:

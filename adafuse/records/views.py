@@ -1,5 +1,6 @@
 """How a result and its rounds look: as text in a terminal, as HTML in a notebook."""
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ class RoundView:
     words: int
     margins: tuple[tuple[float, ...], ...]
     weights: tuple[float, ...]
+    joint: Any
 
     def __repr__(self) -> str:
         chosen = None if self.selected is None else self.candidates[self.selected].text
@@ -60,8 +62,9 @@ class RoundView:
             nll = [f"{value:.3f}" for value in candidate.nll] or [""] * len(models)
             text = one_line(candidate.text) + "<END>" * candidate.ends
             mark = "=>" * (index == self.selected)
-            by = ",".join(map(str, candidate.proposers)) or "all" * bool(mark)
-            rows.append([mark, text, by, *nll, f"{candidate.fused:.3f}"])
+            by = ",".join(map(str, candidate.proposers)) or "all" * bool(mark and self.joint)
+            scored = candidate.nll or math.isfinite(candidate.fused)
+            rows.append([mark, text, by, *nll, f"{candidate.fused:.3f}" if scored else ""])
         return ["", "candidate", "by", *(f"NLL {model}" for model in models), "F"], rows
 
     def print(self, console: "Console", number: int) -> None:

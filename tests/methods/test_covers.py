@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from adafuse.decoding.byte_words import END, CoverEncodings, SortedVocabulary
 from adafuse.decoding.token_round import PendingText
+from adafuse.errors import ExampleError
 from tests.support.scripted import START, ScriptedEngine, ScriptedModel, run
 
 
@@ -144,5 +145,5 @@ def test_characters_may_come_byte_by_byte():
 def test_a_model_without_any_probability_is_an_error():
     model = ScriptedModel("m", ["a", "END"], lambda ids: [0.0, 0.0])
     _, covers = covers_of(model)
-    with pytest.raises(ValueError, match="m gives no byte a probability"):
+    with pytest.raises(ExampleError, match="m gives no byte a probability"):
         run(covers.probabilities())

@@ -21,14 +21,15 @@
     if (!chosen) return "No candidate had a finite score, so decoding ended here.";
     const words = `${adafuse.count(round.words, "word")} committed`;
     const names = chosen.proposers.map((model) => example.models[model]).join(" and ");
-    const by = names ? `, proposed by ${names}` : ", written by all models together";
+    const together = round.margins.length ? ", written by all models together" : "";
+    const by = names ? `, proposed by ${names}` : together;
     const others = round.candidates.filter((each) => each !== chosen && Number.isFinite(each.fused));
     if (!others.length) {
       return `${words}${by}; ${round.candidates.length > 1 ? "the others were not scored" : "the only candidate"}.`;
     }
     const second = others.reduce((best, each) => (each.fused < best.fused ? each : best));
     if (!(chosen.fused <= second.fused)) {
-      return `${words}${by}; F ${shown(chosen.fused)}, of ${quoted(second)} ${shown(second.fused)}.`;
+      return `${words}${by}; F ${shown(chosen.fused)}; that of ${quoted(second)} is ${shown(second.fused)}.`;
     }
     const ahead = (second.fused - chosen.fused).toFixed(3);
     return `${words}${by}; F ${shown(chosen.fused)}, ahead of ${quoted(second)} by ${ahead}.`;
@@ -46,13 +47,13 @@
       adafuse.make("thead", {}, adafuse.make("tr", {}, ...heads.map((text) =>
         adafuse.make("th", { scope: "col" }, text)))),
       adafuse.make("tbody", {}, ...order.map((at) =>
-        row(example, round.candidates[at], at === round.selected, models, most))));
+        row(example, round.candidates[at], at === round.selected, models, most, round.margins.length))));
   }
 
   // A word that all models wrote together may be committed whatever its F.
   function rule({ candidates, selected }) {
     const least = candidates.every(({ fused }) => !(fused < candidates[selected]?.fused));
-    return least && candidates.every(({ nll }) => nll.length) ? "The smallest F wins. " : "";
+    return least && candidates.every(({ fused }) => Number.isFinite(fused)) ? "The smallest F wins. " : "";
   }
 
   // The longest bar of a text stands for its largest NLL, but for no less than 1.
@@ -61,19 +62,21 @@
     return Math.max(1, ...values.filter(Number.isFinite));
   }
 
-  function row(example, candidate, won, models, most) {
+  function row(example, candidate, won, models, most, read) {
+    const together = read && !candidate.proposers.length;
     return adafuse.make("tr", won ? { class: "won" } : {},
       adafuse.make("td", { class: "text" }, adafuse.visible(candidate.text),
         candidate.ends ? adafuse.make("b", { class: "end", title: "end of text" }, "■") : "",
         won ? adafuse.make("span", { class: "mark" }, " ✓ selected") : ""),
       adafuse.make("td", {}, ...candidate.proposers.map((model) => adafuse.chip(example.models[model])),
-        won && !candidate.proposers.length ? "all together" : ""),
+        won && together ? "all together" : ""),
       adafuse.make("td", { class: "number" }, shown(candidate.fused)),
       ...models.map((name, model) => bar(name, candidate.nll[model], most)));
   }
 
   function bar(name, value, most) {
-    const cell = adafuse.make("td", { class: "number bar" }, shown(value));
+    const cell = adafuse.make("td", { class: "number bar" }, value === undefined ? "" : shown(value));
+    if (value === undefined) return cell;
     cell.style.setProperty("--size", `${Number.isFinite(value) ? (100 * value) / most : 100}%`);
     cell.style.setProperty("--tint", adafuse.colour(name));
     return cell;

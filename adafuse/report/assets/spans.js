@@ -94,7 +94,7 @@
     const names = chosen?.proposers.map((model) => example.models[model]) ?? [];
     const span = adafuse.make("span", {
       class: "span", role: "button", "data-round": round,
-      "aria-label": `${JSON.stringify(shown)}, round ${round + 1}, by ${names.join(" and ") || "all together"}`,
+      "aria-label": `${JSON.stringify(shown)}, round ${round + 1}, by ${names.join(" and ") || (taken.margins.length ? "all together" : "nobody")}`,
     }, shown);
     if (cut) span.append(adafuse.make("s", { title: "cut by a stop string" }, adafuse.visible(cut)));
     if (chosen?.ends && !goesOn) span.append(adafuse.make("b", { class: "end", title: "end of text" }, "■"));
