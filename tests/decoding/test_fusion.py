@@ -59,7 +59,9 @@ def test_two_rules_of_one_name_are_refused():
     def mean_nll(candidate, weights):
         return 0.0
 
-    with pytest.raises(UserError, match="two fusion rules 'mean_nll'; rename one of them"):
+    with pytest.raises(
+        UserError, match=r"two fusion rules 'mean_nll' \(of .*\); rename one of them"
+    ):
         fusion_rule(mean_nll)
 
 

@@ -108,7 +108,7 @@ def test_the_configuration_the_shell_and_the_documentation_know_it(values: dict[
 
 
 def test_two_scorers_of_one_name_are_refused() -> None:
-    with pytest.raises(UserError, match="two scorers 'contained'; rename one of them"):
+    with pytest.raises(UserError, match=r"two scorers 'contained' \(of .*\); rename one of them"):
         register_scorer(replace(CONTAINED, doc="another"))
 
 
