@@ -87,6 +87,14 @@ def _print(advice: "Advice", method: str) -> None:
         for name, text in (("accepted", sample.gold), *zip(names, sample.texts, strict=True)):
             typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
     typer.echo(f"the better answer of each row: {advice.ceiling:.1f}")
+    if (rows := advice.co_failure) is not None:
+        ends = f"{rows.low:.1f} to {rows.high:.1f}"
+        typer.echo(
+            f"all models wrong: {rows.beta:.1f} % of the rows ({ends}), so that no choice between"
+            f" their answers passes {rows.bound:.1f}; fused, {rows.gained} of these"
+            f" {rows.all_wrong} are right, and {rows.lost} of {rows.all_right} wrong that all"
+            " models have right"
+        )
     agreement = (
         "" if advice.agreement is None else f"agreement {advice.agreement:.0f} % of rounds; "
     )

@@ -262,19 +262,24 @@ def compare(plan: "Plan", csv: Path, markdown: Path) -> None:
 
 
 @step
-def compare_runs(plan: "Plan", csv: Path, markdown: Path) -> None:
-    """Test every ensemble against its members and the best baseline."""
+def compare_runs(
+    plan: "Plan", csv: Path, markdown: Path, gain_csv: Path, gain_markdown: Path
+) -> None:
+    """Test every ensemble against its members and the best baseline; say what there is to gain."""
     from adafuse.metrics import compare
+    from adafuse.metrics.cofailure import co_failures
     from adafuse.metrics.score import read_scored
-    from adafuse.report.tables import comparison_table, write_table
+    from adafuse.report.tables import comparison_table, gain_table, write_table
 
-    config, layout = plan.config, plan.layout
+    config, main = plan.config, plan.config.main
     runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
     cells = product(config.protocols, config.main_benchmarks, config.main_runs)
-    found, study = [read_scored(layout.score(*cell)) for cell in cells], config.main.study
-    comparisons = compare.compare_runs(runs, found, study)
+    found = [read_scored(plan.layout.score(*cell)) for cell in cells]
+    comparisons = compare.compare_runs(runs, found, main.study, main.margin)
     missing = compare.models_without_single(runs)
-    write_table(comparison_table(comparisons, missing, study), csv, markdown)
+    write_table(comparison_table(comparisons, missing, main.study), csv, markdown)
+    graded = {scored.score.benchmark: scored.metric for scored in found}
+    write_table(gain_table(co_failures(runs, found), graded), gain_csv, gain_markdown)
     logger.info("%d comparisons", len(comparisons))
 
 

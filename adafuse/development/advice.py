@@ -12,8 +12,10 @@ from adafuse.development.gate_fitting import Development, failures
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
+from adafuse.metrics.cofailure import CoFailure, co_failure
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
+from adafuse.metrics.power import TARGET
 from adafuse.metrics.score import ScoredRun, evaluate
 from adafuse.metrics.scorer import Metric
 from adafuse.records.result import Chat, Result
@@ -55,10 +57,12 @@ class Sample:
 class Advice:
     """What development rows say; scores and shares are in percent.
 
-    `ceiling` is the score of an oracle that takes the better answer of each row; `agreement` the
-    share of rounds in which all models proposed what was committed, None for a method that commits
-    tokens; `forwards` those of all models per token of all; `seconds` is per row, `cut` the share
-    of fused answers that a limit cut. `against` compares the fused texts with the better model.
+    `ceiling` is the score of an oracle that takes the better answer of each row; `co_failure`
+    counts the rows that all models get wrong, None of metrics without right and wrong rows;
+    `agreement` is the share of rounds in which all models proposed what was committed, None for a
+    method that commits tokens; `forwards` are those of all models per token of all; `seconds` is
+    per row, `cut` the share of fused answers that a limit cut. `against` compares the fused texts
+    with the better model.
     """
 
     rows: int
@@ -66,6 +70,7 @@ class Advice:
     members: tuple[Member, ...]
     fused: Estimate
     ceiling: float
+    co_failure: CoFailure | None
     agreement: float | None
     forwards: float
     seconds: float
@@ -106,9 +111,8 @@ def advise(
     oracle = [alone[number][row] for row, number in enumerate(best)]
     leaders = [n for n, row in zip(best, by_row, strict=True) if row.count(max(row)) == 1]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
-    better = max(scored, key=lambda one: metric.merit(one.value))
-    pairs = compare_runs(runs, [*scored, together])
-    against = next(pair for pair in pairs if pair.against == better.score.run)
+    better = max(range(len(scored)), key=lambda number: metric.merit(scored[number].value))
+    tests = [t for t in compare_runs(runs, [*scored, together]) if t.role == "member"]
     agreed = [taken.agreed for result in fused for taken in result.rounds]
     advice = Advice(
         rows=len(rows.prompts),
@@ -125,15 +129,16 @@ def advise(
         ),
         fused=together.score.main,
         ceiling=_scored(rows, "oracle", oracle).value,
+        co_failure=co_failure(scored, together),
         agreement=None if METHODS[method].one_token or not agreed else 100 * fmean(agreed),
         forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
         seconds=seconds[-1],
         cut=together.score.cut_share or 0.0,
-        against=replace(against, against=ensemble.models[int(better.score.run)].name),
+        against=replace(tests[better], against=ensemble.models[better].name),
         verdict="",
         samples=_samples(rows, [*alone, fused]),
     )
-    verdict = _verdict(advice, names.index(better.score.run), metric)
+    verdict = _verdict(advice, better, metric)
     return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
 
 
@@ -184,7 +189,7 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
     elif found.significant:
         said.append("Do not fuse them in this way.")
     else:
-        said.append("These rows do not show which is better.")
+        said.append(_undecided(found))
     if room < LITTLE and gain < LITTLE:
         said.append(
             f"There is little to gain: always choosing the better of the models' answers would add"
@@ -199,6 +204,22 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
         said.append("The models are unequal: give the better one more weight, or fit a gate.")
     if advice.rows < FEW_ROWS:
         said.append(f"So few rows ({advice.rows}) show only large differences; use more.")
+    return " ".join(said)
+
+
+def _undecided(found: Comparison) -> str:
+    """Say what rows that find no difference show, and how many would find one."""
+    said = ["These rows do not show which is better."]
+    if found.noninferior:
+        said.append(f"They show that fused texts are less than {found.margin:g} points worse.")
+    elif found.p_noninferior is not None:
+        said.append("Nor do they show that fused texts are as good: that takes more rows.")
+    if found.rows_needed is not None:
+        size = f"{found.detectable:.1f} points" if found.detectable else "none"
+        said.append(
+            f"The smallest difference that {found.n} such rows show in 80 of 100 cases: {size};"
+            f" one of {TARGET:g} points takes {found.rows_needed:,} rows."
+        )
     return " ".join(said)
 
 

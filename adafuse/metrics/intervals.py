@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,6 +59,47 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     half = _Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials**2)) / scale
     low = 0.0 if successes == 0 else centre - half
     return low, 1.0 if successes == trials else centre + half
+
+
+@cache
+def clopper_pearson(successes: int, trials: int, outside: float = 0.05) -> tuple[float, float]:
+    """Return the exact interval of a share that it lies outside of with at most this chance.
+
+    C. J. Clopper and E. S. Pearson, The use of confidence or fiducial limits illustrated in the
+    case of the binomial, Biometrika 26, 1934.
+    """
+    failures = trials - successes
+    return _least(successes, trials, outside / 2), 1 - _least(failures, trials, outside / 2)
+
+
+def _least(successes: int, trials: int, chance: float) -> float:
+    """Return the share that gives so many successes or more with this chance."""
+    if not successes:
+        return 0.0
+    low, high = 0.0, successes / trials
+    while low < (middle := (low + high) / 2) < high:
+        enough = binomial_tail(successes, trials, middle) < chance
+        low, high = (middle, high) if enough else (low, middle)
+    return low
+
+
+def binomial_tail(successes: int, trials: int, share: float) -> float:
+    """Return the chance of so many successes or more, with a share strictly between 0 and 1."""
+    import numpy as np
+
+    ways, count = log_factorials(trials), np.arange(successes, trials + 1)
+    logs = ways[trials] - ways[count] - ways[trials - count]
+    return float(
+        np.exp(logs + count * math.log(share) + (trials - count) * math.log1p(-share)).sum()
+    )
+
+
+@cache
+def log_factorials(most: int) -> "np.ndarray":
+    """Return the logarithms of 0! to `most`!."""
+    import numpy as np
+
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
 
 
 def mean(values: Sequence[float]) -> Estimate:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -87,11 +87,15 @@ def _joined(one: float, other: float, phi: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Difference(Estimate):
-    """First run minus second, 0 to 100, with its 95 % interval, p-value and discordant rows."""
+    """First run minus second, 0 to 100, with its 95 % interval, p-value and discordant rows.
+
+    `resampled` has the differences of the bootstrap's resamples, if it made them.
+    """
 
     p: float = 1.0
     wins: int | None = None
     losses: int | None = None
+    resampled: PerRow = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
 
 def paired_accuracies(first: PerRow, second: PerRow) -> Difference:
@@ -120,7 +124,8 @@ def paired_bootstrap(first: PerRow, second: PerRow, score: Callable[[PerRow], fl
     draws = np.random.default_rng(SEED).choice(len(first), size=(RESAMPLES, len(first)))
     differences = np.array([score(first[chosen]) - score(second[chosen]) for chosen in draws])
     low, high = np.quantile(differences, (0.025, 0.975)).tolist()
-    return Difference(observed, low, high, _p_value(np.abs(differences), abs(observed)))
+    p = _p_value(np.abs(differences), abs(observed))
+    return Difference(observed, low, high, p, resampled=differences)
 
 
 def paired_randomization(first: PerRow, second: PerRow, score: Callable[[PerRow], float]) -> float:

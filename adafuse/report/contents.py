@@ -38,7 +38,8 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
     So is what the configuration does not ask for (any more), though it may still be there.
 
     `options` are those of each run in words; `significant` counts the tests that find a difference,
-    and all tests; `figures` are titles by SVG file, whose numbers are in a CSV file beside it.
+    `noninferior` those that only show that a run is not inferior; `figures` are titles by SVG file,
+    whose numbers are in a CSV file beside it.
     """
     config, layout = results.config, results.layout
     pairs = [(benchmark, run) for benchmark, runs in results.runs.items() for run in runs]
@@ -60,7 +61,9 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
             name: ", ".join(f"{key} {_public(value)}" for key, value in run.options.items())
             for name, run in config.runs.items()
         },
-        "significant": (sum(test.significant for test in compared), len(compared)),
+        "significant": sum(test.significant for test in compared),
+        "noninferior": sum(test.noninferior and not test.significant for test in compared),
+        "compared": compared,
         "texts": _texts(layout, config.protocols),
         "costs": [
             cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
@@ -78,7 +81,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
 
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
-    names = ("comparison", *(["audit"] if PUBLISHED in protocols else []), "datasets")
+    names = ("comparison", "gain", *(["audit"] if PUBLISHED in protocols else []), "datasets")
     texts = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
     texts["published"] = title + numbers

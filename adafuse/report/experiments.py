@@ -175,11 +175,12 @@ def paired(experiment: Experiment) -> pl.DataFrame:
     layout = experiment.layout
     for cell in experiment.cells:
         experiment.require(layout.outcomes(*cell))
-    compared = compare_all([read_scored(layout.score(*cell)) for cell in experiment.cells])
+    scored = [read_scored(layout.score(*cell)) for cell in experiment.cells]
+    compared = compare_all(scored, experiment.config.main.margin)
     tests = pl.DataFrame(compared).select(
         *("benchmark", "protocol", "run", "metric", "n", "against", "difference"),
         pl.col("low", "high").name.prefix("difference_"),
-        *("test", "p", "p_holm"),
+        *("test", "p", "p_holm", "margin", "p_noninferior", "worst", "detectable", "rows_needed"),
         significant=pl.Series([test.significant for test in compared]),
     )
     tests = tests.join(table.select(RUN).unique(), on="run", maintain_order="left")

@@ -14,12 +14,14 @@ from pydantic import TypeAdapter
 from adafuse.benchmarks.description import Described
 from adafuse.config.config import Config
 from adafuse.metrics.audit import RULES, Audit, audit
-from adafuse.metrics.compare import Comparison
+from adafuse.metrics.cofailure import CoFailure
+from adafuse.metrics.compare import MARGIN, Comparison
 from adafuse.metrics.intervals import FEWEST_ROWS, Estimate
 from adafuse.metrics.measures import WordShare
+from adafuse.metrics.power import TARGET
 from adafuse.metrics.published import Published, PublishedTable
 from adafuse.metrics.score import MANY_CUT, read_outcomes
-from adafuse.metrics.scorer import PUBLISHED, STRICT
+from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.storage.files import write_text
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
@@ -45,7 +47,34 @@ where limits cut more answers of one run than of the other, by over {cut:.0f} po
 {cut:.0f} % of a run's answers are scored that do not fit into `max_new_tokens`. The smallest p
 but of an accuracy is 1/1001, so that no such difference can be marked in a table of more than 50
 tests. "Only run right" and "only other right" count the rows on which the two disagree.
+
+The verdict says what is shown: "better" or "worse" (a marked difference), "less than {margin:g}
+worse" (not inferior), or "undecided". Undecided does not mean as good: these rows show neither a
+difference nor that there is none. "At worst" is the end of the one-sided 95 % interval of the
+difference, and beside it the one-sided p of "worse by {margin:g} points or more": exact for
+accuracies (Hsueh, Liu and Chen 2001), from the bootstrap for others, which is approximate. It is
+not adjusted for the number of tests. "Detectable" is the true difference that p finds below 0.05 in
+80 of 100 repetitions with so many rows of which so many differ (Connor 1987; p (Holm) needs a
+larger one), and beside it how many rows a difference of {target:g} needs. "None": with so few rows
+that differ, no difference is found as often. Scores other than accuracies say nothing of these
+where fewer than {fewest} rows differ.
 """
+
+_SMALL = "‡"
+
+_GAIN = """\
+What there is to gain by choosing between the answers of an ensemble's members, and whether the
+ensemble goes beyond it. Beta is the share of rows that every member gets wrong, with its exact 95 %
+interval (Clopper-Pearson). No method that outputs one member's answer, such as a router or a vote,
+scores above the bound 100 - beta (arXiv 2606.27288). A fused text can: "right, all members wrong"
+counts how often, of all such rows. "Wrong, all members right" counts what fusing breaks. The best
+member is chosen with knowledge of the answers. Scores are in percent.
+"""
+
+_GAIN_COLUMNS = (
+    *("benchmark", "run", "best member", "bound", "run's score", "beta"),
+    *("right, all members wrong", "wrong, all members right"),
+)
 
 _DATASETS = (
     "Mean lengths in characters over the rows of each benchmark as configured; those of the"
@@ -65,8 +94,8 @@ _DATASET_HEADS = (
 )
 
 _COMPARED = (
-    *("run", "against", "role", "score", "other", "difference", "p", "p (Holm)"),
-    *("only run right", "only other right"),
+    *("run", "against", "role", "verdict", "score", "other", "difference", "p", "p (Holm)"),
+    *("at worst (p)", "detectable (rows for {:g})", "only run right", "only other right"),
 )
 
 _AUDIT = (
@@ -121,7 +150,7 @@ def _cell(column: str, value: Any) -> str:
         return str(value)
     if column == "x" or column.startswith("paper_"):
         return repr(value)
-    if column in ("p", "p_holm"):
+    if column.startswith("p_") or column == "p":
         return f"{value:.4g}"
     if column.endswith("_chars"):
         return f"{value:.1f}"
@@ -172,7 +201,10 @@ def comparison_table(
     apart = f"Under study, and no baselines of each other: {escape(', '.join(study))}. " * bool(
         study
     )
-    legend = _COMPARISON.format(study=apart, fewest=FEWEST_ROWS, cut=MANY_CUT)
+    margin = comparisons[0].margin if comparisons else MARGIN
+    legend = _COMPARISON.format(
+        study=apart, fewest=FEWEST_ROWS, cut=MANY_CUT, margin=margin, target=TARGET
+    )
     text = "\n".join(["# Paired comparisons\n", legend, *parts])
     return Table(columns, list(map(astuple, comparisons)), text)
 
@@ -185,10 +217,15 @@ def read_comparisons(text: str) -> list[Comparison]:
 
 
 def best_members_section(comparisons: Sequence[Comparison]) -> str:
-    """Return a row per ensemble: what it gains over the best of its models on each benchmark."""
+    """Return a row per ensemble: what it gains over the best of its models on each benchmark.
+
+    Which model is the best is not known: a run is not inferior to it if it is to none of them.
+    """
     tests: dict[str, dict[str, Comparison]] = {}
+    inferior = set()
     for test in comparisons:
         if test.role == "member":
+            inferior |= set() if test.noninferior else {(test.run, test.benchmark)}
             best = tests.setdefault(test.run, {}).setdefault(test.benchmark, test)
             if test.gain < best.gain:  # of the same run, so this one is better than that
                 tests[test.run][test.benchmark] = test
@@ -196,7 +233,10 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
     rows = [
         [
             escape(run),
-            *(_against(by_benchmark[name]) if name in by_benchmark else "" for name in benchmarks),
+            *(
+                _against(test) + f" {_SMALL}" * ((run, name) not in inferior) if test else ""
+                for name, test in ((name, by_benchmark.get(name)) for name in benchmarks)
+            ),
         ]
         for run, by_benchmark in tests.items()
     ]
@@ -204,12 +244,16 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
     significant = [test.gain for test in every if test.significant]
     gains = sum(gain > 0 for gain in significant)
     losses = len(significant) - gains
+    others = [test for test in every if not test.significant]
+    small = sum((test.run, test.benchmark) not in inferior for test in others)
     return "\n".join(
         [
             f"## Against the best of its models, {escape(comparisons[0].protocol)} scoring\n",
             "The model is chosen with knowledge of the answers. Gains (\\*):"
-            f" {gains} of {len(every)}; losses (\\*): {losses}; neither:"
-            f" {len(every) - gains - losses}.\n",
+            f" {gains} of {len(every)}; losses (\\*): {losses}; neither: {len(others)}, of which"
+            f" {small} are shown to be less than {comparisons[0].margin:g} points worse than every"
+            f" member ({_SMALL}) and {len(others) - small} are undecided, which does not mean as"
+            " good.\n",
             markdown_table(("run", *map(escape, benchmarks)), rows),
         ]
     )
@@ -232,7 +276,8 @@ def _comparison_section(group: Sequence[Comparison]) -> str:
     first = group[0]
     title = f"{escape(first.benchmark)}, {escape(first.protocol)} scoring"
     heading = f"## {title} ({escape(first.metric)}, {first.test}, n = {first.n})\n"
-    return "\n".join([heading, markdown_table(_COMPARED, map(_comparison_row, group), text=3)])
+    head = [name.format(TARGET) for name in _COMPARED]
+    return "\n".join([heading, markdown_table(head, map(_comparison_row, group), text=4)])
 
 
 def _comparison_row(test: Comparison) -> list[str]:
@@ -240,16 +285,64 @@ def _comparison_row(test: Comparison) -> list[str]:
         escape(test.run),
         escape(test.against),
         test.role,
+        test.verdict,
         _doubted(test.value, doubts(test.cut, test.failed)),
         _doubted(test.other, doubts(test.other_cut, test.other_failed)),
         _difference(test),
-        *(r"\< 0.001" if p < 0.001 else f"{p:.3f}" for p in (test.p, test.p_holm)),
+        *map(_p_value, (test.p, test.p_holm)),
+        _at_worst(test),
+        _detectable(test),
         *("" if count is None else str(count) for count in (test.wins, test.losses)),
     ]
 
 
+def _p_value(p: float) -> str:
+    return r"\< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _at_worst(test: Comparison) -> str:
+    if test.worst is None or test.p_noninferior is None:
+        return ""
+    return f"{test.worst:+.1f} ({_p_value(test.p_noninferior)})"
+
+
+def _detectable(test: Comparison) -> str:
+    if test.rows_needed is None:
+        return ""
+    size = "none" if test.detectable is None else f"{test.detectable:.1f}"
+    return f"{size} ({test.rows_needed:,})"
+
+
 def _doubted(score: float, beside: str) -> str:
     return f"{score:.1f} ({beside})" if beside else f"{score:.1f}"
+
+
+def gain_table(cells: Sequence[CoFailure], metrics: Mapping[str, Metric]) -> Table:
+    """Return a row per ensemble, benchmark and protocol.
+
+    `metrics` are those of all benchmarks; those without right and wrong rows are named below.
+    """
+    parts = ["# What there is to gain\n", _GAIN]
+    for protocol, group in groupby(cells, key=lambda cell: cell.protocol):
+        rows = map(_gain_row, group)
+        parts += [f"## {protocol.capitalize()} scoring\n", markdown_table(_GAIN_COLUMNS, rows, 2)]
+    if not cells:
+        parts.append("No ensemble has a run of method single for each of its models.\n")
+    parts += [
+        f"- {escape(name)}: {escape(metric.label)} has no right and wrong rows, so there is no"
+        " co-failure.\n"
+        for name, metric in metrics.items()
+        if not metric.binary
+    ]
+    names = [field.name for field in fields(CoFailure)]
+    return Table(names, list(map(astuple, cells)), "\n".join(parts))
+
+
+def _gain_row(cell: CoFailure) -> list[str]:
+    beta = f"{cell.beta:.1f} [{cell.low:.1f}, {cell.high:.1f}] (n = {cell.n})"
+    scores = [f"{score:.1f}" for score in (cell.best, cell.bound, cell.value)]
+    counts = f"{cell.gained} of {cell.all_wrong}", f"{cell.lost} of {cell.all_right}"
+    return [escape(cell.benchmark), escape(cell.run), *scores, beta, *counts]
 
 
 def words_table(shares: Sequence[WordShare]) -> Table:

@@ -180,7 +180,7 @@ def _published(config: Config) -> str | None:
 def runs_settings(config: Config) -> str:
     runs = {name: config.runs[name] for name in config.main_runs}
     named = {name: [run.method, run.models] for name, run in runs.items()}
-    return json.dumps([named, config.main.study])
+    return json.dumps([named, config.main.study, config.main.margin])
 
 
 def table_settings(config: Config) -> str:
@@ -196,7 +196,8 @@ def experiment_settings(config: Config, name: str) -> str:
         for r in experiment.runs
     ]
     timed = [config.benchmarks[benchmark].timed for benchmark in experiment.benchmarks]
-    return json.dumps([experiment.model_dump(mode="json"), runs, paper, timed], sort_keys=True)
+    parts = [experiment.model_dump(mode="json"), runs, paper, timed]
+    return json.dumps([*parts, config.main.margin], sort_keys=True)
 
 
 def choice_settings(config: Config, run: str) -> str:

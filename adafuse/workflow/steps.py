@@ -236,7 +236,11 @@ STEPS: dict[str, Step] = {
         title="audit",
     ),
     "compare_runs": Step(
-        outputs=_table("comparison"),
+        outputs=lambda at: {
+            **_table("comparison")(at),
+            "gain_csv": at.table("gain.csv"),
+            "gain_markdown": at.table("gain.md"),
+        },
         reads=_main_scores,
         depends=lambda digests: [REPORT_VERSION, digest.runs_settings(digests.config)],
         title="paired comparisons",

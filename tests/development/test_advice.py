@@ -96,7 +96,7 @@ def valued(advice, *values):
     [
         (12.0, 5.0, 0.001, 90.0, 200, "Fuse them."),
         (-12.0, -20.0, 0.001, 90.0, 200, "Do not fuse them in this way."),
-        (1.0, -4.0, 0.7, 90.0, 200, "These rows do not show which is better. There is more to ga"),
+        (1.0, -4.0, 0.7, 90.0, 200, "There is more to gain, 20.0 points"),
         (0.2, -4.0, 0.9, 71.0, 200, "There is little to gain: always choosing the better of"),
         (1.0, -4.0, 0.7, 90.0, 20, "So few rows (20) show only large differences; use more."),
     ],
@@ -107,6 +107,37 @@ def test_the_verdict_follows_the_figures(advice, difference, low, p, ceiling, co
     against = replace(advice.against, difference=difference, low=low, high=high, p_holm=p)
     found = replace(advice, members=members, against=against, ceiling=ceiling, rows=count)
     assert says in _verdict(found, 0, METRIC)
+
+
+@pytest.mark.parametrize(
+    ("p", "detectable", "says"),
+    [
+        (0.3, 6.2, "Nor do they show that fused texts are as good: that takes more rows. The"
+         " smallest difference that 24 such rows show in 80 of 100 cases: 6.2 points; one of 2"
+         " points takes 2,059 rows."),
+        (0.01, None, "They show that fused texts are less than 1 points worse. The smallest"
+         " difference that 24 such rows show in 80 of 100 cases: none; one of 2"),
+    ],
+)  # fmt: skip
+def test_rows_that_show_no_difference_say_how_many_would(advice, p, detectable, says):
+    against = replace(
+        advice.against, difference=1.0, low=-4.0, high=6.0, p_holm=0.7, p_noninferior=p,
+        detectable=detectable, rows_needed=2059,
+    )  # fmt: skip
+    found = replace(advice, members=valued(advice, 70.0, 66.0), against=against)
+    assert "These rows do not show which is better. " + says in _verdict(found, 0, METRIC)
+
+
+def test_co_failure_is_that_of_the_models_alone(advice, pair, rows):
+    right = [
+        outcomes(rows, Ensemble([model]).generate(rows.prompts, method="single", **SETTINGS))
+        for model in pair.models
+    ]
+    fused = outcomes(rows, pair.generate(rows.prompts, branching=2, **SETTINGS))
+    wrong = [got for *own, got in zip(*right, fused, strict=True) if not any(own)]
+    found = advice.co_failure
+    assert (found.all_wrong, found.gained) == (len(wrong), sum(wrong))
+    assert found.bound == pytest.approx(advice.ceiling)
 
 
 def test_unequal_models_are_told_to_be_weighed(advice):

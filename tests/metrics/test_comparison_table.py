@@ -31,6 +31,7 @@ def test_the_csv_has_the_promised_columns_and_decimals() -> None:
         "benchmark", "protocol", "run", "against", "role", "metric", "n", "value", "other",
         "difference", "low", "high", "test", "p", "p_holm", "wins", "losses", "higher_is_better",
         "cut", "other_cut", "beyond", "failed", "other_failed",
+        "margin", "p_noninferior", "worst", "detectable", "rows_needed",
     ]  # fmt: skip
     assert len(rows) == 4
     assert (rows[0]["value"], rows[0]["other"]) == ("95.2381", "4.7619")
@@ -45,13 +46,13 @@ def test_the_markdown_has_a_section_per_benchmark_with_n_and_intervals() -> None
     assert "## mt, strict scoring (bleu\\_13a, paired bootstrap, n = 2)" in text
     row = next(line for line in text.splitlines() if line.startswith("| bo\\|th | m\\_1 | member"))
     assert "| +90.5 [" in row and "] \\* | \\< 0.001 |" in row
-    assert "+0.0 | 1.000 | 1.000 |  |  |" in text
+    assert "+0.0 | 1.000 | 1.000 |  |  |  |  |" in text
 
 
 def test_failed_rows_stand_beside_both_scores_of_a_comparison() -> None:
     scores = [accuracy("m_1", [0, 1, 1], failed=1), accuracy("bo|th", [1, 0, 1], failed=2)]
     text = comparison_table(compare_runs(RUNS, scores), {}).markdown
-    assert "| bo\\|th | m\\_1 | member | 66.7 (2 failed) | 66.7 (1 failed) |" in text
+    assert "| bo\\|th | m\\_1 | member | undecided | 66.7 (2 failed) | 66.7 (1 failed) |" in text
     best = text.split("## qa, strict")[0]
     assert "m\\_1 (bo\\|th: 2 failed, m\\_1: 1 failed) |" in best
 
@@ -70,7 +71,7 @@ def test_holm_can_mark_the_smallest_bootstrap_p_among_50_tests_and_no_more() -> 
 
 def test_rows_have_as_many_cells_as_the_head() -> None:
     lines = [line for line in MARKDOWN.splitlines() if line.startswith("|")]
-    assert {line.replace("\\|", "").count("|") for line in lines[3:]} == {11}
+    assert {line.replace("\\|", "").count("|") for line in lines[3:]} == {14}
 
 
 def test_each_ensemble_is_shown_against_the_best_of_its_models() -> None:
@@ -84,9 +85,9 @@ def test_each_ensemble_is_shown_against_the_best_of_its_models() -> None:
     text = comparison_table(compare_runs(runs, scores), {}).markdown
     section = text[text.index("## Against the best of its models, strict scoring") :]
     good, bad = section.splitlines()[6:8]
-    assert good.startswith("| good | +30.0 [") and good.endswith("] \\* l |")
+    assert good.startswith("| good | +30.0 [") and good.endswith("] \\* l ‡ |")
     assert bad.startswith("| bad | -50.0 [") and bad.endswith("] \\* third |")
-    assert "Gains (\\*): 1 of 2; losses (\\*): 1; neither: 0." in text
+    assert "Gains (\\*): 1 of 2; losses (\\*): 1; neither: 0, of which 0 are shown" in text
 
 
 def test_what_could_not_be_compared_is_said() -> None:

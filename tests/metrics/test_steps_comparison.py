@@ -34,7 +34,7 @@ def run(command: str, results: Path) -> list[dict[str, str]]:
     config.write_text(yaml.safe_dump({**CONFIG, "results": str(results)}))
     done = CliRunner().invoke(app, [command, f"--config={config}"])
     assert done.exit_code == 0, done.output
-    (table,) = (results / "tables").rglob("*.csv")
+    table = next(each for each in (results / "tables").rglob("*.csv") if each.name != "gain.csv")
     return list(csv.DictReader(table.open()))
 
 
@@ -47,8 +47,10 @@ def test_scores_become_the_comparison_table(store, tmp_path: Path) -> None:
         ("m", "member", "5"),
         ("m", "best baseline", "5"),
     ]
-    (text,) = (tmp_path / "tables").rglob("*.md")
+    (text,) = (tmp_path / "tables").rglob("comparison.md")
     assert "both is not compared with l:" in text.read_text()
+    (gain,) = (tmp_path / "tables").rglob("gain.md")
+    assert "No ensemble has a run of method single" in gain.read_text()
 
 
 def test_traces_become_the_table_of_words(tmp_path: Path) -> None:
