@@ -52,7 +52,7 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
         ({"pretrained": "A"}, "--model adafuse needs models"),
         (
             {"models": "A+B", "tua": 1},
-            "argument 'tua'; known are: models, weights, .*mean 'tau'",
+            "argument 'tua'; known are: plugins, models, weights, .*mean 'tau'",
         ),
         ({"models": "A+B", "peft": "x"}, "unknown argument 'peft'"),
         ({"models": "A+B", "method": "best_of"}, "unknown method 'best_of'; known are: single"),

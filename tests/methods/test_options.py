@@ -62,6 +62,8 @@ def test_defaults_are_those_of_the_paper():
         "tau": 0.7,
         "max_words": 3,
         "branching": 1,
+        "disagreement": "select",
+        "gap": None,
         "margin": "start",
         "weighting": "given",
         "ask": "always",

@@ -82,7 +82,7 @@ def test_the_slurm_profile_leaves_the_size_of_jobs_to_the_configuration() -> Non
 @pytest.mark.parametrize(
     ("key", "sentence"),
     [
-        ("results_folder", "config: unknown key 'results_folder'; known are: results"),
+        ("results_folder", "config: unknown key 'results_folder'; known are: plugins, results"),
         ("note", "config: note must be a valid string, not 3"),
     ],
 )
