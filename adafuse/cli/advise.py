@@ -88,7 +88,7 @@ def _print(advice: "Advice", method: str) -> None:
             typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
     typer.echo(f"the better answer of each row: {advice.ceiling:.1f}")
     if (rows := advice.co_failure) is not None:
-        ends = f"{rows.low:.1f} to {rows.high:.1f}"
+        ends = f"{rows.beta_low:.1f} to {rows.beta_high:.1f}"
         typer.echo(
             f"all models wrong: {rows.beta:.1f} % of the rows ({ends}), so that no choice between"
             f" their answers passes {rows.bound:.1f}; fused, {rows.gained} of these"

@@ -211,7 +211,7 @@ def _undecided(found: Comparison) -> str:
     """Say what rows that find no difference show, and how many would find one."""
     said = ["These rows do not show which is better."]
     if found.noninferior:
-        said.append(f"They show that fused texts are less than {found.margin:g} points worse.")
+        said.append(f"They show that fused texts are less than {found.allowed} worse.")
     elif found.p_noninferior is not None:
         said.append("Nor do they show that fused texts are as good: that takes more rows.")
     if found.rows_needed is not None:

@@ -32,8 +32,8 @@ class CoFailure:
     best: float
     bound: float
     beta: float
-    low: float
-    high: float
+    beta_low: float
+    beta_high: float
     all_wrong: int
     gained: int
     all_right: int
@@ -64,8 +64,8 @@ def co_failure(members: Sequence[ScoredRun], fused: ScoredRun) -> CoFailure | No
         best=max((member.value for member in members), key=metric.merit),
         bound=100 - beta if metric.higher_is_better else beta,
         beta=beta,
-        low=100 * low,
-        high=100 * high,
+        beta_low=100 * low,
+        beta_high=100 * high,
         all_wrong=len(wrong),
         gained=sum(wrong),
         all_right=len(agreed),

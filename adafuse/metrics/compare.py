@@ -151,9 +151,14 @@ class Comparison:
         return self.p_noninferior is not None and self.p_noninferior <= LEVEL and self.alike_cut
 
     @property
+    def allowed(self) -> str:
+        """The margin in words: "1 point"."""
+        return f"{self.margin:g} point" + "s" * (self.margin != 1)
+
+    @property
     def verdict(self) -> str:
         """What is shown, in a few words; "undecided" is not "as good"."""
-        small = f"less than {self.margin:g} worse" * self.noninferior
+        small = f"less than {self.allowed} worse" * self.noninferior
         if not self.significant:
             return small or "undecided"
         return "better" if self.gain > 0 else ", ".join(filter(None, ("worse", small)))

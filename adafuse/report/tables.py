@@ -3,9 +3,10 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from adafuse.benchmarks.description import Described
 from adafuse.config.config import Config
 from adafuse.metrics.audit import RULES, Audit, audit
 from adafuse.metrics.cofailure import CoFailure
-from adafuse.metrics.compare import MARGIN, Comparison
+from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import FEWEST_ROWS, Estimate
 from adafuse.metrics.measures import WordShare
 from adafuse.metrics.power import TARGET
@@ -48,16 +49,16 @@ where limits cut more answers of one run than of the other, by over {cut:.0f} po
 but of an accuracy is 1/1001, so that no such difference can be marked in a table of more than 50
 tests. "Only run right" and "only other right" count the rows on which the two disagree.
 
-The verdict says what is shown: "better" or "worse" (a marked difference), "less than {margin:g}
-worse" (not inferior), or "undecided". Undecided does not mean as good: these rows show neither a
-difference nor that there is none. "At worst" is the end of the one-sided 95 % interval of the
-difference, and beside it the one-sided p of "worse by {margin:g} points or more": exact for
+The verdict says what is shown: "better" or "worse" (a marked difference), "less than {allowed}
+worse" (not inferior), or "undecided". Undecided does not mean as good: these rows show
+neither a difference nor that there is none. "At worst" is the end of the one-sided 95 % interval of
+the difference, and beside it the one-sided p of "worse by {allowed} or more": exact for
 accuracies (Hsueh, Liu and Chen 2001), from the bootstrap for others, which is approximate. It is
 not adjusted for the number of tests. "Detectable" is the true difference that p finds below 0.05 in
 80 of 100 repetitions with so many rows of which so many differ (Connor 1987; p (Holm) needs a
 larger one), and beside it how many rows a difference of {target:g} needs. "None": with so few rows
-that differ, no difference is found as often. Scores other than accuracies say nothing of these
-where fewer than {fewest} rows differ.
+that differ, no difference is found as often. Of scores other than accuracies, "too few differ"
+means fewer than {fewest} rows.
 """
 
 _SMALL = "‡"
@@ -72,7 +73,7 @@ member is chosen with knowledge of the answers. Scores are in percent.
 """
 
 _GAIN_COLUMNS = (
-    *("benchmark", "run", "best member", "bound", "run's score", "beta"),
+    *("benchmark", "run", "n", "best member", "bound", "run's score", "beta"),
     *("right, all members wrong", "wrong, all members right"),
 )
 
@@ -201,9 +202,9 @@ def comparison_table(
     apart = f"Under study, and no baselines of each other: {escape(', '.join(study))}. " * bool(
         study
     )
-    margin = comparisons[0].margin if comparisons else MARGIN
+    allowed = comparisons[0].allowed if comparisons else "the margin"
     legend = _COMPARISON.format(
-        study=apart, fewest=FEWEST_ROWS, cut=MANY_CUT, margin=margin, target=TARGET
+        study=apart, fewest=FEWEST_ROWS, cut=MANY_CUT, allowed=allowed, target=TARGET
     )
     text = "\n".join(["# Paired comparisons\n", legend, *parts])
     return Table(columns, list(map(astuple, comparisons)), text)
@@ -221,49 +222,46 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
 
     Which model is the best is not known: a run is not inferior to it if it is to none of them.
     """
-    tests: dict[str, dict[str, Comparison]] = {}
-    inferior = set()
+    tests: dict[str, dict[str, list[Comparison]]] = {}
     for test in comparisons:
         if test.role == "member":
-            inferior |= set() if test.noninferior else {(test.run, test.benchmark)}
-            best = tests.setdefault(test.run, {}).setdefault(test.benchmark, test)
-            if test.gain < best.gain:  # of the same run, so this one is better than that
-                tests[test.run][test.benchmark] = test
+            tests.setdefault(test.run, {}).setdefault(test.benchmark, []).append(test)
     benchmarks = dict.fromkeys(test.benchmark for test in comparisons)
-    rows = [
-        [
-            escape(run),
-            *(
-                _against(test) + f" {_SMALL}" * ((run, name) not in inferior) if test else ""
-                for name, test in ((name, by_benchmark.get(name)) for name in benchmarks)
-            ),
-        ]
-        for run, by_benchmark in tests.items()
-    ]
-    every = [test for by_benchmark in tests.values() for test in by_benchmark.values()]
-    significant = [test.gain for test in every if test.significant]
-    gains = sum(gain > 0 for gain in significant)
-    losses = len(significant) - gains
-    others = [test for test in every if not test.significant]
-    small = sum((test.run, test.benchmark) not in inferior for test in others)
+    cells = {
+        (run, name): _against(tests[run][name]) if name in tests[run] else ("", "")
+        for run, name in product(tests, benchmarks)
+    }
+    rows = [[escape(run), *(cells[run, name][0] for name in benchmarks)] for run in tests]
+    counts = Counter(verdict for _, verdict in cells.values() if verdict)
+    neither = counts["small"] + counts["undecided"]
+    parts = (
+        f" ({counts['small']} {_SMALL}, {counts['undecided']} undecided, which does not mean as"
+        " good)"
+    )
     return "\n".join(
         [
             f"## Against the best of its models, {escape(comparisons[0].protocol)} scoring\n",
             "The model is chosen with knowledge of the answers. Gains (\\*):"
-            f" {gains} of {len(every)}; losses (\\*): {losses}; neither: {len(others)}, of which"
-            f" {small} are shown to be less than {comparisons[0].margin:g} points worse than every"
-            f" member ({_SMALL}) and {len(others) - small} are undecided, which does not mean as"
-            " good.\n",
+            f" {counts['gain']} of {counts.total()}; losses (\\*): {counts['loss']}; neither:"
+            f" {neither}{parts * bool(neither)}. {_SMALL}: shown to be less than"
+            f" {comparisons[0].allowed} worse than every member.\n",
             markdown_table(("run", *map(escape, benchmarks)), rows),
         ]
     )
 
 
-def _against(test: Comparison) -> str:
+def _against(members: Sequence[Comparison]) -> tuple[str, str]:
+    """Return the cell of a run against its best member, and what is shown of the two."""
+    test = min(members, key=lambda test: test.gain)  # of the same run
     counts = ((test.run, test.failed), (test.against, test.other_failed))
     failed = [f"{escape(run)}: {count} failed" for run, count in counts if count]
     note = f" ({', '.join(failed)})" if failed else ""
-    return f"{_difference(test)} {escape(test.against)}{note}"
+    better = test.significant and test.gain > 0
+    small = not better and all(member.noninferior for member in members)
+    cell = f"{_difference(test)} {escape(test.against)}{note}" + f" {_SMALL}" * small
+    if test.significant:
+        return cell, "gain" if better else "loss"
+    return cell, "small" if small else "undecided"
 
 
 def _difference(test: Comparison) -> str:
@@ -302,7 +300,7 @@ def _p_value(p: float) -> str:
 
 def _at_worst(test: Comparison) -> str:
     if test.worst is None or test.p_noninferior is None:
-        return ""
+        return "too few differ"
     return f"{test.worst:+.1f} ({_p_value(test.p_noninferior)})"
 
 
@@ -339,10 +337,10 @@ def gain_table(cells: Sequence[CoFailure], metrics: Mapping[str, Metric]) -> Tab
 
 
 def _gain_row(cell: CoFailure) -> list[str]:
-    beta = f"{cell.beta:.1f} [{cell.low:.1f}, {cell.high:.1f}] (n = {cell.n})"
+    beta = f"{cell.beta:.1f} [{cell.beta_low:.1f}, {cell.beta_high:.1f}]"
     scores = [f"{score:.1f}" for score in (cell.best, cell.bound, cell.value)]
     counts = f"{cell.gained} of {cell.all_wrong}", f"{cell.lost} of {cell.all_right}"
-    return [escape(cell.benchmark), escape(cell.run), *scores, beta, *counts]
+    return [escape(cell.benchmark), escape(cell.run), str(cell.n), *scores, beta, *counts]
 
 
 def words_table(shares: Sequence[WordShare]) -> Table:

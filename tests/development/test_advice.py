@@ -115,7 +115,7 @@ def test_the_verdict_follows_the_figures(advice, difference, low, p, ceiling, co
         (0.3, 6.2, "Nor do they show that fused texts are as good: that takes more rows. The"
          " smallest difference that 24 such rows show in 80 of 100 cases: 6.2 points; one of 2"
          " points takes 2,059 rows."),
-        (0.01, None, "They show that fused texts are less than 1 points worse. The smallest"
+        (0.01, None, "They show that fused texts are less than 1 point worse. The smallest"
          " difference that 24 such rows show in 80 of 100 cases: none; one of 2"),
     ],
 )  # fmt: skip

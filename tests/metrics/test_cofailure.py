@@ -29,7 +29,7 @@ def test_the_counts_are_those_of_the_rows() -> None:
     assert (found.beta, found.bound) == (40, 60)
     assert (found.best, found.value) == (44, 64)  # above the bound, which no choice can pass
     ends = stats.binomtest(10, 25).proportion_ci(method="exact")
-    assert (found.low, found.high) == pytest.approx((100 * ends.low, 100 * ends.high))
+    assert (found.beta_low, found.beta_high) == pytest.approx((100 * ends.low, 100 * ends.high))
 
 
 def test_rows_are_matched_by_id() -> None:
@@ -54,7 +54,7 @@ def test_metrics_without_right_and_wrong_rows_are_named() -> None:
 
 def test_the_table_shows_counts_beside_their_rows() -> None:
     table = gain_table(co_failures(RUNS, [M, L, BOTH]), {"qa": metric_named("exact_match")})
-    assert "| qa | both | 44.0 | 60.0 | 64.0 | 40.0 [21.1, 61.3] (n = 25) | 3 of 10 | 2 of 6 |" in (
+    assert "| qa | both | 25 | 44.0 | 60.0 | 64.0 | 40.0 [21.1, 61.3] | 3 of 10 | 2 of 6 |" in (
         table.markdown
     )
     assert "## Strict scoring" in table.markdown and "no co-failure" not in table.markdown

@@ -46,7 +46,7 @@ def test_the_markdown_has_a_section_per_benchmark_with_n_and_intervals() -> None
     assert "## mt, strict scoring (bleu\\_13a, paired bootstrap, n = 2)" in text
     row = next(line for line in text.splitlines() if line.startswith("| bo\\|th | m\\_1 | member"))
     assert "| +90.5 [" in row and "] \\* | \\< 0.001 |" in row
-    assert "+0.0 | 1.000 | 1.000 |  |  |  |  |" in text
+    assert "+0.0 | 1.000 | 1.000 | too few differ |  |  |  |" in text
 
 
 def test_failed_rows_stand_beside_both_scores_of_a_comparison() -> None:
@@ -85,9 +85,9 @@ def test_each_ensemble_is_shown_against_the_best_of_its_models() -> None:
     text = comparison_table(compare_runs(runs, scores), {}).markdown
     section = text[text.index("## Against the best of its models, strict scoring") :]
     good, bad = section.splitlines()[6:8]
-    assert good.startswith("| good | +30.0 [") and good.endswith("] \\* l ‡ |")
+    assert good.startswith("| good | +30.0 [") and good.endswith("] \\* l |")
     assert bad.startswith("| bad | -50.0 [") and bad.endswith("] \\* third |")
-    assert "Gains (\\*): 1 of 2; losses (\\*): 1; neither: 0, of which 0 are shown" in text
+    assert "Gains (\\*): 1 of 2; losses (\\*): 1; neither: 0." in text
 
 
 def test_what_could_not_be_compared_is_said() -> None:
@@ -96,3 +96,17 @@ def test_what_could_not_be_compared_is_said() -> None:
     )
     assert "nothing is compared" in comparison_table([], {}).markdown
     assert to_csv(comparison_table([], {})).count("\n") == 1
+
+
+def test_a_run_is_not_inferior_to_the_best_model_only_if_it_is_to_none() -> None:
+    runs = {**{m: ("single", [m]) for m in "ml"}, "both": ("adafuse", ["m", "l"])}
+    m = [0, 1] * 500
+    near, far = [1 - m[0], 0, *m[2:]], [1, 0] * 500
+    for other, cell, counts in (
+        (near, "m ‡ |", "neither: 1 (1 ‡, 0 undecided, which does not mean as good)."),
+        (far, "m |", "neither: 1 (0 ‡, 1 undecided, which does not mean as good)."),
+    ):
+        scores = [accuracy("m", m), accuracy("l", other), accuracy("both", m)]
+        text = comparison_table(compare_runs(runs, scores), {}).markdown
+        assert cell in text.split("## qa, strict")[0] and counts in text
+    assert "‡: shown to be less than 1 point worse than every member." in text

@@ -192,8 +192,8 @@ def test_comparisons_of_accuracies_have_all_of_it() -> None:
     [
         (0, 40, "better"),
         (40, 0, "worse"),
-        (2, 2, "less than 1 worse"),
-        (0, 0, "less than 1 worse"),
+        (2, 2, "less than 1 point worse"),
+        (0, 0, "less than 1 point worse"),
         (40, 40, "undecided"),
     ],
 )
@@ -206,7 +206,7 @@ def test_the_verdict_says_what_is_shown(lost: int, won: int, verdict: str) -> No
 def test_a_loss_may_be_certain_and_small() -> None:
     before = [1] * 12 + [0, 1] * 4994
     found = compared(accuracy("m", before), accuracy("both", [0] * 12 + before[12:]))
-    assert found.verdict == "worse, less than 1 worse"
+    assert found.verdict == "worse, less than 1 point worse"
 
 
 def test_runs_that_are_cut_differently_are_not_shown_to_be_as_good() -> None:

@@ -174,8 +174,7 @@ def test_gains_the_best_member_and_the_best_baseline_are_those_of_the_lower_scor
         found = compared(values)
         assert [c.against for c in found if c.role == "best baseline"] == ["m"]
         text = best_members_section(found)
-        assert f"Gains (\\*): {gains} of 1; losses (\\*): {losses}" in text
-        assert (" m ‡ |" if gains else " m |") in text
+        assert f"Gains (\\*): {gains} of 1; losses (\\*): {losses}" in text and " m |" in text
 
 
 def test_a_frontier_joins_the_lower_scores() -> None:

@@ -96,6 +96,12 @@ class RealResults:
         head = ["benchmark", "both right", *only, "neither right", "the same answer"]
         return markdown_table(head, rows)
 
+    def gain(self) -> str:
+        """Return the rows that all members get wrong or right, and what fusing makes of them."""
+        text = self.layout.table("gain.md").read_text(encoding="utf-8")
+        table = [line for line in text.split("\n## ")[1].splitlines() if line.startswith("|")]
+        return "\n".join(table) + "\n"
+
     def costs(self) -> str:
         """Return what a row cost: seconds, forwards per token, rounds in which models agreed."""
         rows = [
