@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from io import TextIOWrapper
+from typing import Any
 
 import typer
 from pydantic import ValidationError
@@ -186,12 +187,25 @@ def _usage(error: TyperException) -> str:
     option = str(getattr(error, "option_name", ""))
     if hasattr(error, "possibilities") and (there := AUTHORS.get(option.rstrip("1234"))):
         return f"error: {option} is an option of the authors' scripts; {there} ({AUTHORS_PAGE})"
-    message = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
+    if hasattr(error, "possibilities") and (owners := _owners(option, context)):
+        name = option.lstrip("-").replace("-", "_")
+        return f"error: {option} is an option of {owners}; give it as --option {name}=VALUE"
+    message = " ".join(error.format_message().split()).rstrip(".")
     named = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in EXAMPLES else ""
     command = context.command_path if context else f"adafuse {named}".rstrip()
     sentence = f"error: {message[:1].lower()}{message[1:]}"
     return sentence + (" See" if sentence.endswith("?") else "; see") + f" '{command} --help'"
+
+
+def _owners(option: str, context: Any) -> str:
+    """Return the methods that have an option of that name, where a command takes `--option`."""
+    if context is None or not any("--option" in each.opts for each in context.command.params):
+        return ""
+    from adafuse.methods import METHODS
+
+    name = option.lstrip("-").replace("-", "_")
+    return " and ".join(key for key, each in METHODS.items() if name in each.Options.model_fields)
 
 
 def _tell(sentence: str) -> None:

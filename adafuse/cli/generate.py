@@ -25,6 +25,7 @@ from adafuse.cli.options import (
     fusion_rules,
     given,
     method_options,
+    number_or_name,
     option,
     with_models,
     with_options,
@@ -94,7 +95,16 @@ MethodOption = Annotated[
     ),
 ]
 Tau = Annotated[float | None, option("Margin threshold, 0 to 1; default 0.7.", "X", DECODING)]
-MaxWords = Annotated[int | None, option("M, maximum words per proposal; default 3.", "N", DECODING)]
+MaxWords = Annotated[
+    Any,
+    option(
+        "M, maximum words per proposal, or adaptive: up to the end of the sentence; default 3.",
+        "N",
+        DECODING,
+        values=["adaptive"],
+        parser=number_or_name,
+    ),
+]
 Branching = Annotated[
     int | None, option("B, alternatives if not confident; default 1.", "N", DECODING)
 ]

@@ -279,7 +279,7 @@ def with_plugins(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def _number_or_name(text: str) -> int | str:
+def number_or_name(text: str) -> int | str:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
@@ -287,7 +287,7 @@ MethodName = Annotated[
     str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
 ]
 MaxNewTokens = Annotated[int, option("Maximum new tokens of any model.", "N", DECODING)]
-_OR_AUTO: dict[str, Any] = {"values": ["auto"], "parser": _number_or_name}
+_OR_AUTO: dict[str, Any] = {"values": ["auto"], "parser": number_or_name}
 BatchSize = Annotated[
     Any, option("Examples at a time: a number, or auto.", "N", DECODING, **_OR_AUTO)
 ]

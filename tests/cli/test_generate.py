@@ -69,6 +69,8 @@ def test_show_prints_one_example_round_by_round(folder):
     [
         (["--tau", "-0.5"], "tau must be greater than or equal to 0, not -0.5"),
         (["--max-words", "0"], 'max_words must be a whole number above 0, or "adaptive", not 0'),
+        (["--max-words", "all"], "max_words must be a whole number above 0, or"),
+        (["--method", "fixed_length", "--max-words", "adaptive"], "unknown option 'max_words'"),
         (["--branching", "0"], "branching must be greater than or equal to 1, not 0"),
         (["--method", "fuse"], "unknown method 'fuse'"),
         (["--method", "best_of"], "method 'best_of' chooses between runs of the workflow"),

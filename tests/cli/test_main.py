@@ -106,6 +106,15 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
     [
         (["shwo"], "no such command 'shwo'. Did you mean 'show'? See 'adafuse --help'"),
         (["generate", "--modle", "x"], "no such option: --modle"),
+        (
+            ["generate", "--gap", "1"],
+            "--gap is an option of adafuse; give it as --option gap=VALUE",
+        ),
+        (
+            ["fit", "--top-p", "1"],
+            "--top-p is an option of specfuse; give it as --option top_p=VALUE",
+        ),
+        (["show", "--gap", "1"], "no such option: --gap"),
         (["generate", "--tau", "x"], "invalid value for '--tau': 'x' must be a valid number; see"),
         (["bench", "--repeats", "0"], "'--repeats': '0' must be greater than or equal to 1"),
         (["generate"], "missing option '--model'; see 'adafuse generate --help'"),
