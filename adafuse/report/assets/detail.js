@@ -40,7 +40,7 @@
   function legend(examples) {
     const names = [...new Set(examples.flatMap((example) => example.models))];
     return adafuse.make("p", { class: "legend" }, "Proposed by ", ...names.map(adafuse.chip),
-      " · several colours: proposed by all of these models · ■ end of the text");
+      " · several colours: by all of these models · grey: by no single model · ■ end of the text");
   }
 
   function runView(example, benchmark, round, onRound) {
