@@ -54,6 +54,9 @@ TracesSize = Annotated[
 IgnoreSampling = Annotated[
     bool, option("Ignore temperature, top_p etc. instead of refusing them.", "", SERVER)
 ]
+Page = Annotated[
+    bool, option("Answer / with a page that shows decoding.", "", SERVER, "--page/--no-page")
+]
 OWN, PLAINLY = "own", "plain"
 Templates = Annotated[
     list[str] | None,
@@ -81,6 +84,7 @@ def serve(
     traces_size: TracesSize = 1024,
     ignore_sampling: IgnoreSampling = False,
     chat_template: Templates = None,
+    page: Page = True,
     method: MethodName = "adafuse",
     option: MethodOption = None,
     max_new_tokens: MaxNewTokens = 256,
@@ -113,6 +117,7 @@ def serve(
             trace_mib=traces_size, hosts=(host,) if _is_local(listener) else None,
             ignore_sampling=ignore_sampling, templates=templates,
             template_kwargs=tuple(model.chat_template_kwargs or {} for model in models),
+            page=page,
         )  # fmt: skip
         own = [*map(_without_variables, models, templates)]
         _answer(listener, Service(load(own, weight, threads), serving))
@@ -139,6 +144,8 @@ def _answer(listener: socket.socket, service: "Service") -> None:
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     typer.echo(f"{service.serving.name} answers at http://{address}/v1", err=True)
+    if service.serving.page:
+        typer.echo(f"Watch it decode at http://{address}/", err=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(plan).run(sockets=[listener])
 

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from adafuse.decoding.method import Method
 from adafuse.decoding.run import Batch, Run
 from adafuse.decoding.words import Settings
 from adafuse.ensemble import Ensemble
@@ -24,12 +25,12 @@ from adafuse.methods import resolve
 from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
-from adafuse.serve.decoder import DecodingThread, Job
+from adafuse.serve.decoder import DecodingThread, Job, News
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
 from adafuse.serve.metrics import metrics
 from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
+from adafuse.serve.page import FILES, add_page
 from adafuse.serve.protocol import (
-    REASONS,
     Body,
     Completion,
     Conversation,
@@ -73,6 +74,7 @@ class Serving:
     ignore_sampling: bool = False
     templates: tuple[str | None, ...] = ()
     template_kwargs: tuple[dict[str, Any], ...] = ()
+    page: bool = True
 
 
 METHODS_KEPT = 8
@@ -119,9 +121,8 @@ class Service:
             RequestError: a prompt that cannot be read, or that leaves no room for its text.
         """
         method = body.method or self.serving.method
-        defaults = self.serving.options if method == self.serving.method else {}
-        options = {**defaults, **body.options}
-        self._check_options(method, options, body.options)
+        self.chosen(method, body.options)
+        options = self._merged(method, body.options)
         prepared = self._methods(method, json.dumps(options, sort_keys=True))
         if body.wants_logprobs and not prepared.method.one_token:
             raise UserError(
@@ -130,9 +131,17 @@ class Service:
             )
         return [self._limited(prepared, body, prompt) for prompt in prompts]
 
-    def _check_options(self, method: str, options: dict[str, Any], given: dict[str, Any]) -> None:
-        """Refuse what names files or further models: clients do not choose what is read here."""
-        chosen = resolve(method, options)
+    def _merged(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
+        own = self.serving.options if method == self.serving.method else {}
+        return {**own, **given}
+
+    def chosen(self, method: str, given: dict[str, Any]) -> Method[Any]:
+        """Return a method with the options that a request gave, the others as at the start.
+
+        Raises:
+            UserError: it names files or further models: clients do not choose what is read here.
+        """
+        chosen = resolve(method, self._merged(method, given))
         if chosen.checkpoints and (given or method != self.serving.method):
             raise UserError(
                 f"method {method!r} loads other models, which a request cannot do; start the"
@@ -145,6 +154,7 @@ class Service:
                 f"method {method!r} would read {chosen.top} tokens at a time; ask for at most"
                 f" {MOST_TOP}"
             )
+        return chosen
 
     def _limited(self, prepared: Run, body: Body, prompt: Prompt) -> Run:
         """Return the run with the limits of a request; by default, with what is left of a model.
@@ -240,7 +250,7 @@ class Exchange:
     def __init__(self, service: Service, request: Request, kind: type[Body]) -> None:
         self.service, self.request, self.kind = service, request, kind
         self.jobs: list[Job] = []
-        self.queue: asyncio.Queue[tuple[int, str | Result]] = asyncio.Queue()
+        self.queue: asyncio.Queue[tuple[int, News | Result]] = asyncio.Queue()
 
     async def response(self) -> Response:
         """Return the response; what is refused is refused before anything is decoded."""
@@ -278,7 +288,7 @@ class Exchange:
     ) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(index: int, what: str | Result) -> None:
+        def tell(index: int, what: News | Result) -> None:
             loop.call_soon_threadsafe(self.queue.put_nowait, (index, what))
 
         deadline = time.monotonic() + self.service.serving.seconds
@@ -288,7 +298,7 @@ class Exchange:
         ]
         self.service.decoder.submit(self.jobs)
 
-    async def _events(self, reply: Reply) -> AsyncGenerator[tuple[int, str | Result]]:
+    async def _events(self, reply: Reply) -> AsyncGenerator[tuple[int, News | Result]]:
         """Yield what is decoded, with the number of its prompt, until all have their result.
 
         Raises:
@@ -324,6 +334,7 @@ class Exchange:
     async def _pieces(self, reply: Reply) -> AsyncIterator[str]:
         results: dict[int, Result] = {}
         written, sent = [""] * len(self.jobs), [("", "")] * len(self.jobs)
+        shown = [0] * len(self.jobs)
         async with aclosing(self._events(reply)) as events:
             try:
                 for index in range(len(self.jobs)):
@@ -331,16 +342,17 @@ class Exchange:
                         yield _event(first)
                 async for index, what in events:
                     done = what if isinstance(what, Result) else None
-                    said = what.text if isinstance(what, Result) else written[index] + what
-                    written[index] = said
+                    said = what.text if done is not None else written[index] + what.text
+                    rounds = what.rounds[shown[index] :] if done is not None else what.rounds
+                    written[index], shown[index] = said, shown[index] + len(rounds)
                     before, sent[index] = sent[index], self._parts(index, said, done)
                     grown = zip(before, sent[index], strict=True)
                     reasoning, text = (new[len(old) :] for old, new in grown)
-                    if reasoning or text:
-                        yield _event(reply.piece(index, text, reasoning))
+                    if reasoning or text or (rounds and reply.body.rounds):
+                        yield _event(reply.piece(index, text, reasoning, rounds))
                     if done is not None:
                         results[index] = done
-                        yield _event(reply.last(index, REASONS[done.stop_reason]))
+                        yield _event(reply.last(index, done))
                 if reply.body.counted:
                     yield _event(reply.end([results[index] for index in range(len(results))]))
                 yield "data: [DONE]\n\n"
@@ -384,7 +396,7 @@ def make_app(service: Service) -> FastAPI:
         key, hosts = service.serving.api_key, service.serving.hosts
         if key is None and hosts is not None:
             check_local(request, hosts)
-        if key is not None and request.scope["path"] != "/health":
+        if key is not None and request.scope["path"] not in {"/health", *FILES}:
             check_key(request, key)
 
     app = FastAPI(
@@ -425,6 +437,8 @@ def make_app(service: Service) -> FastAPI:
     async def _chat(request: Request) -> Response:
         return await Exchange(service, request, Conversation).response()
 
+    if service.serving.page:
+        add_page(app, service)
     return app
 
 

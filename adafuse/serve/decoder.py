@@ -6,7 +6,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adafuse.decoding.drafts import Lookup
 from adafuse.decoding.round import Example
@@ -15,7 +15,7 @@ from adafuse.engine.forward import FORWARD_COST
 from adafuse.engine.node import Engine, Program, TokenSequence
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
 from adafuse.models.language_model import LanguageModel
-from adafuse.records.result import Prompt, Result, StopReason, question_of
+from adafuse.records.result import Prompt, Result, Round, StopReason, question_of
 from adafuse.serve.protocol import RequestError
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import UNFINISHED, Anchor
@@ -24,25 +24,41 @@ from adafuse.tokenization.thoughts import Thoughts
 logger = logging.getLogger(__name__)
 
 
+class News(NamedTuple):
+    """What is new of a text that is being decoded."""
+
+    text: str
+    rounds: tuple[Round, ...]
+
+
 @dataclass(eq=False)
 class Job:
     """A prompt, how it is decoded, and who is told.
 
-    `tell` is called in the decoding thread, with text as it is settled if it is `streamed`, and at
-    last with the result; it must not wait. `thoughts` are those that the text may begin with, and
-    comes without in its reply. Whoever no longer wants the text sets `gone`; at the
-    `deadline` (time.monotonic) decoding ends, too, and the job is `overdue`.
+    `tell` is called in the decoding thread, with text as it is settled and with rounds if it is
+    `streamed`, and at last with the result; it must not wait. `thoughts` are those that the text
+    may begin with, and comes without in its reply. Whoever no longer wants the text sets `gone`; at
+    the `deadline` (time.monotonic) decoding ends, too, and the job is `overdue`.
     """
 
     run: Run
     prompt: Prompt
-    tell: Callable[[str | Result], None]
+    tell: Callable[[News | Result], None]
     deadline: float
     streamed: bool
     thoughts: Thoughts | None = None
     gone: bool = False
     overdue: bool = False
     sent: str = ""
+    rounds: int = 0
+
+    def tell_news(self, example: Example) -> None:
+        """Tell what is settled and not yet told, but no text that the method may replace."""
+        text = self.sent if self.run.method.replaces_text else example.settled
+        news = News(text[len(self.sent) :], tuple(example.rounds[self.rounds :]))
+        self.sent, self.rounds = text, len(example.rounds)
+        if any(news):
+            self.tell(news)
 
     def unwanted(self) -> bool:
         """Whether decoding it any further is of no use."""
@@ -249,10 +265,8 @@ class DecodingThread:
             self._ended(job, within_limit(event, result_of(event)))
         elif event.example.reason is not None:
             return  # what is beyond the limit is cut when it has finished
-        elif job.streamed and not job.run.method.replaces_text and not job.gone:
-            before, job.sent = job.sent, event.example.settled
-            if job.sent != before:
-                job.tell(job.sent[len(before) :])
+        elif job.streamed and not job.gone:
+            job.tell_news(event.example)
 
     def _ended(self, job: Job, result: Result) -> None:
         how: Literal["gone", "late", "error", "done"] = "done"

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic_core import to_jsonable_python
 
 from adafuse.errors import UserError
 from adafuse.options import SAMPLING, Flag, Positive, Section, parse
-from adafuse.records.result import Candidate, Chat, Prompt, Result, Turn
+from adafuse.records.result import Candidate, Chat, Prompt, Result, Round, Turn
 from adafuse.storage.yaml_files import parse_json
 from adafuse.tokenization.thoughts import Thoughts
 
@@ -79,7 +80,8 @@ def _check_stops(value: str | list[str] | None) -> str | list[str] | None:
 class Body(Section):
     """What both kinds of completions have in common; what does not change a text is ignored.
 
-    `method`, `options` and `max_rounds` are AdaFuse's own; clients pass them as `extra_body`.
+    `method`, `options`, `max_rounds` and `rounds` are AdaFuse's own; clients pass them as
+    `extra_body`.
     """
 
     kind_of_key = "field"
@@ -96,6 +98,7 @@ class Body(Section):
     method: str | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     max_rounds: Positive | None = None
+    rounds: Flag = False
     logprobs: Any = None
 
     temperature: Annotated[float | None, Greedy] = None
@@ -328,6 +331,7 @@ class Reply:
                 self.body.whole(result.text, thoughts[index] if result.thoughts else None),
                 REASONS[result.stop_reason],
                 self.body.token_logprobs(_tokens(result)) if self.body.wants_logprobs else None,
+                self._fused(result.rounds, result),
             )
             for index, result in enumerate(results)
         ]
@@ -338,22 +342,41 @@ class Reply:
         first = self.body.first()
         return first and self._around(self.body.chunk, self._choice(index, first))
 
-    def piece(self, index: int, text: str, reasoning: str = "") -> Json:
-        """Return a piece of a stream: some text, or thoughts."""
-        return self._around(self.body.chunk, self._choice(index, self.body.piece(text, reasoning)))
+    def piece(self, index: int, text: str, reasoning: str, rounds: Sequence[Round]) -> Json:
+        """Return a piece of a stream: some text, thoughts, or the rounds since the last piece."""
+        said, fused = self.body.piece(text, reasoning), self._fused(rounds) if rounds else None
+        return self._around(self.body.chunk, self._choice(index, said, fused=fused))
 
-    def last(self, index: int, reason: str) -> Json:
+    def last(self, index: int, result: Result) -> Json:
         """Return the piece that says why there is no more text."""
-        return self._around(self.body.chunk, self._choice(index, self.body.piece(None), reason))
+        reason, fused = REASONS[result.stop_reason], self._fused([], result)
+        return self._around(
+            self.body.chunk, self._choice(index, self.body.piece(None), reason, fused=fused)
+        )
 
     def end(self, results: Sequence[Result]) -> Json:
         """Return the last piece of a stream that is counted."""
         return {**self._around(self.body.chunk), **costs(results)}
 
+    def _fused(self, rounds: Sequence[Round], result: Result | None = None) -> Json | None:
+        """Return how a text came about, if that is asked for; what is not finite is null."""
+        if not self.body.rounds:
+            return None
+        names = ("text", "thoughts", "stop_reason") if result else ()
+        said = {name: getattr(result, name) for name in names} | {"rounds": rounds}
+        fused: Json = to_jsonable_python(said, inf_nan_mode="null")
+        return fused
+
     def _choice(
-        self, index: int, text: Json, reason: str | None = None, logprobs: Json | None = None
+        self,
+        index: int,
+        text: Json,
+        reason: str | None = None,
+        logprobs: Json | None = None,
+        fused: Json | None = None,
     ) -> Json:
-        return {"index": index, **text, "logprobs": logprobs, "finish_reason": reason}
+        own = {} if fused is None else {"adafuse": fused}
+        return {"index": index, **text, "logprobs": logprobs, "finish_reason": reason, **own}
 
     def _around(self, kind: str, *choices: Json) -> Json:
         named = {"id": self.id, "object": kind, "created": self.created, "model": self.model}

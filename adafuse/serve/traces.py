@@ -3,17 +3,19 @@
 import json
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from adafuse.decoding.run import Run
 from adafuse.ensemble import Ensemble, settings_of
+from adafuse.errors import UserError
 from adafuse.records.result import Chat, Prompt, Result
 from adafuse.storage.files import check_writable, without_folders
 from adafuse.storage.journal import Journal, journal_rows
-from adafuse.storage.parquet import as_table
+from adafuse.storage.parquet import as_table, read_arrow, read_metadata
 from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 
 ROWS, BYTES = 1024, 16 << 20
@@ -63,6 +65,19 @@ class Traces:
                 self._write()
             if whole:
                 self._begin_next()
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        """Return the row of a request, with the names of its `models`; None if there is none."""
+        with self._lock:
+            if (row := self._journal.rows.get(name)) is not None:
+                return {**row, "models": [model.name for model in self._ensemble.models]}
+        for file in sorted(self._folder.glob("requests-*.parquet"), reverse=True):
+            with suppress(UserError):  # deleted meanwhile
+                ids = read_arrow(file, ["id"])["id"].to_pylist()
+                if name in ids:
+                    (row,) = read_arrow(file).slice(ids.index(name), 1).to_pylist()
+                    return {**row, "models": read_metadata(file)["settings"]["models"]}
+        return None
 
     def close(self) -> None:
         """Write what is not written yet."""

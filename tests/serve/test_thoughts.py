@@ -41,6 +41,8 @@ def test_thoughts_are_reasoning_content_whole_and_streamed(serving, thinkers):
         assert len(pieces) > 4
         assert "".join(piece.get("content", "") for piece in pieces) == ANSWER
         assert "".join(piece.get("reasoning_content", "") for piece in pieces) == REASONING
+        said = streamed(client, CHATS, rounds=True, **body)[-1]["choices"][0]["adafuse"]
+        assert said["text"][: said["thoughts"]] == THOUGHTS
 
 
 def test_thoughts_that_a_limit_cuts_leave_no_content(serving, thinkers):

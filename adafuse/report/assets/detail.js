@@ -13,10 +13,11 @@
     ]);
     const benchmark = adafuse.benchmark(state.benchmark);
     const columns = examples.map((example, at) =>
-      runView(example, benchmark, at ? 0 : state.round, at ? () => {} : onRound));
+      adafuse.runView(example, at ? 0 : state.round, at ? () => {} : onRound,
+        [verdicts(example, benchmark), ...failure(example)], [adafuse.facts(example)]));
     return [
       questionView(question, state.id),
-      legend(examples),
+      adafuse.legend(examples),
       adafuse.make("div", { class: "runs" }, ...columns),
     ];
   };
@@ -37,13 +38,14 @@
       adafuse.make("div", { class: "question" }, ...parts));
   }
 
-  function legend(examples) {
+  adafuse.legend = (examples) => {
     const names = [...new Set(examples.flatMap((example) => example.models))];
     return adafuse.make("p", { class: "legend" }, "Proposed by ", ...names.map(adafuse.chip),
       " · several colours: by all of these models · grey: by no single model · ■ end of the text");
-  }
+  };
 
-  function runView(example, benchmark, round, onRound) {
+  // A run's text and one of its rounds, after a `head` and before a `foot`.
+  adafuse.runView = (example, round, onRound, head, foot) => {
     const panel = adafuse.make("div", { class: "panel" });
     let pinned = Math.min(round, Math.max(0, example.rounds.length - 1));
     const show = (number) => {
@@ -66,15 +68,15 @@
       return button;
     };
     const column = adafuse.make("article", { class: "run", "data-run": example.run },
-      adafuse.make("h3", {}, example.run), verdicts(example, benchmark),
-      ...failure(example), ...adafuse.textView(example, choose), panel, facts(example));
+      adafuse.make("h3", {}, example.run), ...head,
+      ...adafuse.textView(example, choose), panel, ...foot);
     column.stepRound = (by) => {
       const next = pinned + by;
       if (next >= 0 && next < example.rounds.length) choose(next, true);
     };
     show(pinned);
     return column;
-  }
+  };
 
   function verdicts(example, benchmark) {
     const marks = Map.groupBy(example.values, ([, value]) => adafuse.mark(value, benchmark));
@@ -93,7 +95,7 @@
     return parts;
   }
 
-  function facts(example) {
+  adafuse.facts = (example) => {
     const counts = example.models.map((name, at) =>
       `${name} ${adafuse.count(example.tokens[at] ?? 0, "token")}, `
       + adafuse.count(example.forwards[at] ?? 0, "forward"));
@@ -102,5 +104,5 @@
       `${from}stop reason: ${adafuse.STOPS[example.stop]}; `
       + `${adafuse.count(example.rounds.length, "round")}, ${example.seconds?.toFixed(2)} s; `
       + `${counts.join("; ")}.`);
-  }
+  };
 })();

@@ -11,7 +11,7 @@
     return adafuse.make("section", { class: "round", "aria-live": "polite" },
       adafuse.make("h4", {}, `Round ${number + 1} of ${example.rounds.length}`),
       adafuse.make("p", {}, verdict(example, round)),
-      adafuse.make("div", { class: "scroll" }, table(example, round)),
+      ...(round.written ? [] : [adafuse.make("div", { class: "scroll" }, table(example, round, number))]),
       ...weights(example, round),
       ...margins(example, round));
   };
@@ -19,10 +19,12 @@
   function verdict(example, round) {
     const chosen = round.candidates[round.selected];
     if (!chosen) return "No candidate had a finite score, so decoding ended here.";
-    const words = `${adafuse.count(round.words, "word")} committed`;
+    if (round.written) return "You wrote this.";
     const names = chosen.proposers.map((model) => example.models[model]).join(" and ");
     const together = round.margins.length ? ", written by all models together" : "";
     const by = names ? `, proposed by ${names}` : together;
+    if (round.byHand) return `Chosen by you${by}; F ${shown(chosen.fused)}.`;
+    const words = `${adafuse.count(round.words, "word")} committed`;
     const others = round.candidates.filter((each) => each !== chosen && Number.isFinite(each.fused));
     if (!others.length) {
       return `${words}${by}; ${round.candidates.length > 1 ? "the others were not scored" : "the only candidate"}.`;
@@ -35,7 +37,7 @@
     return `${words}${by}; F ${shown(chosen.fused)}, ahead of ${quoted(second)} by ${ahead}.`;
   }
 
-  function table(example, round) {
+  function table(example, round, number) {
     const scored = Math.max(0, ...round.candidates.map((each) => each.nll.length));
     const most = scale(example);
     const models = example.models.slice(0, scored);
@@ -47,7 +49,8 @@
       adafuse.make("thead", {}, adafuse.make("tr", {}, ...heads.map((text) =>
         adafuse.make("th", { scope: "col" }, text)))),
       adafuse.make("tbody", {}, ...order.map((at) =>
-        row(example, round.candidates[at], at === round.selected, models, most, round.margins.length))));
+        row(example, round.candidates[at], at === round.selected, models, most, round.margins.length,
+          example.goOn?.(number, at)))));
   }
 
   // A word that all models wrote together may be committed whatever its F.
@@ -62,12 +65,17 @@
     return Math.max(1, ...values.filter(Number.isFinite));
   }
 
-  function row(example, candidate, won, models, most, read) {
+  // `goOn`, if there is one, decodes on after this candidate.
+  function row(example, candidate, won, models, most, read, goOn) {
+    const label = `go on with ${quoted(candidate)}`;
+    const button = adafuse.make("button", { type: "button", class: "go", "aria-label": label }, "go on");
+    button.addEventListener("click", goOn);
     const together = read && !candidate.proposers.length;
     return adafuse.make("tr", won ? { class: "won" } : {},
       adafuse.make("td", { class: "text" }, adafuse.visible(candidate.text),
         candidate.ends ? adafuse.make("b", { class: "end", title: "end of text" }, "■") : "",
-        won ? adafuse.make("span", { class: "mark" }, " ✓ selected") : ""),
+        won ? adafuse.make("span", { class: "mark" }, " ✓ selected") : "",
+        goOn ? button : ""),
       adafuse.make("td", {}, ...candidate.proposers.map((model) => adafuse.chip(example.models[model])),
         won && together ? "all together" : ""),
       adafuse.make("td", { class: "number" }, shown(candidate.fused)),

@@ -92,11 +92,12 @@
     const taken = example.rounds[round];
     const chosen = taken.candidates[taken.selected];
     const names = chosen?.proposers.map((model) => example.models[model]) ?? [];
+    const nobody = taken.margins.length ? "all together" : "nobody";
     const span = adafuse.make("span", {
       class: "span", role: "button", "data-round": round,
-      "aria-label": `${JSON.stringify(shown)}, round ${round + 1}, by ${names.join(" and ") || (taken.margins.length ? "all together" : "nobody")}`,
+      "aria-label": `${JSON.stringify(shown)}, round ${round + 1}, by ${names.join(" and ") || (taken.written ? "you" : nobody)}`,
     }, shown);
-    if (cut) span.append(adafuse.make("s", { title: "cut by a stop string" }, adafuse.visible(cut)));
+    if (cut) span.append(adafuse.make("s", { title: "cut: not in the text" }, adafuse.visible(cut)));
     if (chosen?.ends && !goesOn) span.append(adafuse.make("b", { class: "end", title: "end of text" }, "■"));
     span.style.setProperty("--by", stripes(names));
     span.style.setProperty("--tint", adafuse.colour(names.length === 1 ? names[0] : null));
