@@ -438,7 +438,9 @@ def make_app(service: Service) -> FastAPI:
         return await Exchange(service, request, Conversation).response()
 
     if service.serving.page:
-        add_page(app, service)
+        own = service.serving
+        defaults = {"method": own.method, "max_tokens": own.max_new_tokens}
+        add_page(app, service.ensemble.models, service.chosen, service.traces, defaults)
     return app
 
 

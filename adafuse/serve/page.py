@@ -1,22 +1,25 @@
 """The live page at `/`: a prompt, its options, and the rounds of its text as they are decoded."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import Response
 from pydantic_core import to_json
 
 import adafuse.report
+from adafuse.decoding.method import Method
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
-from adafuse.models.language_model import ServedModel
+from adafuse.models.language_model import LanguageModel, ServedModel
 from adafuse.serve.protocol import Json, RequestError
+from adafuse.serve.traces import Traces
 
-if TYPE_CHECKING:
-    from adafuse.serve.app import Service
+Choose = Callable[[str, dict[str, Any]], Method[Any]]
+"""Returns a method with options, or refuses what a request may not name."""
 
 _OWN = Path(__file__).parent / "page"
 _REPORT = Path(adafuse.report.__file__).parent / "assets"
@@ -43,8 +46,17 @@ FILES = {
 """The files of the page by path. They are the same for everybody and need no key."""
 
 
-def add_page(app: FastAPI, service: "Service") -> None:
-    """Add the page to an application, with what it asks the server besides completions."""
+def add_page(
+    app: FastAPI,
+    models: Sequence[LanguageModel],
+    choose: Choose,
+    traces: Traces | None,
+    defaults: Json,
+) -> None:
+    """Add the page to an application, with what it asks the server besides completions.
+
+    `defaults` are the `method` and `max_tokens` of a request that names none.
+    """
     for path, file in FILES.items():
         headers = {**_HEADERS, "Content-Type": f"{_TYPES[file.suffix]}; charset=utf-8"}
         answer = Response(file.read_bytes(), headers=headers)
@@ -52,11 +64,12 @@ def add_page(app: FastAPI, service: "Service") -> None:
 
     @app.get("/live/setup")
     async def _setup() -> Response:
-        return _json(offered(service))
+        methods = _methods(models, choose)
+        names = [model.name for model in models]
+        return _json({**defaults, "models": names, "methods": methods, "traces": bool(traces)})
 
     @app.get("/live/traces/{name}")
     async def _trace(name: str) -> Response:
-        traces = service.traces
         row = None if traces is None else await asyncio.to_thread(traces.find, name)
         if row is None:
             raise RequestError(f"there is no trace {name!r}; it may have been deleted", 404)
@@ -68,31 +81,20 @@ def _json(value: Json) -> Response:
     return Response(to_json(value, inf_nan_mode="null"), media_type="application/json")
 
 
-def offered(service: "Service") -> Json:
-    """Return the models, and the methods with the options that a request may name."""
+def _methods(models: Sequence[LanguageModel], choose: Choose) -> Json:
+    """Return the methods with the options that a request may name."""
     methods = {}
     for name in METHODS:
         with suppress(UserError):  # one that these models, or requests, cannot use
-            methods[name] = _method(service, name)
-    return {
-        "models": [model.name for model in service.ensemble.models],
-        "method": service.serving.method,
-        "max_tokens": service.serving.max_new_tokens,
-        "methods": methods,
-        "traces": service.traces is not None,
-    }
+            method = choose(name, {})
+            method.check_models(len(models))
+            method.check_served([m.name for m in models if isinstance(m, ServedModel)])
+            methods[name] = _described(method)
+    return methods
 
 
-def _method(service: "Service", name: str) -> Json:
-    """Return the options of a method, without those that name files or have no value.
-
-    Raises:
-        UserError: the models or a request cannot use it.
-    """
-    method = service.chosen(name, {})
-    models = service.ensemble.models
-    method.check_models(len(models))
-    method.check_served([model.name for model in models if isinstance(model, ServedModel)])
+def _described(method: Method[Any]) -> Json:
+    """Return the options of a method, without those that name files or have no value."""
     values = method.options.model_dump(mode="json")
     kinds: dict[str, Any] = {} if method.checkpoints else method.Options.model_json_schema()
     options = {
