@@ -27,6 +27,11 @@ def test_the_client_of_openai_reads_texts_and_streams(server, pair):
     assert client.completions.create(**asked, **body).choices[0].text == result.text
     pieces = client.completions.create(**asked, **body, stream=True)
     assert "".join(piece.choices[0].text for piece in pieces) == result.text
+    body["extra_body"]["rounds"] = True
+    pieces = client.completions.create(**asked, **body, stream=True)
+    rounds = [one for piece in pieces for one in piece.choices[0].adafuse["rounds"]]
+    texts = [one["candidates"][one["selected"]]["text"] for one in rounds]
+    assert "".join(texts).startswith(result.text)
     messages = [{"role": "user", "content": "Who?"}]
     (result,) = pair.generate([messages], max_new_tokens=16)
     answer = client.chat.completions.create(model="adafuse", messages=messages, max_tokens=16)
