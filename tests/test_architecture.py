@@ -143,6 +143,8 @@ def test_one_round_reaches_ten_files_and_is_read_in_five(pair, monkeypatch):
         original_stop(self, *args, **kwargs)
         sys.setprofile(None)
 
+    # What a model reads of its tokenizer once is no part of a round.
+    pair.generate(["The dog"], max_new_tokens=1)
     original_start, original_stop = Pool.__init__, Example.check_stop
     monkeypatch.setattr(Pool, "__init__", start)
     monkeypatch.setattr(Example, "check_stop", stop)
