@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,8 @@ def start_with(workflow: Any, plan: Plan) -> None:
             plan.start({Path(file) for job in workflow.dag.jobs for file in job.output})
         except UserError as error:
             sys.exit(f"error: {error}")
+        if workflow.scheduler is not None:
+            start_one_timer(workflow.scheduler)
 
     def onstart(
         handler: Callable[[str], None],
@@ -187,6 +190,29 @@ def start_with(workflow: Any, plan: Plan) -> None:
         register(both)
 
     workflow._onstart, workflow.onstart = start, onstart
+
+
+def start_one_timer(scheduler: Any) -> None:
+    """Have a scheduler look for jobs once more only where its rate limit kept some back.
+
+    Snakemake 9.27 sets a timer each time it looks and looks when one ends, so every job that ends
+    makes it look once more per second, at all that ready jobs read: hundreds of jobs keep a core of
+    the login node busy (its pull request 3744).
+    """
+    pending = threading.Event()
+
+    def look() -> None:
+        pending.clear()
+        scheduler._open_jobs.release()
+
+    def look_later(delay: float) -> None:
+        limited = scheduler.job_rate_limiter and not scheduler.job_rate_limiter.get_free_jobs()
+        queued = scheduler.workflow.dag.has_unfinished_queue_input_jobs()
+        if (limited or queued) and not pending.is_set():
+            pending.set()
+            threading.Timer(delay, look).start()
+
+    scheduler._schedule_reevalutation = look_later
 
 
 def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict[str, str]]:

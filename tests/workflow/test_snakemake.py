@@ -2,6 +2,7 @@
 
 import copy
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +13,14 @@ import snakemake
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from snakemake.cli import parse_config
-from snakemake.settings.types import ConfigSettings
+from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
+from snakemake.settings.types import ConfigSettings, MaxJobsPerTimespan
 
 from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
 from adafuse.workflow.plan import RULES, Plan
-from adafuse.workflow.snakemake import TESTED, as_written
+from adafuse.workflow.snakemake import TESTED, as_written, start_one_timer
 from adafuse.workflow.steps import STEPS
 
 from .conftest import ROOT
@@ -126,6 +128,26 @@ def test_what_is_not_documented_of_snakemake_is_touched_in_one_file() -> None:
     inner = re.compile(r"_onstart|forcefiles|_settings\b.*workflow|from snakemake\.(?!utils)")
     touching = [path.name for path in places if inner.search(path.read_text())]
     assert touching == ["snakemake.py"]
+
+
+@pytest.mark.parametrize(("jobs", "looks"), [(2, 1), (100, 0)])
+def test_snakemake_looks_again_once_where_its_rate_limit_kept_jobs_back(
+    jobs: int, looks: int
+) -> None:
+    limiter = JobRateLimiter(MaxJobsPerTimespan.parse_choice(f"{jobs}/1h"))
+    limiter.register_jobs(2)
+    places = SimpleNamespace(dag=SimpleNamespace(has_unfinished_queue_input_jobs=lambda: False))
+    scheduler = SimpleNamespace(
+        job_rate_limiter=limiter, workflow=places, _open_jobs=threading.Semaphore(0)
+    )
+    assert hasattr(JobScheduler, "_schedule_reevalutation")
+    start_one_timer(scheduler)
+    for _ in range(5):
+        scheduler._schedule_reevalutation(0.05)
+    looked = [
+        scheduler._open_jobs.acquire(timeout=5 if number < looks else 0.2) for number in range(2)
+    ]
+    assert sum(looked) == looks
 
 
 @pytest.mark.parametrize("name", ["all", "paper", "paper_toy", "words_per_round"])
