@@ -84,7 +84,10 @@ def broken(tmp_path_factory):
     return ensemble
 
 
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"single", "llm_blender", "rerank"}))
+@pytest.mark.parametrize(
+    "method",
+    sorted(set(METHODS) - {"single", "self_consistency", "llm_blender", "rerank"}),
+)
 def test_a_model_without_probabilities_ends_the_example_whatever_the_method(broken, method):
     for result in broken.generate(PROMPTS, method=method, max_new_tokens=8):
         assert result.stop_reason == "error"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from adafuse.decoding.fusion import FusionOptions, WeightingOptions
 from adafuse.decoding.gate import DEVELOPMENT
@@ -32,6 +32,7 @@ class Method(ABC, Generic[OptionsT]):
         reads_answers: the method starts from the texts that the models generate by themselves.
         uses_models: a method that `reads_answers` needs the models for something else, too;
             otherwise they are not loaded where their answers are given.
+        drafts: guessed tokens can spare forwards; they cannot where texts are sampled.
         one_token: each round commits one token, and F(s) is minus its log-probability.
         threshold: the option that says below which margin a model is unsure, if there is one.
     """
@@ -41,6 +42,7 @@ class Method(ABC, Generic[OptionsT]):
     models: ClassVar[tuple[int, int | None]] = (1, None)
     reads_answers: ClassVar[bool] = False
     uses_models: ClassVar[bool] = True
+    drafts: ClassVar[bool] = True
     one_token: ClassVar[bool] = False
     threshold: ClassVar[str | None] = None
 
@@ -97,6 +99,10 @@ class Method(ABC, Generic[OptionsT]):
     def unfitted(self) -> dict[str, Any]:
         """The options, as in JSON, with which rows are decoded that a gate is fitted on."""
         return self.options.model_dump(mode="json", exclude=set(self.options.replaced_by_gate))
+
+    def for_scorer(self, scorer: str) -> Self:
+        """Return the method for a benchmark of this scorer; a vote counts answers as it does."""
+        return self
 
     def check_files(self, models: Sequence[str]) -> None:
         """Refuse files that are not for these models, given by their paths, before one is loaded.

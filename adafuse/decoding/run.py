@@ -224,7 +224,7 @@ class Run:
 
     def program(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
         """Decode an example whose prompt is open in every model."""
-        kinds = self.settings.drafts
+        kinds = self.settings.drafts if self.method.drafts else ()
         prompt, models = example.prompt, [sequence.model for sequence in example.sequences]
         ids = [sequence.ids for sequence in example.sequences]
         example.thoughts = shared_thoughts(models, prompt, ids)
@@ -280,6 +280,7 @@ def result_of(event: Finished[Example]) -> Result:
         traceback=event.traceback,
         fits=_fits(example),
         thoughts=example.thought_length,
+        evaluated=tuple(sequence.evaluated for sequence in sequences) + rest,
     )
 
 

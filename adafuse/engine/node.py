@@ -154,6 +154,9 @@ class TokenSequence:
     that the model itself would have written in the place of each committed one. Nobody reads what
     follows one of the strings `stop`.
 
+    `forwards` counts the forward passes that it took part in, `evaluated` the tokens after the
+    prompt that these ran.
+
     The tree engine keeps the sequence in `row` of its cache: keys and values of the first `cached`
     ids, and of nodes in the slots below `used`.
     """
@@ -168,6 +171,7 @@ class TokenSequence:
         self.cached = 0
         self.used = len(prompt_ids)
         self.forwards = 0
+        self.evaluated = 0
         self.tip = self.root
         self.pending = b""
         self.likeliest: list[int] = []
@@ -183,6 +187,11 @@ class TokenSequence:
         """How often what was committed is what the model would have written, as far as is known."""
         kept: int = sum(map(eq, self.likeliest, self.ids[self.prompt_length :]))
         return (kept + PRIOR[0]) / (len(self.likeliest) + PRIOR[1])
+
+    def count(self, positions: Iterable[int]) -> None:
+        """Count a forward pass that runs the tokens at these positions."""
+        self.forwards += 1
+        self.evaluated += sum(position >= self.prompt_length for position in positions)
 
     def rewind(self, length: int) -> list[int]:
         """End the prompt after its first `length` ids, before a node is evaluated; return the rest.

@@ -71,12 +71,12 @@ class ServedEngine(Engine):
             sequence.stop,
             sequence.row,
         )
-        sequence.forwards += 1
         answer: Future[list[Step]] = self.model.server.begin(ask, self.top)
         return Pending(answer, partial(self._fill, asked))
 
     def _fill(self, asked: Sequence[Node], steps: Sequence[Step]) -> None:
         """Put what a server wrote into the tree: what was asked, and as far as it went on."""
+        asked[0].sequence.count(range(asked[0].depth, asked[0].depth + len(steps)))
         node, forced = asked[0], [node.token for node in asked[1:]]
         for n, step in enumerate(steps):
             if node.next is None:

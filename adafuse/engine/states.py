@@ -128,13 +128,13 @@ class StateEngine(CachedEngine):
     def _chain(self, leaf: Node, wanted: set[Node]) -> _Chain:
         """Return the chain that ends with a node, after the last one that needs not be read."""
         sequence, path = leaf.sequence, [leaf.sequence.root, *leaf.path()]
-        sequence.forwards += 1
         kept = self._kept[sequence]
         first = next(n for n, node in enumerate(path) if node in wanted)
         past = next((kept[node] for node in reversed(path[:first]) if node in kept), None)
         past = past or self._before(sequence, len(sequence.ids) - (not first))
         start = past.length if past else 0
         ids = (sequence.ids + [node.token for node in path[1:]])[start:]
+        sequence.count(range(start, start + len(ids)))
         nodes = [*[None] * (len(ids) - len(path)), *path[-len(ids) :]]
         return _Chain(past, ids, nodes)
 

@@ -201,7 +201,6 @@ def feed(sequence: TokenSequence, nodes: Iterable[Node]) -> Feed:
     uncached = range(sequence.cached, committed)
     tokens = [Token(sequence.ids[index], index, index, index + 1) for index in uncached]
     sequence.cached = committed
-    sequence.forwards += 1
     for node in sorted(nodes, key=lambda node: node.depth):
         if node is sequence.root:  # among the tokens unless it is run again
             last = committed - 1
@@ -212,4 +211,5 @@ def feed(sequence: TokenSequence, nodes: Iterable[Node]) -> Feed:
             sequence.used += 1
         ancestors = tuple(step.slot for step in node.path() if step.slot is not None)
         tokens.append(Token(node.token, node.depth, node.slot, committed, ancestors, node))
+    sequence.count(token.position for token in tokens)
     return Feed(sequence.row, tokens)

@@ -17,6 +17,7 @@ from adafuse.methods.deepen.method import Deepen
 from adafuse.methods.gac import Gac
 from adafuse.methods.llm_blender.method import LlmBlender
 from adafuse.methods.rerank import Rerank
+from adafuse.methods.self_consistency import SelfConsistency
 from adafuse.methods.specfuse import SpecFuse
 from adafuse.methods.sweetspan import SweetSpan
 from adafuse.methods.unite import Unite
@@ -44,7 +45,7 @@ _OWN: tuple[type[Method[Any]], ...] = (
     *(Single, AdaFuse, FixedLength, BeamScaling),
     *(Unite, Gac, Deepen, Bytewise),
     *(SweetSpan, CoolFusion, SpecFuse),
-    *(Rerank, LlmBlender),
+    *(Rerank, LlmBlender, SelfConsistency),
 )
 """In the paper, of tokens, of spans, of finished answers."""
 for _method in _OWN:

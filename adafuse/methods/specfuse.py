@@ -14,6 +14,7 @@ from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import softmax
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example, Proposal, fuse_rounds
+from adafuse.decoding.sampling import nucleus_weights
 from adafuse.decoding.words import UTF8_BYTES, StopStrings, empty_span
 from adafuse.engine.node import NextToken, Program, TokenSequence, evaluated
 from adafuse.options import MethodOptions, Positive
@@ -30,12 +31,7 @@ def nucleus(temperature: float, top_p: float, random: Random) -> Pick:
     """
 
     def pick(following: NextToken) -> int:
-        logprobs = following.logprobs.double()
-        probabilities = ((logprobs - logprobs.max()) / temperature).softmax(dim=-1)
-        likeliest = probabilities.sort(descending=True).values
-        above = likeliest.cumsum(dim=0) - likeliest
-        smallest = likeliest[max(1, int((above < top_p).sum())) - 1]
-        mass = (probabilities * (probabilities >= smallest)).cumsum(dim=0)
+        mass = nucleus_weights(following, temperature, top_p).cumsum(dim=0)
         return int((mass < (1 - random.random()) * mass[-1]).sum())
 
     return pick

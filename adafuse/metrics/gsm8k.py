@@ -105,6 +105,11 @@ def _right(example: Prediction) -> bool:
     return final_number(example.text) in map(final_number, example.answers)
 
 
+def _answer(text: str) -> str:
+    number = final_number(text)
+    return "" if number is None else str(number)
+
+
 def _unreadable(answer: str) -> str | None:
     return "has no number" if final_number(answer) is None else None
 
@@ -116,4 +121,5 @@ GSM8K = Scorer(
     strict=accuracy("accuracy", _right),
     published=published("gsm8k", "accuracy"),
     unreadable=_unreadable,
+    answer=_answer,
 )

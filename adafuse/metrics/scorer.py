@@ -134,6 +134,9 @@ class Scorer:
             such as "has no number"; None if nothing is wrong.
         normalise: returns what is compared of an accepted answer. If it is empty for all answers of
             a row, the row can never be right.
+        answer: returns the answer in a text, as `self_consistency` counts votes: texts with equal
+            answers agree, and one with none ("") has no vote. None: a text has no single answer,
+            as a translation.
         needs_spm: the scorer needs the SentencePiece model of spBLEU.
     """
 
@@ -144,6 +147,7 @@ class Scorer:
     published: Rules | None = None
     unreadable: Callable[[str], str | None] | None = None
     normalise: Callable[[str], str] = trimmed
+    answer: Callable[[str], str] | None = None
     needs_spm: bool = False
 
     @property

@@ -82,7 +82,14 @@ def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
 
     metrics = (Metric("exact_match", "exact match", binary=True), Metric("f1", "token F1"))
     rules = strict, published(name, "exact_match")
-    return Scorer(name, doc, metrics, *rules, normalise=normalise)
+    return Scorer(
+        name,
+        doc,
+        metrics,
+        *rules,
+        normalise=normalise,
+        answer=lambda text: normalise(first_line(text)),
+    )
 
 
 SCORERS = (

@@ -240,6 +240,9 @@ class Result(ResultView):
             if all do. A method that commits spans may exceed the limit with the last one.
         thoughts: how many characters of the text come before the answer of models that think: all
             of them if their thoughts did not end; None if there are no thoughts.
+        evaluated: for each model, the number of tokens after the prompt that these passes ran:
+            those of the text, and of candidates, samples and drafts that are not in it. None in
+            traces of earlier versions.
     """
 
     text: str
@@ -253,6 +256,7 @@ class Result(ResultView):
     traceback: str | None = None
     fits: int | None = None
     thoughts: int | None = None
+    evaluated: tuple[int, ...] | None = None
 
     @property
     def answer(self) -> str:

@@ -43,6 +43,7 @@ RESULT_FIELDS = [
     pa.field("tokens", _INTS),
     pa.field("prompt_tokens", _INTS),
     pa.field("forwards", _INTS),
+    pa.field("evaluated", _INTS),
     pa.field("rounds", pa.list_(_ROUND)),
 ]
 """Columns that every trace has for its result, whatever identifies the row."""

@@ -229,7 +229,7 @@ def _rows_of(path: Path, wanted: set[str], same: Callable[[list[Any]], bool]) ->
         if is_unchanged(path) and not wanted.isdisjoint(_digests(path).values()):
             if not all(map(same, served_in(path))):
                 return {}
-            rows = read_rows(path, [field.name for field in TRACE_FIELDS])
+            rows = iterate_rows(path, {field.name for field in TRACE_FIELDS})
             return {row["digest"]: row for row in rows}
     return {}
 

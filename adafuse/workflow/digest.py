@@ -76,6 +76,8 @@ def _settings(job: DecodeJob) -> str:
     parts["models"] = [_key(model) for model in job.models]
     parts["options"] = _deciding_options(job)
     parts["engine_version"] = ENGINE_VERSION
+    if scorer := job.options.get("scorer"):  # by whose rules answers are counted
+        parts["scoring"] = scoring_version(scorer)
     if any(model.chat for model in job.models):
         parts["thoughts"] = "not ranked"  # before, stop strings applied to them, then not
     return text_digest(json.dumps(parts, sort_keys=True))

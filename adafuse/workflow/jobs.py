@@ -113,7 +113,7 @@ def fit_job(config: Config, benchmark: str, run: str) -> DecodeJob:
 
 def decode_job(config: Config, benchmark: str, run: str) -> DecodeJob:
     task, spec = config.benchmarks[benchmark], config.runs[run]
-    method = resolve(spec.method, spec.options)
+    method = resolve(spec.method, spec.options).for_scorer(task.scorer)
     options = method.options.model_dump(mode="json")
     named = {option: method.checkpoint(option) for option in method.checkpoints}
     models = config.model_specs(benchmark, run)

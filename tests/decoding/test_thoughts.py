@@ -3,6 +3,7 @@
 import pytest
 
 from adafuse.ensemble import Ensemble
+from adafuse.methods import METHODS
 from tests.conftest import toy_path
 from tests.support.thinking import (
     ANALYSIS,
@@ -43,10 +44,11 @@ BLENDER = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser")}
         ("llm_blender", {**BLENDER, "rank_only": True}),
         ("rerank", {}),
         ("single", {}),
+        ("self_consistency", {"k": 2}),
     ],
 )
 def test_stop_strings_apply_to_the_answer(thinkers, method, options):
-    given = thinkers if method != "single" else Ensemble(thinkers.models[:1])
+    given = thinkers if METHODS[method].models != (1, 1) else Ensemble(thinkers.models[:1])
     (result,) = given.generate([CHAT], method=method, stop=["\n"], **options)
     assert result.error is None
     assert (result.text, result.stop_reason) == (thinkers.thoughts + ANSWER, "stop")

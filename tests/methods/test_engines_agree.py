@@ -127,7 +127,9 @@ def test_blending_answers(pair, rank_only):
 
 @pytest.mark.parametrize("name", ["mistral", "llama", "qwen3", "internlm3"])
 def test_single_models(name):
-    check(Ensemble.from_pretrained([toy_path(name)], device="cpu"), "single", {}, PROMPTS[2:])
+    ensemble = Ensemble.from_pretrained([toy_path(name)], device="cpu")
+    check(ensemble, "single", {}, PROMPTS[2:])
+    check(ensemble, "self_consistency", {"k": 3, "top_p": 0.9}, PROMPTS[2:])
 
 
 @pytest.fixture(

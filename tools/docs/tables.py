@@ -41,6 +41,8 @@ COLUMNS = {
     "tokens[]": "per model: number of tokens of the text",
     "prompt_tokens[]": "per model: number of tokens of the prompt",
     "forwards[]": "per model: forward passes with this example",
+    "evaluated[]": "per model: tokens after the prompt that these ran: those of the text, and of"
+    " candidates, samples and drafts that are not in it; null in traces of earlier versions",
     "rounds[]": "one entry per round, in order",
     "rounds[].candidates[]": "the pool of the round, in order of model, then alternative",
     "rounds[].candidates[].text": "the span",
