@@ -39,6 +39,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse show out.parquet --list",
         "adafuse show out.parquet --id X --id Y --round 3",
         "adafuse show out.parquet --json",
+        "adafuse show results --wrong --runs adafuse,mistral --csv failures.csv",
     ),
     "init": (
         "adafuse init my && cd my && snakemake --cores 2",

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from adafuse.cli.options import example_ids, option
 from adafuse.cli.output import json_text
+from adafuse.cli.wrong import or_wrong
 from adafuse.errors import UserError, nearest
 from adafuse.records.views import one_line
 
@@ -40,10 +41,14 @@ def _print_example(row: dict[str, Any], models: list[str], number: int | None) -
     result.show(number, models=models, prompt=row.get("prompt"))
 
 
+@or_wrong
 def show(
     trace: Annotated[
         Path,
-        typer.Argument(help="A trace of `adafuse generate` or the workflow.", metavar="TRACE"),
+        typer.Argument(
+            help="A trace of `adafuse generate` or the workflow; with --wrong, a results folder.",
+            metavar="TRACE",
+        ),
     ],
     ids: Annotated[
         list[str] | None,
@@ -66,7 +71,8 @@ def show(
     """Print how a text was decoded: candidates, their NLLs and the winner.
 
     NLL 0, NLL 1, ... are the models' negative log-likelihoods per token; the
-    smallest F wins. --list lists the examples.
+    smallest F wins. --list lists the examples. --wrong shows what the runs of a
+    results folder answered on rows that some of them get wrong.
     """
     from adafuse.storage.parquet import iterate_rows, read_arrow, read_metadata
 

@@ -342,18 +342,18 @@ def examples(plan: "Plan", folder: Path, *, benchmark: str) -> None:
     from adafuse.report.pages import write_examples
     from adafuse.report.stored import StoredResults
 
-    results = StoredResults.main(plan.config)
+    results = StoredResults.asked(plan.config)
     write_examples(results, benchmark, plan.layout.report)
     logger.info("%d runs", len(results.runs[benchmark]))
 
 
 @step
-def report(plan: "Plan", index: Path, explorer: Path) -> None:
-    """Write the report's two pages into a folder; the examples beside them are there already."""
+def report(plan: "Plan", index: Path, explorer: Path, failures: Path) -> None:
+    """Write the report's pages into a folder; the examples beside them are there already."""
     from adafuse.report.pages import write_pages
     from adafuse.report.stored import StoredResults
 
-    write_pages(StoredResults.main(plan.config), plan.layout.report)
+    write_pages(StoredResults.asked(plan.config), plan.layout.report)
 
 
 @app.command()

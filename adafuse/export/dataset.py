@@ -23,6 +23,7 @@ from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
 from adafuse.models.spec import GGUF, public_name
+from adafuse.report.failures import is_right
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import escape, markdown_table
 from adafuse.storage.files import without_folders, write_text
@@ -228,7 +229,6 @@ def _samples(
     }
     model, primary = _model(results.config, run)["id"], scored.score.primary
     metric = scored.metric
-    full = max((0, 1 if metric.binary else 100), key=metric.merit)
     for outcome in scored.outcomes:
         row, decoded = rows[outcome.id], decoded_rows.get(outcome.id, {})
         raw = row.question or row.prompt
@@ -255,7 +255,7 @@ def _samples(
             ],
             "evaluation": {
                 "score": outcome.value,
-                "is_correct": metric.merit(outcome.value) >= metric.merit(full),
+                "is_correct": is_right(metric, outcome.value),
             },
             **_cost(decoded),
             "error": _public_error(decoded),

@@ -70,8 +70,11 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
     trace = _in_order(files.trace, ids)
     values = {}
     for protocol, path in files.outcomes.items():
-        scored = {row["id"]: row["value"] for row in read_rows(path, ["id", "value"])}
-        values[protocol] = [number(scored.get(name), 1) for name in ids]
+        rows = {row["id"]: row for row in read_rows(path, ["id", "value", "hypothesis"])}
+        scored = [rows.get(name, {}) for name in ids]
+        values[protocol] = [number(row.get("value"), 1) for row in scored]
+        texts = [row.get("hypothesis") for row in scored]
+        write_pieces(folder, f"{key}/scored-{protocol}", texts, TEXTS)
     index = {"stops": trace["stop_reason"].to_pylist(), "values": values}
     thoughts = trace["thoughts"].to_pylist() if "thoughts" in trace.column_names else []
     if any(thoughts):

@@ -75,7 +75,7 @@ def write_examples(results: StoredResults, benchmark: str, folder: Path) -> None
 
 
 def write_pages(results: StoredResults, folder: Path) -> None:
-    """Write index.html and explorer.html, and drop data that they do not show."""
+    """Write index.html, explorer.html and failures.html, and drop data that they do not show."""
     contents = read_contents(results)
     for benchmark in {*read_benchmarks(folder / DATA)} - {*results.runs}:
         shutil.rmtree(folder / DATA / benchmark, ignore_errors=True)
@@ -143,10 +143,12 @@ def _write_page(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def write_explorer(folder: Path, *, report: bool) -> None:
-    """Write explorer.html and its assets; with a `report` it links to the index.html beside it."""
+    """Write explorer.html and its assets; with a `report`, of which it is a page, failures.html."""
     assets = Path(__file__).parent / "assets"
     shutil.copytree(assets, folder / "assets", copy_function=shutil.copyfile, dirs_exist_ok=True)
     _write_page(folder / "explorer.html", {"report": report})
+    if report:
+        _write_page(folder / "failures.html", {})
 
 
 def write_loose_report(traces: Sequence[Path], folder: Path) -> None:

@@ -11,6 +11,7 @@ from adafuse.metrics.registry import SCORERS
 from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
+from adafuse.workflow.steps import reported_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class StoredResults:
         return ResultsLayout(self.config.results)
 
     @classmethod
-    def main(cls, config: Config) -> "StoredResults":
-        """Return the runs and benchmarks of the main table, whether they are there or not."""
-        return cls(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
+    def asked(cls, config: Config) -> "StoredResults":
+        """Return what the workflow's report shows, whether it is there or not."""
+        return cls(config, reported_runs(config))
 
     @classmethod
     def in_folder(cls, config: Config) -> "StoredResults":

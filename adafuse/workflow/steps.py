@@ -136,14 +136,27 @@ def _experiment_reads(config: Config, name: str) -> list[Job]:
     return jobs
 
 
+def reported_runs(config: Config) -> dict[str, list[str]]:
+    """Return the runs by benchmark that the report shows: of the main table and experiments."""
+    runs = dict.fromkeys(product(config.main_benchmarks, config.main_runs))
+    for section in config.shown_experiments.values():
+        if section.kind in _SCORE_KINDS:  # those that only time runs have no scores
+            runs |= dict.fromkeys(product(section.benchmarks, section.runs))
+    return {
+        name: [run for run in config.runs if (name, run) in runs]
+        for name in dict.fromkeys(name for name, _ in runs)
+    }
+
+
 def _example_reads(config: Config, benchmark: str) -> list[Job]:
-    scores = [cell for cell in _main_scores(config) if cell.values[1] == benchmark]
-    traces = [trace_job(config, benchmark, run) for run in config.main_runs]
+    runs = reported_runs(config).get(benchmark, [])
+    traces = [trace_job(config, benchmark, run) for run in runs]
+    scores = [Job.of("score", *cell) for cell in product(config.protocols, [benchmark], runs)]
     return [Job.of("prepare", benchmark), *traces, *scores]
 
 
 def _report_reads(config: Config) -> list[Job]:
-    examples = [Job.of("examples", name) for name in config.main_benchmarks]
+    examples = [Job.of("examples", name) for name in reported_runs(config)]
     figures = [Job.of("experiment", name) for name in config.shown_experiments]
     return table_jobs(config) + examples + figures
 
@@ -274,10 +287,12 @@ STEPS: dict[str, Step] = {
         cells=_benchmarks,
         outputs=lambda at, *cell: {"folder": at.report_data(*cell)},
         reads=_example_reads,
-        depends=lambda digests, benchmark: [REPORT_VERSION, digests.config.main_runs],
+        depends=lambda digests, name: [REPORT_VERSION, reported_runs(digests.config).get(name)],
     ),
     "report": Step(
-        outputs=lambda at: {name: at.report / f"{name}.html" for name in ("index", "explorer")},
+        outputs=lambda at: {
+            name: at.report / f"{name}.html" for name in ("index", "explorer", "failures")
+        },
         reads=_report_reads,
         depends=lambda digests: [REPORT_VERSION, digest.reported_config(digests.config)],
         title="report",

@@ -301,7 +301,8 @@ FIGURES = {
 }
 SHOWN = [
     *(f"experiments/{name}.{end}" for name in FIGURES for end in ("csv", "svg", "png")),
-    *("report/index.html", "report/explorer.html", "report/data/qa/0.js"),
+    *(f"report/{name}.html" for name in ("index", "explorer", "failures")),
+    "report/data/qa/0.js",
 ]
 
 
@@ -337,7 +338,7 @@ def test_figures_and_pages_that_targets_no_longer_name_are_moved(
 ) -> None:
     folder = made(values, "tables", "experiments", "report")
     start(values, "tables", "report")
-    assert there(folder) == SHOWN[-3:]
+    assert there(folder) == SHOWN[-4:]
     start(values, "tables")
     assert there(folder) == [] and there(folder / "orphans") == SHOWN
     assert f"{folder}/report is not made by this configuration: moved to" in caplog.text

@@ -26,11 +26,14 @@
   adafuse.visible = (text) => text.replaceAll("\n", "⏎").replaceAll("\t", "⇥")
     .replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));
 
+  // Whether a value is right; of a metric that is not binary, whether it is the full score.
+  adafuse.isRight = (value, { binary, merit }) => merit * value >= Math.max(0, merit * (binary ? 1 : 100));
+
   // Says what an example's value means on a benchmark: right or wrong, or its metric.
-  adafuse.mark = (value, { binary, label }) => {
+  adafuse.mark = (value, benchmark) => {
     if (value == null) return "not scored";
-    if (!binary) return `${label} ${value.toFixed(1)}`;
-    return value ? "✓ right" : "✗ wrong";
+    if (!benchmark.binary) return `${benchmark.label} ${value.toFixed(1)}`;
+    return adafuse.isRight(value, benchmark) ? "✓ right" : "✗ wrong";
   };
 
   adafuse.options = (select, pairs, chosen) => {

@@ -18,24 +18,27 @@
   // Returns the numbers of the examples that a state of the page shows. `progress` is called with
   // how many were searched; `stale` says whether the result is not needed any more.
   adafuse.matching = async (state, progress, stale) => {
-    const { merit } = adafuse.benchmark(state.benchmark);
+    const benchmark = adafuse.benchmark(state.benchmark);
     const here = await adafuse.index(state.benchmark, state.run);
     const there = state.beside ? await adafuse.index(state.benchmark, state.beside) : null;
     const [one, other] = [here, there].map((index) => index?.values[state.protocol] ?? []);
     let found = [...here.stops.keys()].filter((number) =>
       (!state.stop || here.stops[number] === state.stop)
-      && passes(state.show, one[number], other[number], merit));
+      && passes(state.show, one[number], other[number], benchmark));
     if (state.show === "differ") found = await different(state, found, stale);
     return state.search ? searched(state, found, progress, stale) : found;
   };
 
-  function passes(show, here, there, merit) {
+  function passes(show, here, there, benchmark) {
+    const right = (value) => value != null && adafuse.isRight(value, benchmark);
+    const wrong = (value) => value != null && !right(value);
+    const lead = here != null && there != null && benchmark.merit * (here - there);
     switch (show) {
-      case "right": return here === 1;
-      case "wrong": return here === 0;
-      case "better": return here != null && there != null && merit * (here - there) > 0;
-      case "worse": return here != null && there != null && merit * (here - there) < 0;
-      case "both_wrong": return here === 0 && there === 0;
+      case "right": return right(here);
+      case "wrong": return wrong(here);
+      case "better": return lead > 0;
+      case "worse": return lead < 0;
+      case "both_wrong": return wrong(here) && wrong(there);
       default: return true;
     }
   }

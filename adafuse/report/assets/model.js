@@ -28,6 +28,18 @@
   adafuse.text = async (benchmark, run, number) =>
     (await piece(`${benchmark}/runs/${run}/texts`, manifest().sizes.texts, number)) ?? "";
 
+  // What a run answered, without thoughts, and what of it was scored under a protocol.
+  adafuse.given = async (benchmark, run, protocol, number) => {
+    const index = await adafuse.index(benchmark, run);
+    const values = index.values[protocol];
+    const scores = `${benchmark}/runs/${run}/scored-${protocol}`;
+    const [text, scored] = await Promise.all([
+      adafuse.text(benchmark, run, number), values && piece(scores, manifest().sizes.texts, number),
+    ]);
+    const answer = text.slice(adafuse.thoughts(index, text, number));
+    return { text: answer, scored, value: values?.[number], stop: index.stops[number] };
+  };
+
   adafuse.example = async (benchmark, run, number) => {
     const [row, text, index] = await Promise.all([
       piece(`${benchmark}/runs/${run}/rounds`, manifest().sizes.rounds, number),
