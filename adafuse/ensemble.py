@@ -235,7 +235,7 @@ class Ensemble:
 
             stream = tqdm(stream, total=len(given), unit="prompt")
         results = [result for _, result in sorted(stream)]
-        return Results(results, given, described, run.method.plugins)
+        return Results(results, described, run.method.plugins)
 
     def stream(
         self,

@@ -1,6 +1,6 @@
 """The results of `Ensemble.generate`: a list, and a table of any kind."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import pyarrow as pa
 
 from adafuse.errors import UserError
-from adafuse.records.result import Prompt, Result
+from adafuse.records.result import Result
+from adafuse.records.views import model_names, results_html
 from adafuse.storage.parquet import as_table
 from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 
@@ -21,31 +22,22 @@ class Results(list[Result]):
     """A list with one `Result` per prompt, in the order of the prompts, that is also a table.
 
     The table has a row per result and the columns of a trace (docs/traces.md): `id` (the number of
-    the prompt, from 1), `prompt` (a conversation as JSON) and the fields of `Result`. A slice or a
-    copy keeps the ids and prompts of its results.
+    the prompt, from 1), `prompt` (a conversation as JSON) and the other fields of `Result`. A slice
+    or a copy is a table, too. A notebook shows the first results with their rounds.
     """
 
     def __init__(
-        self,
-        results: Iterable[Result],
-        prompts: Sequence[Prompt],
-        settings: Mapping[str, Any],
-        plugins: Mapping[str, str],
+        self, results: Iterable[Result], settings: Mapping[str, Any], plugins: Mapping[str, str]
     ) -> None:
         super().__init__(results)
         self.settings, self._plugins = dict(settings), plugins
-        # A list may be sorted and cut; its results keep their prompts.
-        self._rows = {
-            id(result): (str(number), prompt, result)
-            for number, (result, prompt) in enumerate(zip(self, prompts, strict=True), 1)
-        }
+        self._own = {id(result): result for result in self}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (list(self), *self._origin(self))
+        return _restored, (list(self), self._own_of(self), self.settings, self._plugins)
 
-    def _origin(self, part: Iterable[Result]) -> tuple[Any, ...]:
-        rows = [self._rows.get(id(result)) for result in part]
-        return rows, self.settings, self._plugins
+    def _own_of(self, part: Iterable[Result]) -> list[Result]:
+        return [result for result in part if id(result) in self._own]
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> Result: ...
@@ -55,7 +47,7 @@ class Results(list[Result]):
         if not isinstance(index, slice):
             return super().__getitem__(index)
         part = super().__getitem__(index)
-        return _restored(part, *self._origin(part))
+        return _restored(part, self._own_of(part), self.settings, self._plugins)
 
     def to_arrow(self) -> pa.Table:
         """Return the table as a `pyarrow.Table`.
@@ -65,10 +57,14 @@ class Results(list[Result]):
         """
         rows = []
         for result in self:
-            if id(result) not in self._rows:
+            if id(result) not in self._own:
                 raise UserError(f"{result!r} is a result of another call; make one table for each")
-            rows.append(prompt_row(*self._rows[id(result)]))
+            assert result.id is not None and result.prompt is not None
+            rows.append(prompt_row(result.id, result.prompt, result))
         return as_table(PROMPT_FIELDS, rows)
+
+    def _repr_html_(self) -> str:
+        return results_html(self, model_names(self.settings.get("models", ())))
 
     def to_polars(self) -> "pl.DataFrame":
         """Return the table as a polars data frame; see `to_arrow`.
@@ -103,14 +99,13 @@ class Results(list[Result]):
 
 def _restored(
     results: Iterable[Result],
-    rows: Iterable[tuple[str, Prompt, Result] | None],
+    own: Iterable[Result],
     settings: Mapping[str, Any],
     plugins: Mapping[str, str],
 ) -> Results:
-    """Return results that a copy holds, or a part of them, with the ids and prompts they had."""
-    restored = Results((), (), settings, plugins)
-    restored.extend(results)
-    restored._rows = {id(row[2]): row for row in rows if row is not None}
+    """Return results of a copy or a part; `own` are those that no other call made."""
+    restored = Results(own, settings, plugins)
+    restored[:] = results
     return restored
 
 

@@ -4,11 +4,12 @@ import copy
 import json
 import pickle
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from adafuse import Result, Results, UserError
+from adafuse import Chat, Result, Results, UserError
 from adafuse.cli.main import app
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.storage.traces import ORIGIN, result_from
@@ -125,6 +126,31 @@ def test_show_prints_the_rounds_and_the_text(results, capsys):
     assert f"stop reason: {results[0].stop_reason}" in told
     results[0].show(1)
     assert "stop reason" not in capsys.readouterr().out
+
+
+def test_a_result_says_what_it_continues_and_prints_as_its_text(results, pair):
+    assert [(r.id, r.prompt) for r in results] == [("1", PROMPTS[0]), ("2", Chat(CHAT))]
+    assert str(results[0]) == results[0].text
+    failed = Result("begun ", "error", (), (1,), (1,), (1,), 0.1, error="it is too long")
+    assert str(failed) == "begun [error: it is too long]"
+    streamed = dict(pair.stream(PROMPTS, max_new_tokens=2))
+    assert [(streamed[n].id, streamed[n].prompt) for n in (0, 1)] == [
+        (r.id, r.prompt) for r in results
+    ]
+    spans = pair.stream_text(CHAT, max_new_tokens=2)
+    assert "".join(spans) == spans.result.text
+    assert (spans.result.id, spans.result.prompt) == ("1", Chat(CHAT))
+
+
+def test_a_notebook_shows_a_list_of_them_with_prompts_and_the_names_of_the_models(results):
+    html = results._repr_html_()
+    names = [Path(path).name for path in results.settings["models"]]
+    assert all(f"<th>NLL {name}</th>" in html for name in names)
+    assert "1: Question: Who?\\nAnswer: <b>" in html
+    assert "2: Who? <b>" in html
+    odd = Results([Result("<script>", "stop", (), (1,), (1,), (1,), 0.1)] * 25, {}, {})
+    assert "<b>&lt;script&gt;</b>" in odd._repr_html_()
+    assert "and 5 more" in odd._repr_html_()
 
 
 def test_a_notebook_shows_them_as_html_and_runs_no_markup_of_a_model(results):

@@ -78,8 +78,8 @@ def show_wrong(
 def or_wrong(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command `--wrong`, with which `show_wrong` runs in its place, and options for it."""
     own = inspect.signature(command, eval_str=True).parameters
-    more = inspect.signature(show_wrong, eval_str=True).parameters
-    more = {name: each for name, each in more.items() if name not in own}
+    theirs = inspect.signature(show_wrong, eval_str=True).parameters
+    more = {name: each for name, each in theirs.items() if name not in own}
 
     @wraps(command)
     def run(wrong: bool, **given: Any) -> None:

@@ -281,6 +281,8 @@ def result_of(event: Finished[Example]) -> Result:
         fits=_fits(example),
         thoughts=example.thought_length,
         evaluated=tuple(sequence.evaluated for sequence in sequences) + rest,
+        id=str(example.index + 1),
+        prompt=example.prompt,
     )
 
 

@@ -243,6 +243,10 @@ class Result(ResultView):
         evaluated: for each model, the number of tokens after the prompt that these passes ran:
             those of the text, and of candidates, samples and drafts that are not in it. None in
             traces of earlier versions.
+        id: the number of the prompt, from 1; of a row that was read, the id that it has there.
+        prompt: what was continued; of a row that was read, as text. Neither takes part in `==`.
+
+    As text (`print(result)`) it is its text, with the error if there is one.
     """
 
     text: str
@@ -257,6 +261,8 @@ class Result(ResultView):
     fits: int | None = None
     thoughts: int | None = None
     evaluated: tuple[int, ...] | None = None
+    id: str | None = field(default=None, compare=False, kw_only=True)
+    prompt: Prompt | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def answer(self) -> str:

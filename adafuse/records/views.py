@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 _CANDIDATE, _NUMBER = 34, 10
 """Columns of a terminal that a candidate with its proposers, and a number, need."""
 
+MOST_RESULTS = 20
+"""In a notebook."""
+_ASKED = 80
+"""Characters of a prompt in a list."""
+
 
 def harmless(text: str) -> str:
     """Return a text whose control characters, escape for one, do nothing to a terminal."""
@@ -54,15 +59,16 @@ class RoundView:
         read = f"; margins {margins}" if any(self.margins) else ""
         return words + read + (f"; weights {weights}" if weights else "")
 
-    def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the headings and the rows of the table of candidates."""
-        models = range(len(self.margins))
+    def cells(self, models: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+        """Return the headings and the rows of the table of candidates, with the models' names."""
+        models = models or [str(number) for number in range(len(self.margins))]
         rows = []
         for index, candidate in enumerate(self.candidates):
             nll = [f"{value:.3f}" for value in candidate.nll] or [""] * len(models)
             text = one_line(candidate.text) + "<END>" * candidate.ends
             mark = "=>" * (index == self.selected)
-            by = ",".join(map(str, candidate.proposers)) or "all" * bool(mark and self.joint)
+            by = ",".join(models[k] for k in candidate.proposers)
+            by = by or "all" * bool(mark and self.joint)
             scored = candidate.nll or math.isfinite(candidate.fused)
             rows.append([mark, text, by, *nll, f"{candidate.fused:.3f}" if scored else ""])
         return ["", "candidate", "by", *(f"NLL {model}" for model in models), "F"], rows
@@ -89,7 +95,7 @@ class RoundView:
             console.print(table)
 
     def _repr_html_(self) -> str:
-        return _html(one=self)
+        return _html(taken=self, models=())
 
 
 class ResultView:
@@ -106,6 +112,14 @@ class ResultView:
     error: str | None
     traceback: str | None
     thoughts: int | None
+    id: str | None
+    prompt: Any
+
+    @property
+    def asked(self) -> str:
+        """The end of the prompt as one line; of a conversation, of its last message."""
+        said = self.prompt.turns[-1].content if hasattr(self.prompt, "turns") else self.prompt
+        return one_line(said or "")[-_ASKED:]
 
     @property
     def parts(self) -> tuple[str, str]:
@@ -118,6 +132,9 @@ class ResultView:
         """How much of the text is thoughts; empty without any."""
         words = len(self.parts[0].split())
         return f"{words} of {len(self.text.split())} words, not scored" if words else ""
+
+    def __str__(self) -> str:
+        return self.text if self.error is None else f"{self.text}[error: {self.error}]"
 
     def __repr__(self) -> str:
         shown = self.text if len(self.text) <= 60 else f"{self.text[:59]}…"
@@ -169,7 +186,19 @@ class ResultView:
             console.print(Text(harmless(self.traceback.rstrip()), style="dim"), soft_wrap=True)
 
     def _repr_html_(self) -> str:
-        return _html(one=self, rounds=self.rounds)
+        return _html(results=[self], models=())
+
+
+def model_names(paths: Sequence[str]) -> list[str]:
+    """Return the last part of each path, or the whole paths if some share it."""
+    last = [Path(path).name for path in paths]
+    return last if len(set(last)) == len(last) else list(paths)
+
+
+def results_html(results: Sequence[ResultView], models: Sequence[str]) -> str:
+    """Return what a notebook shows of results: the first ones, by the prompts they continue."""
+    more = max(0, len(results) - MOST_RESULTS)
+    return _html(results=results[:MOST_RESULTS], models=models, listed=True, more=more)
 
 
 def _counted(rounds: int) -> str:
