@@ -14,10 +14,10 @@ ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
-    "": 1186, "storage": 817, "records": 502, "servers": 935, "tokenization": 1062, "models": 2770,
-    "engine": 2235, "decoding": 2778, "methods": 2330, "benchmarks": 600, "metrics": 2847,
-    "development": 873, "config": 1205, "workflow": 3078, "report": 2714, "export": 340,
-    "bench": 510, "serve": 1668, "lm_eval": 510, "cli": 3097, "toy": 1,
+    "": 1186, "storage": 817, "records": 537, "servers": 935, "tokenization": 1062, "models": 2770,
+    "engine": 2235, "decoding": 2780, "methods": 2330, "benchmarks": 600, "metrics": 2847,
+    "development": 873, "config": 1205, "workflow": 3093, "report": 2848, "export": 340,
+    "bench": 510, "serve": 1668, "lm_eval": 510, "cli": 3287, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 
