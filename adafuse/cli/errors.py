@@ -62,6 +62,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'adafuse export results --organization "My lab"',
         "adafuse export results --format dataset-card",
     ),
+    "plan": ("adafuse plan config/toy.yaml", "adafuse plan my.yaml --target figure_6"),
     "status": ("adafuse status", "adafuse status results --json"),
     "processor": ("adafuse processor vllm_processor.py",),
     "doctor": (

@@ -252,12 +252,20 @@ def runtime(
 
     A server is taken to be a GPU that has nothing else to do.
     """
-    seconds_here = sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
-    token = DECODE_MARGIN * (seconds_here + sum(served) / DECODE_BYTES["gpu"])
+    decoding = least_seconds(job, weights, rows, cards) + least_seconds(job, served, rows, 1)
+    seconds = sum(weights) / READ_BYTES + DECODE_MARGIN * decoding
+    return _round_up(START_MINUTES + seconds / 60, 10)
+
+
+def least_seconds(job: DecodeJob, weights: Sequence[float], rows: int, cards: int) -> float:
+    """Return the seconds of decoding if each token passes all weights once, in full batches.
+
+    That counts as many tokens as a row may have, and no start.
+    """
+    token = sum(weights) / DECODE_BYTES["gpu" if cards else "cpu"]
     size = job.settings.batch_size
     batch = BATCH if size == "auto" else min(size, BATCH)
-    seconds = sum(weights) / READ_BYTES + rows * job.settings.max_new_tokens * token / batch
-    return _round_up(START_MINUTES + seconds / 60, 10)
+    return rows * job.settings.max_new_tokens * token / batch
 
 
 def _round_up(value: float, step: int) -> int:

@@ -3,6 +3,7 @@
 That interface may change with any version, so this is the only file that touches it.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -20,6 +21,9 @@ from adafuse.storage.yaml_files import TwiceError, parse_yaml
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import EXECUTOR
 from adafuse.workflow.steps import Job
+
+PLANS: list[Plan] = []
+"""The plans of this process, of which there are several where modules use the workflow."""
 
 TESTED = ("9.27", "10")
 """The versions of Snakemake that were tested: from the first, up to but without the second."""
@@ -190,6 +194,53 @@ def start_with(workflow: Any, plan: Plan) -> None:
         register(both)
 
     workflow._onstart, workflow.onstart = start, onstart
+    PLANS.append(plan)
+
+
+class PlannedJob(NamedTuple):
+    """A job that Snakemake would run; `resources` are what its first attempt requests."""
+
+    plan: Plan
+    job: Job
+    resources: Mapping[str, Any]
+
+
+def planned_jobs(arguments: Sequence[str]) -> list[PlannedJob]:
+    """Return the jobs that Snakemake with these arguments would run now; nothing is written.
+
+    Rules of others, such as those of a module's user, are left out.
+    """
+    from snakemake.cli import main
+    from snakemake.logging import logger
+    from snakemake_interface_logger_plugins.common import LogEvent
+
+    records: list[Any] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if getattr(record, "event", None) == LogEvent.JOB_INFO:
+            records.append(record)
+        return record.levelno >= logging.WARNING
+
+    PLANS.clear()
+    logger.addFilter(keep)  # handlers are removed when Snakemake sets up its own
+    logger.propagate = False
+    try:
+        main([*arguments, "--dry-run"])
+    except SystemExit as ended:
+        if ended.code:  # a sentence, unless Snakemake said why
+            raise
+    finally:
+        logger.removeFilter(keep)
+    made = {
+        str(path): (plan, job)
+        for plan in PLANS
+        for job in plan.all_jobs()
+        for path in plan.outputs(job)
+    }
+    wanted = {
+        made[path]: r.resources for r in records for path in map(str, r.output) if path in made
+    }
+    return [PlannedJob(*key, dict(resources)) for key, resources in wanted.items()]
 
 
 def start_one_timer(scheduler: Any) -> None:

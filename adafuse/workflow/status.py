@@ -11,6 +11,7 @@ from typing import Literal
 from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
 from adafuse.storage.parquet import read_metadata
+from adafuse.workflow.forecast import rerun_reason
 from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import Started
@@ -130,7 +131,7 @@ def shard_status(
     if merged.is_file() and plan.is_fresh(Job.of("merge", benchmark, run)):
         found: tuple[State, str | None] = "done", None
     else:
-        found = _state(plan, out, plan.digest(benchmark, run, shard), journal, log)
+        found = _state(plan, out, (benchmark, run, shard), journal, log)
     state, detail = found
     failed_in = str(log) if state == "failed" else None
     if state in ("stopped", "waiting") and (job := jobs.get(str(out))):
@@ -139,20 +140,20 @@ def shard_status(
     return ShardStatus(benchmark, run, shard, state, rows, of, detail, failed_in)
 
 
-def _wrong(plan: Plan, trace: Path, digest: str) -> str | None:
+def _wrong(plan: Plan, trace: Path, benchmark: str, run: str, shard: int) -> str | None:
     """Return why a shard's trace is decoded again; None if it is not."""
-    found = None
+    digest, found = plan.digest(benchmark, run, shard), None
     with suppress(UserError):
         found = read_metadata(trace).get("digest")
     if found == digest:
         return "more failed rows than allowed" if plan.failed_too_often(trace) else None
-    return "of another configuration" if found else "torn or foreign"
+    return rerun_reason(plan, benchmark, run, shard) if found else "torn or foreign"
 
 
 def _state(
-    plan: Plan, out: Path, digest: str, journal: Journal, log: Path
+    plan: Plan, out: Path, cell: tuple[str, str, int], journal: Journal, log: Path
 ) -> tuple[State, str | None]:
-    wrong = _wrong(plan, out, digest) if out.is_file() else ""
+    wrong = _wrong(plan, out, *cell) if out.is_file() else ""
     if wrong is None:
         return "done", None
     if process := writer(journal.path):

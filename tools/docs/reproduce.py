@@ -20,10 +20,9 @@ from adafuse.models.files import item_bytes
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.jobs import (
     ASSUMED_PARAMETERS,
-    BATCH,
-    DECODE_BYTES,
     START_MINUTES,
     decode_job,
+    least_seconds,
     loaded,
     memory_mb,
     runtime,
@@ -185,12 +184,9 @@ def _minutes(config: Config, cell: Cell) -> int:
 
 
 def _bare_seconds(config: Config, cell: Cell) -> float:
-    """Return the seconds of decoding if each token passed all weights once, in full batches."""
-    task = config.benchmarks[cell[0]]
-    given = config.batch_size(cell[0])
-    token = sum(_weights(config, cell)) / DECODE_BYTES["gpu"]
-    batch = BATCH if given == "auto" else min(given, BATCH)
-    return _rows(config, cell[0]) * task.max_new_tokens * token / batch
+    """Return the seconds of decoding on a GPU without any margin."""
+    weights = _weights(config, cell)
+    return least_seconds(decode_job(config, *cell), weights, _rows(config, cell[0]), 1)
 
 
 def _weights(config: Config, cell: Cell) -> list[float]:

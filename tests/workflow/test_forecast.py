@@ -1,0 +1,140 @@
+"""What the jobs that are left would take, and why rows are decoded again."""
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adafuse.storage.parquet import write_rows
+from adafuse.version import ENGINE_VERSION
+from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.forecast import Measured, forecast, rerun_reason
+from adafuse.workflow.jobs import least_seconds, loaded, model_bytes
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
+
+from .conftest import ROOT, Workplace
+
+Values = dict[str, Any]
+FIELDS = [field for field in TRACE_FIELDS if field.name in ("id", "shard", "prompt_sha256")]
+
+
+def decoded(values: Values, shard: int = 0, seconds: int = 60, **other: Any) -> Plan:
+    """Leave a trace of the run `both` where the plan of a configuration has it."""
+    plan = Plan.of(copy.deepcopy(values))
+    rows = plan.shard("qa", shard)
+    metadata = {
+        "digest": plan.digest("qa", "both", shard),
+        "job": plan.decode_job("qa", "both").record(),
+        "versions": {"engine": ENGINE_VERSION},
+        "rows": len(rows),
+        "started": "2026-01-01T10:00:00+00:00",
+        "finished": f"2026-01-01T10:{seconds // 60:02}:{seconds % 60:02}+00:00",
+        "place": {"gpus": []},
+    }
+    kept = [{"id": r.id, "shard": shard, "prompt_sha256": r.prompt_sha256} for r in rows]
+    path = plan.layout.shard_trace("qa", "both", shard)
+    write_rows(path, FIELDS, kept, metadata | other)
+    return plan
+
+
+def options(values: Values) -> None:
+    values["runs"]["both"]["options"] = {"tau": 0.9, "branching": 2}
+
+
+def length(values: Values) -> None:
+    values["benchmarks"]["qa"]["max_new_tokens"] = 16
+
+
+def weights(values: Values) -> None:
+    Path(values["models"]["left"]["path"], "model.safetensors").write_bytes(b"others")
+
+
+def another_model(values: Values) -> None:
+    right = Path(values["models"]["right"]["path"])
+    shutil.copytree(right, right.with_name("third"))
+    right.with_name("third").joinpath("model.safetensors").write_bytes(b"third")
+    values["models"]["right"]["path"] = str(right.with_name("third"))
+
+
+def question(values: Values) -> None:
+    path = Path(values["benchmarks"]["qa"]["source"]["file"])
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    first = Plan.of(copy.deepcopy(values)).shard("qa", 0)[0].id
+    for row in rows:
+        row["question"] += "?" * (row["id"] == first)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda values: None, "its trace is gone, or too many of its rows failed"),
+        (options, "option branching 1 -> 2; option tau 0.7 -> 0.9"),
+        (length, "max_new_tokens 8 -> 16"),
+        (weights, "model {left} has other files"),
+        (another_model, "model {right} -> {third}"),
+        (question, "1 of {rows} rows changed, first '{first}'"),
+    ],
+)
+def test_a_reason_names_what_was_changed(
+    values: Values, tmp_path: Path, change: Callable[[Values], None], said: str
+) -> None:
+    before = decoded(values)
+    rows = before.shard("qa", 0)
+    change(values)
+    names = {name: tmp_path / name for name in ("left", "right", "third")}
+    wanted = said.format(**names, rows=len(rows), first=rows[0].id)
+    plan = Plan.of(values)
+    assert rerun_reason(plan, "qa", "both", 0) == wanted
+    assert rerun_reason(plan, "qa", "both", 1) == "not decoded yet"
+
+
+def test_another_engine_is_a_reason(values: Values) -> None:
+    decoded(values, digest="other", versions={"engine": ENGINE_VERSION - 1})
+    said = f"engine version {ENGINE_VERSION - 1} -> {ENGINE_VERSION}"
+    assert rerun_reason(Plan.of(values), "qa", "both", 0) == said
+
+
+def test_a_shard_takes_as_long_as_one_that_was_measured(values: Values) -> None:
+    plan = decoded(values, shard=0, seconds=90)
+    measured = Measured(plan)
+    asked = {"gpu": 0, "mem_mb": 7000, "runtime": 30}
+    left = forecast(plan, Job.of("decode", "qa", "both", 1), asked, measured)
+    job, rows = plan.decode_job("qa", "both"), len(plan.shard("qa", 1))
+    least = least_seconds(job, [model_bytes(m) for m in loaded(job)], rows, 0) / 3600
+    assert left.rows == rows and left.high == 0.5 and left.low == pytest.approx(least)
+    of_a_row = 90 / len(plan.shard("qa", 0)) / 3600
+    assert left.likely == pytest.approx(of_a_row * rows)
+    on_gpu = forecast(plan, Job.of("decode", "qa", "both", 1), asked | {"gpu": 2}, measured)
+    assert on_gpu.likely is None, "a CPU says nothing of a GPU"
+
+
+def test_what_was_resumed_or_copied_is_not_measured(values: Values) -> None:
+    decoded(values, resumed=3)
+    assert not Measured(Plan.of(values)).ratios
+
+
+def test_a_plan_is_what_snakemake_would_run(place: Workplace) -> None:
+    (place.folder / "workflow").symlink_to(ROOT / "workflow")
+    place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.9))
+    files = {path: path.stat().st_mtime_ns for path in place.folder.rglob("*") if path.is_file()}
+    command = [Path(sys.executable).with_name("adafuse"), "plan", "config.yaml", "--json"]
+    done = subprocess.run(command, cwd=place.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert Counter(told["steps"]) == place.plan().jobs - Counter(["all"])
+    assert {(each["benchmark"], each["why"]) for each in told["decoding"]} == {
+        ("qa", "option tau 0.7 -> 0.9"),
+        ("mt", "option tau 0.7 -> 0.9"),
+    }
+    assert all(each["low"] < each["likely"] < each["high"] for each in told["decoding"])
+    now = {path for path in files if path.stat().st_mtime_ns != files[path]}
+    assert not {path for path in now if ".snakemake" not in path.parts}
