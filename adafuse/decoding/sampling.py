@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from adafuse.decoding.candidates import Span
@@ -15,13 +15,16 @@ from adafuse.engine.node import ContextFullError, NextToken, Node, Program, Toke
 from adafuse.records.result import StopReason
 from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED, Anchor, whole_characters
 
+if TYPE_CHECKING:
+    import torch
+
 PickAt = Callable[[NextToken, int], int]
 """Picks the id of the token at a position, counted from 0."""
 MOST_DECODED = 16
 """The text of so many ids is decoded again with each further one, at most."""
 
 
-def nucleus_weights(following: NextToken, temperature: float, top_p: float) -> torch.Tensor:
+def nucleus_weights(following: NextToken, temperature: float, top_p: float) -> "torch.Tensor":
     """Return the probability of each id at a temperature, shape [vocabulary].
 
     It is 0 of ids that are not among the likeliest ones that together have the probability `top_p`.
