@@ -81,7 +81,6 @@ def test_the_arguments_of_every_example_are_read(example):
     [
         ("adafuse bench --repeats three", "valid integer"),
         ("cat x | adafuse generate --modle A > y", "--modle"),
-        ("adafuse show --list", "trace"),
         ("adafuse show out.parquet out.parquet", "out.parquet"),
     ],
 )
@@ -112,13 +111,13 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
         ),
         (
             ["fit", "--top-p", "1"],
-            "--top-p is an option of specfuse; give it as --option top_p=VALUE",
+            "--top-p is an option of specfuse and self_consistency; give it as --option top_p=VALUE",
         ),
         (["show", "--gap", "1"], "no such option: --gap"),
         (["generate", "--tau", "x"], "invalid value for '--tau': 'x' must be a valid number; see"),
         (["bench", "--repeats", "0"], "'--repeats': '0' must be greater than or equal to 1"),
         (["generate"], "missing option '--model'; see 'adafuse generate --help'"),
-        (["show"], "missing argument 'TRACE'; see 'adafuse show --help'"),
+        (["show"], "no trace is named; give one, such as results/traces/gsm8k/run.parquet"),
         (["show", "x", "--id"], "option '--id' requires an argument; see 'adafuse show --help'"),
         (
             ["report", "x.csv"],
