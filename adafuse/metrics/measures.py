@@ -6,7 +6,7 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, wilson
-from adafuse.storage.parquet import read_arrow, read_metadata, read_rows
+from adafuse.storage.parquet import iterate_rows, read_arrow, read_metadata, read_rows
 
 _ALWAYS = (1, 2, 3)
 _COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
@@ -66,12 +66,13 @@ def word_shares(benchmark: str, run: str, counts: Counter[int]) -> list[WordShar
 class Cost:
     """A run on a benchmark: `seconds` per example with their 95 % interval (bootstrap).
 
-    `tokens` and `forwards` are means per example over the models together; `errors` counts examples
-    that could not be decoded, which are in no mean. `earlier` rows were decoded in an earlier
-    attempt or for another run, so that drafts spared other forwards. `agreed` is the share of
-    rounds, in percent, in which all models proposed what was committed; None for a single model.
-    All are None where no example was decoded. Only the seconds of `timed` runs, which had the
-    machine to themselves, can be compared.
+    `tokens`, `forwards` and `evaluated` (the tokens that these passes ran; None in older traces)
+    are means per example over the models together; `errors` counts examples that could
+    not be decoded, which are in no mean. `earlier` rows were decoded in an earlier attempt or for
+    another run, so that drafts spared other forwards. `agreed` is the share of rounds, in percent,
+    in which all models proposed what was committed; None for a single model. All are None where no
+    example was decoded. Only the seconds of `timed` runs, which had the machine to themselves, can
+    be compared.
     """
 
     benchmark: str
@@ -82,6 +83,7 @@ class Cost:
     quartiles: tuple[float, ...] = ()
     tokens: float | None = None
     forwards: float | None = None
+    evaluated: float | None = None
     agreed: float | None = None
     earlier: int = 0
     timed: bool = False
@@ -108,10 +110,19 @@ def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
         quartiles=tuple(np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()),
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
         forwards=float(np.mean([sum(row["forwards"]) for row in good])),
+        evaluated=_evaluated(trace),
         agreed=_agreed(trace, models=len(good[0]["tokens"])),
         earlier=earlier,
         timed=timed,
     )
+
+
+def _evaluated(trace: Path) -> float | None:
+    import numpy as np
+
+    rows = iterate_rows(trace, {"stop_reason", "evaluated"})
+    counts = [row.get("evaluated") for row in rows if row["stop_reason"] != "error"]
+    return None if None in counts else float(np.mean([*map(sum, filter(None, counts))]))
 
 
 def _agreed(trace: Path, models: int) -> float | None:

@@ -14,7 +14,9 @@ from adafuse.report import charts
 _SWEEP = f"Bands and bars: 95 % intervals ({INTERVALS})."
 _FRONTIER = (
     "Forward passes of all models together, over the tokens of the text. Line: runs that no other"
-    " one beats at their cost or less. Dashed: oracles and choices between runs, at no known cost."
+    " one beats at their cost or less. Tick on a dotted line: the best score of one of the run's"
+    " models with at most as many passes per example, chosen with knowledge of the answers."
+    " Dashed: oracles and choices between runs, at no known cost."
     " Costs are those of the decode jobs, not of the method alone: how many passes drafts spare"
     " depends on the batch size, the shards, and the rows decoded before in the same job."
     f" Bars: 95 % intervals ({INTERVALS})."
@@ -125,8 +127,9 @@ def draw_frontier(title: str, table: pl.DataFrame) -> charts.Spec:
 
 
 def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> charts.Spec:
-    costs = ("forwards_per_token", "seconds_mean")
-    facts = _facts(panel, "series", "value", "low", "high", *costs)
+    costs = ("forwards_per_token", "forwards", "evaluated", "seconds_mean")
+    member = ("equal_forwards", "equal_forwards_value")
+    facts = _facts(panel, "series", "value", "low", "high", *costs, *member)
     tight = alt.Scale(zero=False, padding=10)
     x = alt.X("forwards_per_token:Q", title="forward passes per token", scale=tight)
     y = alt.Y("value:Q", title="score in percent", scale=tight)
@@ -137,6 +140,8 @@ def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> c
     known = base.transform_filter("isValid(datum.forwards_per_token)")
     unknown = base.transform_filter("!isValid(datum.forwards_per_token)")
     dots = known.encode(x=x, y=y, color=colour, shape=shape)
+    alone = known.transform_filter("isValid(datum.equal_forwards_value)")
+    at_equal = alt.Y("equal_forwards_value:Q")
     layers = (
         known.transform_filter("datum.best")
         .mark_line(color=charts.GREY, strokeWidth=1)
@@ -145,6 +150,10 @@ def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> c
         known.mark_rule(strokeWidth=1, opacity=0.5).encode(
             x=x, y="low:Q", y2="high:Q", color=colour
         ),
+        alone.mark_rule(strokeDash=[1, 2], strokeWidth=1.2).encode(
+            x=x, y=y, y2="equal_forwards_value:Q", color=colour
+        ),
+        alone.mark_tick(thickness=1.6, width=11).encode(x=x, y=at_equal, color=colour),
         dots.transform_filter("!datum.earlier").mark_point(filled=True, opacity=1, size=60),
         dots.transform_filter("datum.earlier > 0").mark_point(fill="white", opacity=1, size=54),
     )

@@ -1,6 +1,6 @@
 """The experiments of a configuration: what each reads, and the table of what it measures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -191,20 +191,32 @@ def frontier(experiment: Experiment) -> pl.DataFrame:
     """Return every score with what decoding cost.
 
     `forwards_per_token` has the forward passes of all models together, over the tokens that one
-    model needs for the text, on average; `seconds_mean` is per example. What a run would cost that
-    chose between others is not known. `best`: no other run scores as well at a lower cost, or
-    better at the same one; of those that chose by the answers of the very rows, none is. `earlier`
-    rows were decoded in an earlier attempt or for another run, which changes what drafts spare.
+    model needs for the text, on average; `forwards`, `evaluated` (the tokens that these passes ran)
+    and `seconds_mean` are per example. What a run would cost that chose between others is not
+    known. `best`: no other run scores as well at a lower cost, or better at the same one; of those
+    that chose by the answers of the very rows, none is. `earlier` rows were decoded in an earlier
+    attempt or for another run, which changes what drafts spare.
+
+    `equal_forwards` is, for an ensemble, the best run of one of its models that needs at most as
+    many forward passes, `equal_forwards_difference` the score minus that of this run, with its
+    95 % interval; `equal_evaluated` is the same for tokens.
     """
     costs = {cell: _cost(experiment, *cell) for cell in experiment.decoded}
     rows = [_score(experiment, *cell) | costs[cell[1:]] for cell in experiment.cells]
     table = pl.DataFrame(rows, schema_overrides=_COSTS, infer_schema_length=None)
     _refuse_different_rows(table)
     panels = table.partition_by("protocol", "benchmark", maintain_order=True)
-    return pl.concat([panel.with_columns(best=_undominated(_merits(panel))) for panel in panels])
+    panels = [panel.with_columns(best=_undominated(_merits(panel))) for panel in panels]
+    return pl.concat([_at_equal_cost(experiment, panel) for panel in panels])
 
 
-_COSTS = {"forwards_per_token": pl.Float64, "seconds_mean": pl.Float64, "earlier": pl.Int64}
+_BUDGETS = ("forwards", "evaluated")
+_COSTS = {
+    "forwards_per_token": pl.Float64,
+    **dict.fromkeys(_BUDGETS, pl.Float64),
+    "seconds_mean": pl.Float64,
+    "earlier": pl.Int64,
+}
 
 
 def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
@@ -213,9 +225,59 @@ def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
         spent = cost(experiment.trace(benchmark, run), benchmark, run)
         if spent.seconds is not None and spent.forwards is not None and spent.tokens:
             passes = spent.forwards / (spent.tokens / len(spec.models))
-            known = passes, spent.seconds.value, spent.earlier
+            budgets = spent.forwards, spent.evaluated
+            known = passes, *budgets, spent.seconds.value, spent.earlier
             return dict(zip(_COSTS, known, strict=True))
     return dict.fromkeys(_COSTS)
+
+
+def _at_equal_cost(experiment: Experiment, panel: pl.DataFrame) -> pl.DataFrame:
+    """Add, for each budget, the best that one model of each ensemble does with it."""
+    rows, columns = panel.to_dicts(), dict[str, list[Any]]()
+    models = {run: experiment.config.runs[run].models for run in experiment.section.runs}
+    for budget, row in product(_BUDGETS, rows):
+        other = best_member(row, rows, budget, models)
+        values: tuple[Any, ...] = (None,) * len(_EQUAL)
+        if other is not None:
+            values = other["run"], other["value"], *_difference(experiment, row, other)
+        for name, value in zip(_EQUAL, values, strict=True):
+            columns.setdefault(f"equal_{budget}{name}", []).append(value)
+    kinds = {name: pl.String if name[6:] in _BUDGETS else pl.Float64 for name in columns}
+    return panel.hstack(pl.DataFrame(columns, schema=kinds))
+
+
+_EQUAL = ("", "_value", "_difference", "_difference_low", "_difference_high")
+
+
+def best_member(
+    row: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    budget: str,
+    models: Mapping[str, Sequence[str]],
+) -> Mapping[str, Any] | None:
+    """Return the best of `rows` that has one of the models of an ensemble and at most its `budget`.
+
+    `models` are those of each run. It is None for a single model, and where nothing is known or
+    affordable. Of equal scores the cheapest counts, then the first.
+    """
+    own = models[row["run"]]
+    if len(own) < 2 or row[budget] is None:
+        return None
+    merit = metric_named(row["metric"]).merit
+    alone = [other for other in rows if len(used := models[other["run"]]) == 1 and used[0] in own]
+    known = [other for other in alone if other[budget] is not None]
+    affordable = [other for other in known if other[budget] <= row[budget] * (1 + 1e-9)]
+    return min(affordable, key=lambda o: (-merit(o["value"]), o[budget]), default=None)
+
+
+def _difference(
+    experiment: Experiment, row: Mapping[str, Any], other: Mapping[str, Any]
+) -> tuple[float, float | None, float | None]:
+    cells = [(row["protocol"], row["benchmark"], run) for run in (row["run"], other["run"])]
+    for cell in cells:
+        experiment.require(experiment.layout.outcomes(*cell))
+    (test,) = compare_all([read_scored(experiment.layout.score(*cell)) for cell in cells])
+    return test.difference, test.low, test.high
 
 
 def _merits(panel: pl.DataFrame) -> pl.DataFrame:

@@ -121,12 +121,14 @@ class World:
         words: Sequence[int] = (1,),
         failed: int = 0,
         forwards: tuple[int, ...] = (1,),
+        evaluated: tuple[int, ...] | None = None,
         shards: Sequence[dict[str, Any]] = ({},),
     ) -> Path:
         """Store a merged trace; `shards` say how each was decoded otherwise than `JOB` says."""
         rounds = tuple(Round((), 0, count, ()) for count in words)
         rows = [
-            self._row(benchmark, run, i, each, rounds, forwards) for i, each in enumerate(seconds)
+            self._row(benchmark, run, i, each, rounds, forwards, evaluated)
+            for i, each in enumerate(seconds)
         ]
         rows += [
             self._row(benchmark, run, len(rows) + i, 99.0, ()) | {"stop_reason": "error"}
@@ -152,9 +154,10 @@ class World:
         seconds: float,
         rounds: tuple[Round, ...],
         forwards: tuple[int, ...] = (1,),
+        evaluated: tuple[int, ...] | None = None,
     ) -> dict[str, Any]:
         tokens = (1,) * len(forwards)
-        result = Result("x", "eos", rounds, tokens, tokens, forwards, seconds)
+        result = Result("x", "eos", rounds, tokens, tokens, forwards, seconds, evaluated=evaluated)
         names = {"id": f"r{number}", "benchmark": benchmark, "run": run, "shard": 0}
         return names | {"prompt_sha256": "0"} | result_columns(result)
 

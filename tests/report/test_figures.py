@@ -94,10 +94,12 @@ def difference(against: str, significant: bool, benchmark: str = "nq") -> Point:
     return names("m") | compared | ends | {"against": against, "significant": significant}
 
 
+EQUAL = ("equal_forwards", "equal_forwards_value")
 COSTS = [
     score(run, "nq", "strict", value=40.0 + place, best=place > 1)
     | {"forwards_per_token": None if run == "oracle" else 1.0 + place / 4, "seconds_mean": 1.0}
-    | {"earlier": None if run == "oracle" else place % 2}
+    | {"earlier": None if run == "oracle" else place % 2, "forwards": 9.0, "evaluated": None}
+    | dict(zip(EQUAL, ("m", 41.0) if place > 2 else (None, None), strict=True))
     for place, run in enumerate(RUNS)
 ]
 

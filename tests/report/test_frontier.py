@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adafuse.report.experiments import _undominated
+from adafuse.report.experiments import _undominated, best_member
 from adafuse.report.figures import draw_frontier
 
 RUNS = {"m": "1100", "l": "1000", "both": "1110", "both_b3": "1110", "oracle": "1111"}
@@ -46,7 +46,9 @@ def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None
     table = pl.DataFrame([vars(point) for point in points.values()])
     spec = draw_frontier("Quality and cost", table)
     (panel,) = spec["vconcat"][0]["vconcat"][0]["concat"]
-    joined, dashed, bars, dots, hollow = panel["layer"]
+    joined, dashed, bars, alone, ticks, dots, hollow = panel["layer"]
+    assert alone["encoding"]["y2"] == {"field": "equal_forwards_value"}
+    assert ticks["encoding"]["y"]["field"] == "equal_forwards_value"
     assert dashed["mark"]["strokeDash"]
     assert dashed["transform"] == [{"filter": "!isValid(datum.forwards_per_token)"}]
     assert {"filter": "datum.best"} in joined["transform"]
@@ -55,6 +57,54 @@ def test_a_run_of_unknown_cost_is_a_line_across_the_panel(world, points) -> None
     assert names == ["m", "l", "both", "both_b3", "oracle (oracle)"]
     assert bars["encoding"]["y2"] == {"field": "high"}
     assert dots["transform"] != hollow["transform"]
+
+
+def test_an_ensemble_is_beside_the_best_that_a_model_of_it_does_at_its_cost(points) -> None:
+    found = {name: point.equal_forwards for name, point in points.items()}
+    assert found == {"m": None, "l": None, "both": "m", "both_b3": "m", "oracle": None}
+    both = points["both"]
+    assert (both.value, both.equal_forwards_value) == (75, 50)
+    assert both.equal_forwards_difference == 25
+    assert both.equal_forwards_difference_low < 25 < both.equal_forwards_difference_high
+    assert {point.equal_evaluated for point in points.values()} == {None}  # no count in the traces
+
+
+def test_what_costs_more_than_the_ensemble_is_not_beside_it(world) -> None:
+    for name, forwards in {"m": (3,), "l": (4,), "both": (1, 2)}.items():
+        world.score("squad", name, RUNS[name])
+        costs = {"forwards": forwards, "evaluated": forwards}
+        world.trace("squad", name, [2.0, 4.0], words=(), **costs)
+    found = {p.run: p for p in world.points("frontier", ["squad"], ["l", "both", "m"])}
+    assert found["both"].equal_forwards == found["both"].equal_evaluated == "m"
+    world.trace("squad", "m", [2.0, 4.0], words=(), forwards=(3,), evaluated=(30,))
+    found = {p.run: p for p in world.points("frontier", ["squad"], ["l", "both", "m"])}
+    assert (found["both"].equal_forwards, found["both"].equal_evaluated) == ("m", None)
+    assert (found["both"].evaluated, found["m"].evaluated) == (3.0, 30.0)
+
+
+COSTS = st.one_of(st.none(), st.integers(1, 4))
+LINES = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "ab"]), COSTS, st.integers(0, 4)))
+
+
+@given(LINES.filter(bool))
+def test_no_affordable_run_of_a_model_is_better_than_the_one_beside(lines) -> None:
+    rows = [
+        {"run": f"{n}", "forwards": cost, "value": value, "metric": "exact_match"}
+        for n, (_, cost, value) in enumerate(lines)
+    ]
+    models = {f"{n}": tuple(own) for n, (own, _, _) in enumerate(lines)}
+    for row, (own, cost, _) in zip(rows, lines, strict=True):
+        beside = best_member(row, rows, "forwards", models)
+        rivals = [
+            rival
+            for rival in rows
+            if len(own) > 1 and cost is not None and models[rival["run"]] in (("a",), ("b",))
+            if rival["forwards"] is not None and rival["forwards"] <= cost
+        ]
+        assert (beside is None) == (not rivals)
+        if beside is not None:
+            assert beside in rivals
+            assert beside["value"] == max(rival["value"] for rival in rivals)
 
 
 KILLED = {"resumed": ({"resumed": 3}, {}), "reused": ({}, {"reused": 3})}
