@@ -212,7 +212,7 @@ def test_the_figure_of_a_frontier_joins_the_lower_scores(world) -> None:
     assert dict(table.select("run", "best").iter_rows()) == {"m": True, "l": False}
     spec = str(chart)
     drawn = dict(re.findall(r"'series': '(\w+)'[^}]*'best': (\w+)", spec))
-    assert drawn == {"m": "True", "l": "True", "both": "False"}
+    assert drawn == {"m": "True", "l": "False"}
     assert "squad, edit distance" in spec
 
 
