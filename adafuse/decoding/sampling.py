@@ -1,7 +1,7 @@
 """Sampling texts of one model, with random numbers that nothing but seed and prompt decides."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -18,8 +18,8 @@ from adafuse.tokenization.text import LONGEST_CONTEXT, UNFINISHED, Anchor, whole
 if TYPE_CHECKING:
     import torch
 
-PickAt = Callable[[NextToken, int], int]
-"""Picks the id of the token at a position, counted from 0."""
+Weighted = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Ids that may be drawn, and the probability of each, up to a factor."""
 MOST_DECODED = 16
 """The text of so many ids is decoded again with each further one, at most."""
 
@@ -31,38 +31,36 @@ def nucleus_weights(following: NextToken, temperature: float, top_p: float) -> "
     """
     logprobs = following.logprobs.double()
     probabilities = ((logprobs - logprobs.max()) / temperature).softmax(dim=-1)
+    if top_p == 1:
+        return probabilities
     likeliest = probabilities.sort(descending=True).values
     above = likeliest.cumsum(dim=0) - likeliest
     smallest = likeliest[max(1, int((above < top_p).sum())) - 1]
     return probabilities * (probabilities >= smallest)
 
 
-def gumbel_noise(key: int, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+def key_of(*names: object) -> int:
+    """Return a number of 128 bits that what is named decides."""
+    return int.from_bytes(blake2b(repr(names).encode(), digest_size=16).digest(), "little")
+
+
+def waiting_times(key: int, position: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return a number per id that `key`, `position` and the id alone decide (Philox 4x64).
 
-    It follows the Gumbel distribution: log p plus it is largest for each id with probability p.
-    Unlike where ids share one uniform number, rounding of p changes which that is only where two
-    are about equal.
+    It follows the exponential distribution, so that the smallest of these numbers over p is that of
+    each id with probability p. Unlike where ids share one uniform number, rounding of p changes
+    which that is only where two are about equal.
     """
     bits = np.random.Philox(key=key, counter=position << 64).random_raw(int(ids.max()) + 1)[ids]
-    uniform = ((bits >> np.uint64(11)) + 0.5) * 2.0**-53
-    return np.asarray(-np.log(-np.log(uniform)))
+    return np.asarray(-np.log(((bits >> np.uint64(11)) + 0.5) * 2.0**-53))
 
 
-def sampler(temperature: float, top_p: float, *names: object) -> PickAt:
-    """Return what draws from the nucleus; what is named decides the random numbers."""
-    digest = blake2b(repr(names).encode(), digest_size=16).digest()
-    key = int.from_bytes(digest, "little")
-
-    def pick(following: NextToken, position: int) -> int:
-        weights = nucleus_weights(following, temperature, top_p).cpu().numpy()
-        ids = np.flatnonzero(weights)
-        if len(ids) < 2:
-            return int(ids[0]) if len(ids) else following.greedy
-        noisy = np.log(weights[ids]) + gumbel_noise(key, position, ids)
-        return int(ids[noisy.argmax()])
-
-    return pick
+def drawn(weighted: Weighted, key: int, position: int) -> int:
+    """Return the id that is drawn at a position."""
+    ids, weights = weighted
+    if len(ids) == 1:
+        return int(ids[0])
+    return int(ids[(waiting_times(key, position, ids) / weights).argmin()])
 
 
 @dataclass(eq=False)
@@ -74,7 +72,7 @@ class Sample:
 
     example: Example
     node: Node
-    pick: PickAt
+    key: int
     anchor: Anchor
     text: str = ""
     tokens: int = 0
@@ -82,11 +80,14 @@ class Sample:
     before: str = ""
     ids: list[int] = field(default_factory=list)
 
-    def step(self) -> None:
+    def step(self, weighted: Weighted) -> None:
         """Draw a token after the last one, which is evaluated."""
         following, model = self.node.next, self.node.sequence.model
         assert following is not None
-        token = self.pick(following, self.tokens)
+        if not len(weighted[0]):  # no probability is a number
+            self.reason = "error"
+            return
+        token = drawn(weighted, self.key, self.tokens)
         ended = token in model.end_ids
         logprob = following.log_end if ended else float(following.logprobs[token])
         if not math.isfinite(logprob):
@@ -131,22 +132,34 @@ class Sample:
 
 
 def draw(
-    example: Example, sequence: TokenSequence, picks: Iterable[PickAt]
+    example: Example,
+    sequence: TokenSequence,
+    keys: Iterable[int],
+    temperature: float,
+    top_p: float,
 ) -> Program[list[Sample]]:
-    """Draw a text with each of `picks`, all side by side: a forward runs the next token of each.
+    """Draw a text with each of `keys`, all side by side: a forward runs the next token of each.
 
     Nothing is committed. They are in step, so that no text comes to a node that another one left,
     whose row of log-probabilities is released.
     """
     anchor = sequence.model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
-    samples = [Sample(example, sequence.root, pick, anchor) for pick in picks]
+    samples = [Sample(example, sequence.root, key, anchor) for key in keys]
     live: Sequence[Sample] = samples
     while live:
         nodes = dict.fromkeys(sample.node for sample in live)
         yield from evaluated(nodes)
+        weighted = {node: _weighted(node, temperature, top_p) for node in nodes}
         for sample in live:
-            sample.step()
+            sample.step(weighted[sample.node])
         for node in nodes:
             node.release()
         live = [sample for sample in live if sample.reason is None]
     return samples
+
+
+def _weighted(node: Node, temperature: float, top_p: float) -> Weighted:
+    assert node.next is not None
+    weights = nucleus_weights(node.next, temperature, top_p).cpu().numpy()
+    ids = np.flatnonzero(weights > 0)
+    return ids, weights[ids]

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.method import Method, Models
 from adafuse.decoding.round import Example
-from adafuse.decoding.sampling import draw, sampler
+from adafuse.decoding.sampling import draw, key_of
 from adafuse.engine.node import Program
 from adafuse.errors import ExampleError
 from adafuse.options import MethodOptions, Positive, Text
@@ -119,11 +119,9 @@ class SelfConsistency(Method[SelfConsistencyOptions]):
     def decode(self, example: Example) -> Program[None]:
         options, (sequence,) = self.options, example.sequences
         prompt_ids = sequence.ids[: sequence.prompt_length]
-        picks = [
-            sampler(options.temperature, options.top_p, options.seed, number, prompt_ids)
-            for number in range(options.k)
-        ]
-        samples = yield from draw(example, sequence, picks)
+        keys = [key_of(options.seed, number, prompt_ids) for number in range(options.k)]
+        temperature, top_p = options.temperature, options.top_p
+        samples = yield from draw(example, sequence, keys, temperature, top_p)
         drawn = [(each.span(), each.reason) for each in samples if each.reason != "error"]
         if not drawn:
             raise ExampleError(f"no sample has a finite NLL under {sequence.model.name}")
