@@ -140,6 +140,22 @@ def test_a_new_engine_version_is_another_result(values: dict[str, Any], monkeypa
     assert digest(values) != before
 
 
+def test_votes_are_counted_by_the_scorer_of_the_benchmark(
+    values: dict[str, Any], monkeypatch
+) -> None:
+    values["runs"]["both"] = {"method": "self_consistency", "models": ["left"]}
+    job = decode_job(parse_config(values), "qa", "both")
+    assert job.options["scorer"] == values["benchmarks"]["qa"]["scorer"]
+    before = digest(values)
+    monkeypatch.setattr(digest_module, "SCORING_VERSION", 99)
+    counted_otherwise = digest(values)
+    assert counted_otherwise != before
+    values["runs"]["both"]["options"] = {"select": "likelihood"}
+    likeliest = digest(values)
+    monkeypatch.undo()
+    assert digest(values) == likeliest  # no answer is compared
+
+
 def test_runs_shards_and_rows_have_digests_of_their_own(values: dict[str, Any]) -> None:
     plan = Plan.of(values)
     digests = [d for run in plan.config.runs for d in plan.digests("qa", run)]
