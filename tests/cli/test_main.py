@@ -111,7 +111,8 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
         ),
         (
             ["fit", "--top-p", "1"],
-            "--top-p is an option of specfuse and self_consistency; give it as --option top_p=VALUE",
+            "--top-p is an option of specfuse and self_consistency; give it as --option"
+            " top_p=VALUE",
         ),
         (["show", "--gap", "1"], "no such option: --gap"),
         (["generate", "--tau", "x"], "invalid value for '--tau': 'x' must be a valid number; see"),
