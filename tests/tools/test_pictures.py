@@ -2,7 +2,7 @@
 
 import json
 
-from tools.docs.pictures import ADDRESSES, FIGURES, LABELS, labels
+from tools.docs.pictures import ADDRESSES, FIGURES, LABELS, LIVE, labels
 
 
 def test_the_pictures_show_the_headings_and_controls_of_todays_pages() -> None:
@@ -16,5 +16,5 @@ def test_the_labels_are_those_of_the_filters_and_sections() -> None:
 
 
 def test_every_picture_is_there_and_small() -> None:
-    for name in ADDRESSES:
+    for name in (*ADDRESSES, LIVE):
         assert 10_000 < (FIGURES / name).stat().st_size < 300_000

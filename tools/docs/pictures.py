@@ -1,4 +1,4 @@
-"""`python -m tools.docs pictures`: photograph the report and the explorer of a part of the demo."""
+"""`python -m tools.docs pictures`: photograph the pages of a part of the demo and of the server."""
 
 import json
 import logging
@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import yaml
 
 from adafuse.errors import UserError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 logger = logging.getLogger("tools.docs")
 
@@ -32,9 +36,15 @@ ADDRESSES = {
 }
 """Of each picture, the page and what it shows first."""
 
-_WIDTH, _HEIGHTS = 1300, {"report.png": 610, "explorer.png": 900}
+LIVE = "live.png"
+"""The live page, where the README's example was decoded."""
+
+PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
+
+_WIDTH, _HEIGHTS = 1300, {"report.png": 610, "explorer.png": 900, LIVE: 760}
 _HIDDEN = "header + .quiet { display: none }"  # the date and the commit of the report
 _SHOWN = "!document.getElementById('count') || document.getElementById('example').children.length"
+_TOY = "adafuse/toy/models/{}"
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 _LABEL = re.compile(r"<(?:h1|h2|label|nav|a|button)\b[^>]*>\s*([^<>{}]*[^<>{}\s])\s*<")
 
@@ -75,14 +85,39 @@ def photograph(report: Path) -> None:
             page.add_style_tag(content=_HIDDEN)
             page.screenshot(path=FIGURES / name)
             logger.info("wrote %s", FIGURES / name)
+        _photograph_live(browser)
         browser.close()
+
+
+def _photograph_live(browser: "Browser") -> None:
+    """Decode a prompt on the page of `adafuse serve`, and write the picture of it."""
+    models = [word for name in ("mistral", "llama") for word in ("--model", _TOY.format(name))]
+    command = [sys.executable, "-m", "adafuse", "serve", *models, "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            found = filter(None, (re.search(r"(http://\S+)/v1$", line) for line in server.stderr))
+            page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHTS[LIVE]})
+            page.goto(f"{next(found)[1]}/")
+            page.fill("#prompt", PROMPT)
+            page.fill("#stop", "\\n")
+            page.click("#more summary")
+            page.get_by_label("branching").fill("2")
+            page.click("#more summary")
+            page.click("#start")
+            page.locator("#status", has_text="Finished").wait_for()
+            page.screenshot(path=FIGURES / LIVE)
+            logger.info("wrote %s", FIGURES / LIVE)
+        finally:
+            server.terminate()
 
 
 def labels() -> dict[str, list[str]]:
     """Return the headings and the names of the controls of each picture's page, as of today."""
     templates = ROOT / "adafuse" / "report" / "templates"
-    pages = {name: address.partition("#")[0] for name, address in ADDRESSES.items()}
+    pages = {name: templates / f"{a.partition('#')[0]}.j2" for name, a in ADDRESSES.items()}
+    pages[LIVE] = ROOT / "adafuse" / "serve" / "page" / "live.html"
     return {
-        name: sorted({*_LABEL.findall((templates / f"{page}.j2").read_text(encoding="utf-8"))})
+        name: sorted({*_LABEL.findall(page.read_text(encoding="utf-8"))})
         for name, page in pages.items()
     }
