@@ -90,7 +90,7 @@ def test_a_number_of_models_that_a_method_cannot_run_is_refused(name):
 
 def test_the_numbers_of_models():
     limited = {name: m.models for name, m in METHODS.items() if m.models != (1, None)}
-    assert limited == {"single": (1, 1), "llm_blender": (2, None)}
+    assert limited == {"single": (1, 1), "self_consistency": (1, 1), "llm_blender": (2, None)}
 
 
 @pytest.mark.parametrize(("method", "option"), [("unite", "primary"), ("gac", "primary")])
