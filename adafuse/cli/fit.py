@@ -1,6 +1,7 @@
-"""`adafuse fit`: learn from development rows how the models' scores are fused."""
+"""`adafuse fit`: what is learned from development rows, a gate or a certificate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,14 +19,15 @@ from adafuse.cli.options import (
     with_options,
     with_plugins,
 )
-from adafuse.cli.output import counted
+from adafuse.cli.output import counted, json_text
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from adafuse.development.gate_fitting import Development
+    from adafuse.ensemble import Ensemble
 
-ROWS = "Development rows"
+ROWS, CERTIFY = "Development rows", "Certificate"
 SLOT = "{question}"
 _OBJECTIVES = ("reward", "likelihood")
 
@@ -39,10 +41,19 @@ ScorerName = Annotated[
 Template = Annotated[
     str, option(f"The prompt, with {SLOT} in it (\\n is a line break).", "TEXT", ROWS)
 ]
+Margin = Annotated[
+    float | None,
+    option("Points below the best model that do not matter; by default 1.", "POINTS", CERTIFY),
+]
+Alpha = Annotated[
+    float | None,
+    option("The chance of a wrong certificate; by default 0.05.", "SHARE", CERTIFY),
+]
 Objective = Annotated[
-    str,
+    str | None,
     option(
-        "reward (tries all alternatives) or likelihood (follows the reference answers).",
+        "reward (tries all alternatives; the default) or likelihood (follows the reference"
+        " answers).",
         "NAME",
         ROWS,
         values=_OBJECTIVES,
@@ -55,9 +66,15 @@ Objective = Annotated[
 def fit(
     rows: Rows,
     scorer: ScorerName,
-    out: Annotated[Path, option("The gate to write (JSON).", "FILE", ROWS)],
+    out: Annotated[Path, option("The gate or certificate to write (JSON).", "FILE", ROWS)],
     template: Template = SLOT,
-    objective: Objective = "reward",
+    objective: Objective = None,
+    certify: Annotated[
+        bool,
+        option("Test whether the method is as good as the best model, instead.", "", CERTIFY),
+    ] = False,
+    margin: Margin = None,
+    alpha: Alpha = None,
     method: MethodName = "adafuse",
     option: MethodOption = None,
     max_new_tokens: MaxNewTokens = 256,
@@ -71,20 +88,76 @@ def fit(
 
     The output is a gate. To use it, add --option fusion=learned and
     --option gate=FILE to `adafuse generate`, or both to a run's options.
+
+    With --certify, the output is a certificate that the method, with its
+    options, scores less than --margin points below the best of the models. If
+    it does score less, a certificate is written with a chance of at most
+    --alpha. Use rows that were used for nothing else.
     """
+    from adafuse.metrics.compare import MARGIN
+    from adafuse.metrics.noninferior import LEVEL
     from adafuse.storage.files import check_writable
 
+    _check_mode(certify, {"objective": objective}, {"margin": margin, "alpha": alpha})
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
     check_writable(out)
     ensemble = load(models, threads=threads)
+    if certify:
+        limits = margin or MARGIN, alpha or LEVEL
+        _certify(ensemble, development, method, options, out, *limits)
+    else:
+        _fit_gate(ensemble, development, method, options, out, objective or "reward")
 
+
+def _check_mode(certify: bool, fits: Mapping[str, Any], certifies: Mapping[str, Any]) -> None:
+    """Refuse options that change nothing, and values that are none."""
+    for name, value in (fits if certify else certifies).items():
+        if value is not None:
+            where = "with --certify" if certify else "without --certify"
+            raise UserError(f"--{name} {value} changes nothing {where}; remove it")
+    for name, most in (("margin", 100), ("alpha", 1)):
+        value = certifies[name]
+        if value is not None and not 0 < value < most:
+            raise UserError(f"--{name} {value:g} is not above 0 and below {most}")
+
+
+def _certify(
+    ensemble: "Ensemble",
+    rows: "Development",
+    method: str,
+    options: Mapping[str, Any],
+    out: Path,
+    margin: float,
+    alpha: float,
+) -> None:
+    from adafuse.development.certification import certify_methods
+    from adafuse.storage.files import write_text
+
+    candidates = {method: (method, options)}
+    found, failed = certify_methods(ensemble, rows, candidates, alpha=alpha, margin=margin)
+    record = {**asdict(found), "exact": found.exact, "sentence": found.sentence}
+    record |= {"options": options, "rows": rows.name, "scorer": rows.scorer}
+    write_text(out, json_text(record, indent=2) + "\n")
+    for said in failed:
+        typer.echo(f"warning: {said}", err=True)
+    typer.echo(found.sentence)
+
+
+def _fit_gate(
+    ensemble: "Ensemble",
+    rows: "Development",
+    method: str,
+    options: Mapping[str, Any],
+    out: Path,
+    objective: str,
+) -> None:
     from adafuse.development.gate_file import write_gate
     from adafuse.development.gate_fitting import fit as fitted
 
     kind: Any = objective  # checked there
-    gate = fitted(ensemble, [development], method=method, objective=kind, **options)
+    gate = fitted(ensemble, [rows], method=method, objective=kind, **options)
     write_gate(out, gate)
     about = f"{counted(gate.fitted.rounds, 'round')} of {counted(gate.fitted.rows, 'row')}"
     if gate.fitted.penalty is None:

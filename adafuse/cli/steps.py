@@ -297,6 +297,17 @@ def audit(plan: "Plan", csv: Path, markdown: Path, published: Path) -> None:
 
 
 @step
+def certificates(plan: "Plan", csv: Path, markdown: Path) -> None:
+    """Show what certified runs were chosen by."""
+    from adafuse.report.certificates import certificates_table, stored_certificates
+    from adafuse.report.tables import write_table
+
+    found = stored_certificates(plan.config)
+    write_table(certificates_table(found), csv, markdown)
+    logger.info("%d of %d certified", sum(each["certified"] for *_, each in found), len(found))
+
+
+@step
 def words_per_round(plan: "Plan", csv: Path) -> None:
     """Count how many words the rounds of each run committed."""
     from adafuse.metrics import measures

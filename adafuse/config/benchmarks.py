@@ -128,6 +128,9 @@ class BenchmarkConfig(Section):
     development: Identifier | None = None
     """benchmark with development rows, on which `development_pair` chooses and gates are fitted;
     change it when a run has method `development_pair` or option `gate: development`"""
+    calibration: Identifier | None = None
+    """benchmark with the rows on which `certified` chooses, instead of `development`; change it
+    when it chooses among runs with option `gate: development`, which has seen those"""
     batch_size: BatchSize | None = None
     """instead of `decode.batch_size`; change it when a benchmark has longer prompts, or runs are
     timed"""
@@ -141,6 +144,11 @@ class BenchmarkConfig(Section):
     use: Text | None = Field(None, exclude=True)
     """file with the benchmark's other fields; change it when several configurations share a
     benchmark"""
+
+    @property
+    def certified_on(self) -> str | None:
+        """The benchmark with the rows on which `certified` chooses."""
+        return self.calibration or self.development
 
     @field_validator("prompt")
     @classmethod

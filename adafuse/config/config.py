@@ -15,13 +15,16 @@ from adafuse.config.sweep_axis import sweep_positions
 from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
-from adafuse.methods.selections import SELECTIONS, selection
+from adafuse.methods.selections import SELECTIONS, Certified, selection
 from adafuse.models.spec import SERVER, DeviceName, ModelSpec
 from adafuse.options import Located, PluginFile, Section, Text
 
 LONGEST_NAME = 100
 SAFE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
+_SAME_TASK = (
+    *("scorer", "prompt", "prompt_layout", "shots", "stop", "max_new_tokens", "within_budget"),
+)
 _TABLE_COLUMNS = ("run", "method", "models", "macro_average")
 _CELL_ENDINGS = ("_low", "_high", "_n", "_cut", "_failed")
 
@@ -137,11 +140,12 @@ class Config(Section):
         for name in self.models:
             self._check_gpus(name)
         for name, benchmark in self.benchmarks.items():
-            if (other := benchmark.development) is not None:
-                with at(f"benchmarks.{name}.development"):
-                    _check_known("benchmark", [other], self.benchmarks)
-                    if other == name:
-                        raise UserError(f"{name!r} names itself; name another benchmark")
+            for field in ("development", "calibration"):
+                if (other := getattr(benchmark, field)) is not None:
+                    with at(f"benchmarks.{name}.{field}"):
+                        _check_known("benchmark", [other], self.benchmarks)
+                        if other == name:
+                            raise UserError(f"{name!r} names itself; name another benchmark")
         with at("main"):
             _check_known("run", self.main_runs, self.runs)
             _check_known("run", self.main.study, dict.fromkeys(self.main_runs))
@@ -245,7 +249,8 @@ class Config(Section):
             cells += product(experiment.runs, experiment.benchmarks)
         for run, benchmark in cells:
             method = SELECTIONS.get(self.runs[run].method)
-            missing = self.benchmarks[benchmark].development is None
+            certified, task = method is Certified, self.benchmarks[benchmark]
+            missing = (task.certified_on if certified else task.development) is None
             chosen = method is not None and method.development
             fitted = self.needs_fit(run)
             if (chosen or fitted) and missing:
@@ -253,6 +258,29 @@ class Config(Section):
                 raise UserError(
                     f"runs.{run}: benchmark {benchmark!r} has no development rows to {verb}; set"
                     " its `development` to a benchmark that holds them"
+                )
+            if certified:
+                self._check_calibration(run, benchmark)
+
+    def _check_calibration(self, run: str, benchmark: str) -> None:
+        """Check that a certificate from other rows is one for the same runs on the same task."""
+        task, spec = self.benchmarks[benchmark], self.runs[run]
+        assert task.certified_on is not None
+        other = self.benchmarks[task.certified_on]
+        for field in _SAME_TASK:
+            if getattr(task, field) != getattr(other, field):
+                raise UserError(
+                    f"runs.{run}: {field} of {task.certified_on!r} is not that of {benchmark!r},"
+                    " for which its rows are to certify a run; give both the same"
+                )
+        chosen = selection(spec.method, spec.options)
+        for name in chosen.candidates(self.single_model_runs(spec)):
+            apart = task.development not in (None, task.certified_on)
+            if self.needs_fit(name) and not (apart and other.development == task.development):
+                raise UserError(
+                    f"runs.{run}: run {name!r} has a gate that learns from `development` rows;"
+                    f" give {benchmark!r} other rows as `calibration`, and these the same"
+                    " `development`"
                 )
 
     def needs_fit(self, run: str) -> bool:

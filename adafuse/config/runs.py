@@ -84,7 +84,7 @@ class RunConfig(Section):
 
     method: Text
     """one of `adafuse methods`, or a choice between other runs: `best_of`, `best_pair`,
-    `development_pair`"""
+    `development_pair`, `certified`"""
     models: tuple[Identifier, ...] = Field(min_length=1)
     """names of `models`, in order"""
     weights: tuple[Weight, ...] | None = None

@@ -102,17 +102,17 @@ def advise(
     seconds = [(after - before) / len(rows.prompts) for before, after in pairwise(clock)]
     failed = [failures(results, rows.name) for results in (*alone, fused)]
     names = [str(number) for number in range(len(alone))]
-    scored = [_scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
-    together = _scored(rows, "fused", fused)
+    singles = [scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
+    together = scored(rows, "fused", fused)
     metric = together.metric
-    values = ([metric.merit(outcome.value) for outcome in one.outcomes] for one in scored)
+    values = ([metric.merit(outcome.value) for outcome in one.outcomes] for one in singles)
     by_row = list(zip(*values, strict=True))
     best = [row.index(max(row)) for row in by_row]
     oracle = [alone[number][row] for row, number in enumerate(best)]
     leaders = [n for n, row in zip(best, by_row, strict=True) if row.count(max(row)) == 1]
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
-    better = max(range(len(scored)), key=lambda number: metric.merit(scored[number].value))
-    tests = [t for t in compare_runs(runs, [*scored, together]) if t.role == "member"]
+    better = max(range(len(singles)), key=lambda number: metric.merit(singles[number].value))
+    tests = [t for t in compare_runs(runs, [*singles, together]) if t.role == "member"]
     agreed = [taken.agreed for result in fused for taken in result.rounds]
     advice = Advice(
         rows=len(rows.prompts),
@@ -125,11 +125,11 @@ def advise(
                 seconds=seconds[number],
                 cut=one.score.cut_share or 0.0,
             )
-            for number, (model, one) in enumerate(zip(ensemble.models, scored, strict=True))
+            for number, (model, one) in enumerate(zip(ensemble.models, singles, strict=True))
         ),
         fused=together.score.main,
-        ceiling=_scored(rows, "oracle", oracle).value,
-        co_failure=co_failure(scored, together),
+        ceiling=scored(rows, "oracle", oracle).value,
+        co_failure=co_failure(singles, together),
         agreement=None if METHODS[method].one_token or not agreed else 100 * fmean(agreed),
         forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
         seconds=seconds[-1],
@@ -142,7 +142,8 @@ def advise(
     return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
 
 
-def _scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
+def scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
+    """Score what a run has written for the rows."""
     prepared = [
         PreparedRow(str(row), "", "", tuple(answers)) for row, answers in enumerate(rows.answers)
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -116,8 +116,50 @@ class DevelopmentPair(BestPair):
     development = True
 
 
+class CertifiedOptions(MethodOptions):
+    """What is certified, and how."""
+
+    runs: Annotated[list[str], Field(min_length=1)]
+    """runs to choose from, besides the single models, the most preferred one first; with `order:
+    sequence` from the safest to the boldest, and single models only if they are listed"""
+    order: Literal["preference", "sequence", "half"] = "preference"
+    """`preference`: the first certified one (Holm's correction for testing all); `sequence`: tested
+    in order, each at `alpha`, until one fails, and the last one before it is taken; `half`: the one
+    that is best on half of the rows, tested on the others"""
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """the chance of a wrong certificate that is accepted"""
+
+
+class Certified(Selection):
+    """Takes a run that rows of another benchmark certify to be as good as the best model.
+
+    "As good" means less than `main: {margin}` points below it, in a test that is wrong with a
+    chance of at most `alpha`. Without any such run it takes the best model, and says so.
+    """
+
+    name = "certified"
+    Options = CertifiedOptions
+    oracle = False
+    development = True
+
+    def candidates(self, single_runs: Names) -> list[str]:
+        """Return the runs that are listed, then the single models that are not."""
+        listed: list[str] = self.options.runs
+        others = [] if self.options.order == "sequence" else single_runs
+        return [*dict.fromkeys([*listed, *others])]
+
+    def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
+        """Refuse runs with other models, whose score nothing here is compared with."""
+        for name, members in candidates.items():
+            if others := set(members) - set(models):
+                raise UserError(
+                    f"run {name!r} has model {min(others)!r}, which is not among {list(models)};"
+                    " add it to `models`, or remove the run from `runs`"
+                )
+
+
 SELECTIONS: dict[str, type[Selection]] = {
-    selection.name: selection for selection in (BestOf, BestPair, DevelopmentPair)
+    selection.name: selection for selection in (BestOf, BestPair, DevelopmentPair, Certified)
 }
 
 

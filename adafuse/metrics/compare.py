@@ -21,7 +21,7 @@ from adafuse.metrics.paired import (
     paired_randomization,
 )
 from adafuse.metrics.registry import metric_named
-from adafuse.metrics.score import MANY_CUT, ScoredRun
+from adafuse.metrics.score import MANY_CUT, Score, ScoredRun
 from adafuse.metrics.scorer import Metric
 
 MARGIN = 1.0
@@ -166,13 +166,22 @@ class Comparison:
     @property
     def alike_cut(self) -> bool:
         """Limits cut about as many answers of both, and few go beyond: the budgets are the same."""
-        different = abs((self.cut or 0.0) - (self.other_cut or 0.0))
-        return max(different, self.beyond) <= MANY_CUT
+        return _alike(self.cut, self.other_cut, self.beyond)
 
     @property
     def gain(self) -> float:
         """The difference, positive where the run is better."""
         return metric_named(self.metric).merit(self.difference)
+
+
+def _alike(cut: float | None, other_cut: float | None, beyond: float) -> bool:
+    return max(abs((cut or 0.0) - (other_cut or 0.0)), beyond) <= MANY_CUT
+
+
+def alike_cut(one: Score, other: Score) -> bool:
+    """Whether limits cut about as many answers of both runs, as of a `Comparison`."""
+    beyond = max(one.beyond_share, other.beyond_share)
+    return _alike(one.cut_share, other.cut_share, beyond)
 
 
 def compare_runs(
@@ -211,10 +220,10 @@ def by_benchmark(scores: Sequence[ScoredRun]) -> list[list[ScoredRun]]:
 
 def _compare_group(choose: Choose, group: Sequence[ScoredRun], margin: float) -> list[Comparison]:
     first = group[0]
-    runs = {scored.score.run: _aligned(scored, first) for scored in group}
+    runs = {scored.score.run: aligned(scored, first) for scored in group}
     pairs = choose({name: first.metric.merit(scored.value) for name, scored in runs.items()})
     compared = dict.fromkeys(name for pair in pairs for name in (pair.run, pair.against))
-    rows = {name: _rows(runs[name]) for name in compared}
+    rows = {name: rows_of(runs[name]) for name in compared}
     comparisons = [
         _comparison(runs[run], rows[run], runs[against], rows[against], role, margin)
         for run, against, role in pairs
@@ -225,7 +234,7 @@ def _compare_group(choose: Choose, group: Sequence[ScoredRun], margin: float) ->
     return [replace(c, p_holm=adjusted[c.hypothesis]) for c in comparisons]
 
 
-def _aligned(scored: ScoredRun, first: ScoredRun) -> ScoredRun:
+def aligned(scored: ScoredRun, first: ScoredRun) -> ScoredRun:
     """Return a score with its rows in the order of another one's."""
     if first.score.primary != scored.score.primary:
         raise UserError(
@@ -245,7 +254,7 @@ def _aligned(scored: ScoredRun, first: ScoredRun) -> ScoredRun:
     return replace(scored, outcomes=outcomes)
 
 
-def _rows(scored: ScoredRun) -> PerRow:
+def rows_of(scored: ScoredRun) -> PerRow:
     """Return what the metric makes the score of, row by row."""
     rows = scored.metric.rows(scored.outcomes, scored.score.protocol)
     pooled = scored.metric.pooled(rows)
@@ -321,7 +330,13 @@ def _evidence(metric: Metric, estimate: Difference, n: int, margin: float) -> di
 
 
 def _resampled(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
-    """Return the bootstrap's difference with the larger p-value of it and of randomization.
+    """Return the bootstrap's difference with the larger p-value of it and of randomization."""
+    estimate = bootstrapped(metric, rows, others)
+    return replace(estimate, p=max(estimate.p, paired_randomization(rows, others, metric.pooled)))
+
+
+def bootstrapped(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
+    """Return the bootstrap's difference, without what so few rows cannot have.
 
     Of few rows that differ, its resamples say nothing of how much the others might.
     """
@@ -330,4 +345,4 @@ def _resampled(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
         estimate = replace(estimate, low=None, high=None)
     if (rows != others).reshape(len(rows), -1).any(axis=1).sum() < FEWEST_ROWS:
         estimate = replace(estimate, resampled=estimate.resampled[:0])
-    return replace(estimate, p=max(estimate.p, paired_randomization(rows, others, metric.pooled)))
+    return estimate

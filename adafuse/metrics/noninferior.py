@@ -10,7 +10,7 @@ from adafuse.metrics.intervals import clopper_pearson, log_factorials
 from adafuse.metrics.paired import PairedCounts
 
 LEVEL = 0.05
-_OUTSIDE = 0.001
+OUTSIDE = 0.001
 """The chance that the share of wins lies outside of the values that the exact test looks at."""
 _STEPS = 65
 _REACH = 8.0
@@ -71,10 +71,10 @@ def tail(counts: PairedCounts, difference: float) -> float:
     with as many wins, since the statistic grows with wins and falls with losses.
     """
     n = counts.n
-    low, high = clopper_pearson(counts.wins, n, _OUTSIDE)
+    low, high = clopper_pearson(counts.wins, n, OUTSIDE)
     low, high = max(low, difference), min(max(high, difference), (1 + difference) / 2)
     if low > high:
-        return _OUTSIDE
+        return OUTSIDE
     wins = np.clip(np.linspace(low, high, _STEPS), 1e-12, None)
     losses = np.clip(wins - difference, 1e-12, None)
     rest = np.clip(1 - wins - losses, 1e-12, None)
@@ -96,9 +96,9 @@ def tail(counts: PairedCounts, difference: float) -> float:
         return float(((chances.T @ by_wins) * by_losses).sum(axis=0).max())
 
     if rest.min() > 0.05:
-        return min(1.0, _OUTSIDE + largest(_STEPS // 2, slice(None)))
+        return min(1.0, OUTSIDE + largest(_STEPS // 2, slice(None)))
     # Where nearly all rows differ, the factors would overflow.
-    return min(1.0, _OUTSIDE + max(largest(at, slice(at, at + 1)) for at in range(_STEPS)))
+    return min(1.0, OUTSIDE + max(largest(at, slice(at, at + 1)) for at in range(_STEPS)))
 
 
 def _likely(shares: NDArray[np.float64], n: int) -> NDArray[np.int64]:

@@ -1,8 +1,11 @@
 """What a comparison can show: the difference that it detects with a power of 80 %."""
 
 import math
+from statistics import NormalDist
 from typing import NamedTuple
 
+from adafuse.metrics.intervals import RESAMPLES
+from adafuse.metrics.noninferior import OUTSIDE
 from adafuse.metrics.paired import PairedCounts
 
 _Z_LEVEL = 1.959963984540054
@@ -48,3 +51,33 @@ def of_means(error: float, n: int) -> Power:
     """Return the power of a test whose difference has this standard error, in points, of n rows."""
     detectable = (_Z_LEVEL + _Z_POWER) * error
     return Power(detectable, math.ceil(n * (detectable / TARGET) ** 2))
+
+
+def certifying_accuracies(counts: PairedCounts, margin: float, level: float) -> int | None:
+    """Return how many rows give a p of non-inferiority of at most `level` in 80 % of repetitions.
+
+    That is of the exact test, if as many rows differ and the true difference is the observed one;
+    None if no number of rows is enough. Connor's formula, as above, with the standard error of the
+    hypothesis that accuracies differ by the margin, for which as many rows at least must differ.
+    """
+    border, gain, level = margin / 100, counts.difference, level - OUTSIDE
+    if gain <= -border or level <= 0:
+        return None
+    differing = (counts.wins + counts.losses) / counts.n
+    tested = max(differing, border) - border**2
+    n = _rows(gain + border, tested, differing - gain**2, level)
+    return math.ceil((math.sqrt(n) + math.sqrt(n + 2 / (gain + border))) ** 2 / 4)
+
+
+def certifying_means(gain: float, error: float, n: int, margin: float, level: float) -> int | None:
+    """Return the same for a difference in points with this standard error of `n` rows."""
+    if gain <= -margin or level < 1 / (RESAMPLES + 1):
+        return None
+    variance = n * error**2
+    return math.ceil(_rows(gain + margin, variance, variance, level))
+
+
+def _rows(distance: float, tested: float, true: float, level: float) -> float:
+    """Return the rows for a distance from the hypothesis, by the variances of a row."""
+    noise = -NormalDist().inv_cdf(level) * math.sqrt(tested) + _Z_POWER * math.sqrt(true)
+    return (noise / distance) ** 2

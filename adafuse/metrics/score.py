@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
 from adafuse.metrics.scorer import STRICT, Details, Metric, Outcome, Prediction, Scorer, trimmed
 from adafuse.storage.files import write_text
 
+CERTIFICATE, CERTIFIED = "certificate", "certified"
 NEVER_RIGHT = "rows that can never be right"
 MANY_CUT = 5.0
 """In percent: more answers that a limit cut make a score doubtful, as does a comparison of runs
@@ -74,6 +75,11 @@ class Score:
     def beyond_share(self) -> float:
         """The share of answers scored that do not fit into max_new_tokens, in percent."""
         return 100 * self.beyond / self.n
+
+    @property
+    def certified(self) -> bool | None:
+        """Whether the run was chosen with a certificate; None if it was not to have one."""
+        return None if CERTIFIED not in self.details else bool(self.details[CERTIFIED])
 
     @property
     def main(self) -> Estimate:
@@ -186,13 +192,16 @@ def score_trace(
     run: str,
     within_budget: bool = False,
 ) -> ScoredRun:
-    """Score a merged trace against the prepared rows of its benchmark; see `evaluate`."""
-    from adafuse.storage.parquet import iterate_rows
+    """Score a merged trace against the prepared rows of its benchmark; see `evaluate`.
+
+    The certificate of a trace that has one is among the details.
+    """
+    from adafuse.storage.parquet import iterate_rows, read_metadata
 
     predictions = iterate_rows(trace, ["id", "text", "stop_reason", "fits", "thoughts"])
     rows = read_prepared(rows_file)
     shots = {row.id for row in rows if row.shot}
-    return evaluate(
+    found = evaluate(
         rows,
         predictions,
         scorer,
@@ -202,6 +211,10 @@ def score_trace(
         exclude=shots,
         within_budget=within_budget,
     )
+    if (said := read_metadata(trace).get(CERTIFICATE)) is None:
+        return found
+    details = {CERTIFICATE: said["sentence"], CERTIFIED: int(said["certified"])}
+    return replace(found, score=replace(found.score, details=found.score.details | details))
 
 
 def write_score(path: Path, score: Score) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.measures import cost, words_per_round
-from adafuse.metrics.score import cut_legend
+from adafuse.metrics.score import CERTIFICATE, cut_legend
 from adafuse.metrics.scorer import PUBLISHED
 from adafuse.report.main_table import stored_table
 from adafuse.report.stored import StoredResults
@@ -81,7 +81,8 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
 
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
-    names = ("comparison", "gain", *(["audit"] if PUBLISHED in protocols else []), "datasets")
+    audit = ["audit"] if PUBLISHED in protocols else []
+    names = ("comparison", "gain", "certificates", *audit, "datasets")
     texts = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
     texts["published"] = title + numbers
@@ -106,6 +107,8 @@ def origin(traces: Iterable[Path]) -> dict[str, list[str]]:
         if rows := metadata.get("rows_from"):
             counts = ", ".join(f"{run} ({count})" for run, count in rows.items())
             parts.append({"rows from": counts})
+        if certificate := metadata.get(CERTIFICATE):
+            parts.append({"certificate": certificate["sentence"]})
         for name, value in chain.from_iterable(part.items() for part in parts):
             facts[name][without_folders(value)] = None
     return {name: list(values) for name, values in facts.items()}

@@ -11,7 +11,14 @@ from adafuse.methods.selections import is_oracle
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.published import Published
 from adafuse.metrics.registry import metric_named
-from adafuse.metrics.score import MANY_CUT, NEVER_RIGHT, Score, cut_legend, read_score
+from adafuse.metrics.score import (
+    CERTIFICATE,
+    MANY_CUT,
+    NEVER_RIGHT,
+    Score,
+    cut_legend,
+    read_score,
+)
 from adafuse.metrics.scorer import PUBLISHED, STRICT, Metric
 from adafuse.report.tables import Table, doubts, escape, markdown_table, published_section
 from adafuse.workflow.layout import ResultsLayout
@@ -56,8 +63,10 @@ class Cell:
 
     @property
     def doubts(self) -> str:
-        """The answers that a limit cut, where that is known, and rows that failed, as printed."""
-        return doubts(self.score.cut_share if self.score else None, self.failed)
+        """Answers that a limit cut, failed rows, and whether there is a certificate, as printed."""
+        if self.score is None:
+            return doubts(None, self.failed)
+        return doubts(self.score.cut_share, self.failed, self.score.certified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,13 +315,18 @@ def _markdown(cell: Cell) -> str:
 
 
 def _remarks(table: ScoreTable) -> list[str]:
-    """Say which scores count rows without a usable text, and which rows are left out."""
+    """Say which scores count rows without a usable text or are certified, and what is left out."""
     scores = table.scores
     remarks = [
         f"{escape(score.run)} on {escape(score.benchmark)}: {score.missing} missing, {score.empty}"
         f" empty, {score.failed} failed, counted as wrong."
         for score in scores
         if score.missing or score.empty or score.failed
+    ]
+    remarks += [
+        f"{escape(score.run)} on {escape(score.benchmark)} is {escape(str(said))}."
+        for score in scores
+        if (said := score.details.get(CERTIFICATE))
     ]
     excluded = {score.benchmark: score.excluded for score in scores if score.excluded}
     never = {score.benchmark: score.details.get(NEVER_RIGHT) for score in scores}

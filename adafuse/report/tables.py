@@ -169,9 +169,13 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def doubts(cut: float | None, failed: int) -> str:
-    """Return what stands beside a score: the percentage of answers cut, and rows that failed."""
+def doubts(cut: float | None, failed: int, certified: bool | None = None) -> str:
+    """Return what stands beside a score: the percentage of answers cut, and rows that failed.
+
+    Of a run that was to be chosen with a certificate, also whether there is one.
+    """
     parts = ([] if cut is None else [f"{cut:.1f} % cut"]) + [f"{failed} failed"] * bool(failed)
+    parts += [] if certified is None else ["certified" if certified else "not certified"]
     return ", ".join(parts)
 
 
@@ -287,21 +291,22 @@ def _comparison_row(test: Comparison) -> list[str]:
         _doubted(test.value, doubts(test.cut, test.failed)),
         _doubted(test.other, doubts(test.other_cut, test.other_failed)),
         _difference(test),
-        *map(_p_value, (test.p, test.p_holm)),
+        *map(shown_p, (test.p, test.p_holm)),
         _at_worst(test),
         _detectable(test),
         *("" if count is None else str(count) for count in (test.wins, test.losses)),
     ]
 
 
-def _p_value(p: float) -> str:
+def shown_p(p: float) -> str:
+    """Return a p-value for a reader."""
     return r"\< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _at_worst(test: Comparison) -> str:
     if test.worst is None or test.p_noninferior is None:
         return "too few differ"
-    return f"{test.worst:+.1f} ({_p_value(test.p_noninferior)})"
+    return f"{test.worst:+.1f} ({shown_p(test.p_noninferior)})"
 
 
 def _detectable(test: Comparison) -> str:

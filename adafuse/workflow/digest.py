@@ -12,6 +12,7 @@ from typing import Any
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.methods import resolve
+from adafuse.methods.selections import Certified
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import require_model
 from adafuse.models.files import content_digest, model_key
@@ -205,7 +206,10 @@ def experiment_settings(config: Config, name: str) -> str:
 def choice_settings(config: Config, run: str) -> str:
     chosen = config.runs[run]
     candidates = {name: config.runs[name].models for name in chosen.options.get("runs", [])}
-    return json.dumps([chosen.method, chosen.models, candidates])
+    parts: list[Any] = [chosen.method, chosen.models, candidates]
+    if chosen.method == Certified.name:
+        parts += [chosen.options, config.main.margin]
+    return json.dumps(parts)
 
 
 _WHERE_JOBS_RUN: Any = {

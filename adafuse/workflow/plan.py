@@ -17,6 +17,7 @@ from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
+from adafuse.methods.selections import Certified
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
@@ -109,20 +110,25 @@ class Plan(Digests):
                 )
 
     def _check_gates(self) -> None:
-        """Refuse a gate that cannot be used, or that would be tested on what it is fitted on."""
+        """Refuse a gate that cannot be used, and rows that are tested on and were used before."""
         for chosen in self.config.runs.values():
             if chosen.method in METHODS:
                 paths = [self.config.models[name].path for name in chosen.models]
                 resolve(chosen.method, chosen.options).check_files(paths)
         for benchmark, run in product(self.config.benchmarks, self.config.runs):
-            if (other := gate_rows(self.config, benchmark, run)) is None:
-                continue
-            known = {row.question: row.id for row in self.prepared(other).rows}
-            if shared := [row for row in self.prepared(benchmark).rows if row.question in known]:
-                raise UserError(
-                    f"runs.{run}: row {known[shared[0].question]!r} of {other!r}, on which its gate"
-                    f" is fitted, is row {shared[0].id!r} of {benchmark!r}; fit on other rows"
-                )
+            if (other := gate_rows(self.config, benchmark, run)) is not None:
+                self._check_apart(run, benchmark, other, "its gate is fitted", "fit")
+            chosen, other = self.config.runs[run], self.config.benchmarks[benchmark].certified_on
+            if chosen.method == Certified.name and other is not None:
+                self._check_apart(run, benchmark, other, "it is chosen", "choose")
+
+    def _check_apart(self, run: str, benchmark: str, other: str, used: str, use: str) -> None:
+        known = {row.question: row.id for row in self.prepared(other).rows}
+        if shared := [row for row in self.prepared(benchmark).rows if row.question in known]:
+            raise UserError(
+                f"runs.{run}: row {known[shared[0].question]!r} of {other!r}, on which {used}, is"
+                f" row {shared[0].id!r} of {benchmark!r}; {use} on other rows"
+            )
 
     def all_jobs(self) -> list[Job]:
         """Return the jobs of all steps of the configuration, whatever the targets."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adafuse.config.config import Config
+from adafuse.methods.selections import Certified
 from adafuse.metrics.scorer import PUBLISHED, STRICT
 from adafuse.version import REPORT_VERSION, SCORING_VERSION
 from adafuse.workflow import digest
@@ -67,7 +68,7 @@ def gate_jobs(config: Config, cells: Cells) -> list[Job]:
 
 def table_jobs(config: Config) -> list[Job]:
     """Return the jobs that make the tables."""
-    names = ("compare", "audit", "datasets", "compare_runs", "words_per_round")
+    names = ("compare", "audit", "datasets", "compare_runs", "certificates", "words_per_round")
     return [Job.of(name) for name in names if [*STEPS[name].cells(config)]]
 
 
@@ -111,6 +112,12 @@ def _main_scores(config: Config) -> list[Job]:
 def _fused_traces(config: Config) -> list[Job]:
     cells = product(config.main_benchmarks, config.fused_runs)
     return [trace_job(config, *cell) for cell in cells]
+
+
+def certified_cells(config: Config) -> Cells:
+    """Return the benchmarks and runs of the main table that are chosen with a certificate."""
+    runs = [name for name in config.main_runs if config.runs[name].method == Certified.name]
+    return product(config.main_benchmarks, runs)
 
 
 def _dataset_settings(digests: Digests) -> list[Any]:
@@ -257,6 +264,13 @@ STEPS: dict[str, Step] = {
         reads=_main_scores,
         depends=lambda digests: [REPORT_VERSION, digest.runs_settings(digests.config)],
         title="paired comparisons",
+    ),
+    "certificates": Step(
+        cells=lambda config: [()] * bool([*certified_cells(config)]),
+        outputs=_table("certificates"),
+        reads=lambda config: [Job.of("choose", *cell) for cell in certified_cells(config)],
+        depends=lambda digests: [REPORT_VERSION],
+        title="certificates",
     ),
     "words_per_round": Step(
         outputs=lambda at: {"csv": at.table("words_per_round.csv")},

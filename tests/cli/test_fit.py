@@ -39,9 +39,22 @@ def test_a_gate_is_written_decoded_with_and_shown(folder):
     assert "; weights 0." in adafuse("show", "out.parquet", cwd=folder).stdout
 
 
+def test_a_certificate_is_written_and_said(folder):
+    done = fit(folder, "--certify", "--max-new-tokens", "16", "--alpha", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert "the member that leads: not certified (8 rows, alpha 0.1, approximate)" in done.stdout
+    found = json.loads((folder / "gate.json").read_text())
+    assert found["sentence"] == done.stdout.strip()
+    assert (found["margin"], found["alpha"], found["rows"]) == (1.0, 0.1, "dev")
+    assert found["candidates"][0]["run"] == "adafuse"
+
+
 @pytest.mark.parametrize(
     ("options", "more", "says"),
     [
+        (["--alpha", "0.1"], {}, "--alpha 0.1 changes nothing without --certify; remove it"),
+        (["--certify", "--objective", "reward"], {}, "--objective reward changes nothing with"),
+        (["--certify", "--margin", "0"], {}, "--margin 0 is not above 0 and below 100"),
         (["--template", "Q:"], {}, "--template 'Q:' has no {question}"),
         ([], {"scorer": "bleu"}, "unknown scorer 'bleu'"),
         ([], {"scorer": "gsm8k"}, "has no number; correct it or use another scorer"),

@@ -149,6 +149,65 @@ def test_a_choice_that_cannot_be_made_is_refused(
         parse_config(values)
 
 
+@pytest.fixture
+def certified(values: dict[str, Any]) -> dict[str, Any]:
+    """A configuration with a certified run, and a run whose gate learns from development rows."""
+    qa, learned = values["benchmarks"]["qa"], {"fusion": "learned", "gate": "development"}
+    values["benchmarks"] = {"qa": {**qa, "development": "dev"}, "dev": {**qa}, "other": {**qa}}
+    pair = {"models": ["left", "right"]}
+    values["runs"] |= {
+        "right": SINGLE,
+        "learned": {"method": "adafuse", **pair, "options": learned},
+        "sure": {"method": "certified", **pair, "options": {"runs": ["both"]}},
+    }
+    return {**values, "main": {"benchmarks": ["qa"], "runs": ["left", "both", "sure"]}}
+
+
+def test_a_certified_run_needs_rows_of_the_same_task(certified: dict[str, Any]) -> None:
+    parse_config(certified)
+    certified["benchmarks"]["dev"] = {**certified["benchmarks"]["other"], "max_new_tokens": 9}
+    with pytest.raises(UserError, match=r"runs.sure: max_new_tokens of 'dev' is not that of 'qa'"):
+        parse_config(certified)
+    certified["benchmarks"]["qa"]["calibration"] = "other"
+    parse_config(certified)
+    del certified["benchmarks"]["qa"]["development"]
+    parse_config(certified)
+    del certified["benchmarks"]["qa"]["calibration"]
+    with pytest.raises(UserError, match=r"runs.sure: benchmark 'qa' has no development rows to"):
+        parse_config(certified)
+
+
+def test_a_certified_run_chooses_on_rows_that_no_gate_has_seen(certified: dict[str, Any]) -> None:
+    certified["runs"]["sure"]["options"]["runs"] = ["learned"]
+    sentence = "runs.sure: run 'learned' has a gate .*; give 'qa' other rows as `calibration`, and"
+    for given in ({}, {"calibration": "other"}):
+        certified["benchmarks"]["qa"].update(given)
+        with pytest.raises(UserError, match=sentence):
+            parse_config(certified)
+    certified["benchmarks"]["other"]["development"] = "dev"
+    parse_config(certified)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"options": {"runs": ["far"]}}, "run 'far' has model 'hub', which is not among"),
+        ({"options": {"runs": ["nope"]}}, "unknown run 'nope'"),
+        ({"options": {"runs": ["sure"]}}, "run 'sure' decodes nothing; name a run that decodes"),
+        ({"options": {"runs": []}}, "runs"),
+        ({"options": {"runs": ["both"], "order": "best"}}, "order"),
+        ({"options": {"runs": ["both"], "alpha": 1}}, "alpha"),
+        ({"models": ["left"]}, "needs at least 2 different models"),
+    ],
+)
+def test_a_certificate_that_cannot_be_had_is_refused(
+    certified: dict[str, Any], change: dict[str, Any], sentence: str
+) -> None:
+    certified["runs"]["sure"].update(change)
+    with pytest.raises(UserError, match=f"runs.sure: .*{sentence}"):
+        parse_config(certified)
+
+
 def test_a_development_pair_needs_development_rows(values: dict[str, Any]) -> None:
     pair = {"models": ["left", "right"], "options": {"runs": ["both"]}}
     values["runs"] |= {"right": SINGLE, "chosen": {"method": "development_pair", **pair}}

@@ -6,16 +6,23 @@ from typing import Any
 
 import pytest
 
+from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.config.config import Config
+from adafuse.config.experiments import MainConfig
 from adafuse.config.reading import parse_config
-from adafuse.metrics.score import evaluate, write_outcomes, write_score
+from adafuse.errors import UserError
+from adafuse.metrics.score import evaluate, score_trace, write_outcomes, write_score
 from adafuse.records.result import Result
+from adafuse.report.certificates import certificates_table, stored_certificates
+from adafuse.report.main_table import build_table, to_markdown
 from adafuse.storage.parquet import read_metadata, read_rows, write_rows
 from adafuse.storage.traces import result_columns
 from adafuse.workflow.choose import ballot, choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
+from adafuse.workflow.digest import choice_settings
 from adafuse.workflow.layout import ResultsLayout
-from tools.docs.tables import CHOSEN
+from adafuse.workflow.plan import Plan
+from tools.docs.tables import CERTIFIED, CHOSEN
 
 IDS = [f"r{number}" for number in range(4)]
 
@@ -28,6 +35,7 @@ def config(values: dict[str, Any]) -> Config:
         "best": {"method": "best_of", "models": ["left", "right"]},
         "pair": {"method": "best_pair", **pair},
         "fair": {"method": "development_pair", **pair},
+        "sure": {"method": "certified", **pair},
     }
     qa = values["benchmarks"]["qa"]
     values["benchmarks"] = {"qa": {**qa, "development": "dev"}, "dev": qa}
@@ -87,3 +95,70 @@ def test_a_choice_depends_on_its_candidates_and_the_scores_of_the_models_alone(
     assert ballot(config, "qa", "pair").candidates == ("both",)
     assert ballot(config, "qa", "pair").evidence == (("qa", "left"), ("qa", "right"))
     assert ballot(config, "qa", "fair").evidence == (("dev", "left"), ("dev", "right"))
+    assert ballot(config, "qa", "sure").candidates == ("both", "left", "right")
+    assert ballot(config, "qa", "sure").evidence == tuple(
+        ("dev", run) for run in ("both", "left", "right")
+    )
+
+
+def test_a_certified_run_is_the_run_that_other_rows_chose(config: Config, tmp_path: Path) -> None:
+    for run, text in (("left", "yes"), ("right", "no"), ("both", "no")):
+        store(config, run, ["no", "yes", run, run])
+        store(config, run, [text] * 4, "dev")
+    out = tmp_path / "sure.parquet"
+    assert choose_rows(config, "qa", "sure", out) == {"left": 4}  # three rows certify nothing
+    assert [row["text"] for row in read_rows(out)] == ["no", "yes", "left", "left"]
+    metadata = read_metadata(out)
+    assert metadata.keys() == CHOSEN.keys() | CERTIFIED.keys()
+    found = metadata["certificate"]
+    assert (found["on"], found["n"], found["certified"]) == ("dev", 3, False)
+    assert found["sentence"].startswith("left, the member that leads: not certified (3 rows")
+    store(config, "both", ["yes"] * 4, "dev")
+    assert choose_rows(config, "qa", "sure", out) == {"left": 4}
+
+
+def test_the_score_and_the_tables_say_whether_there_is_a_certificate(config: Config) -> None:
+    for run in ("left", "right", "both"):
+        store(config, run, ["yes"] * 4)
+        store(config, run, ["yes"] * 4, "dev")
+    layout = ResultsLayout(config.results)
+    trace = layout.trace("qa", "sure")
+    choose_rows(config, "qa", "sure", trace)
+    rows = layout.rows("qa")
+    write_prepared(rows, [PreparedRow(name, "0", "?", ("yes",)) for name in IDS])
+    found = score_trace(rows, trace, "squad", "strict", benchmark="qa", run="sure")
+    assert found.score.certified is False
+    table = build_table(["qa"], {"sure": ("certified", ["left", "right"])}, [found.score], None)
+    shown = to_markdown(table)
+    assert "not certified |" in shown
+    assert "- sure on qa is left, the member that leads: not certified (3 rows" in shown
+    main = {"benchmarks": ["qa"], "runs": ["left", "right", "both", "sure"]}
+    both = config.model_copy(update={"main": MainConfig(**main)})
+    certificates = certificates_table(stored_certificates(both))
+    assert [row[:3] for row in certificates.rows] == [["qa", "sure", "dev"]] * 3
+    assert "left, the member that leads: not certified" in certificates.markdown
+
+
+def test_a_certificate_is_made_again_with_what_it_depends_on(values: dict[str, Any]) -> None:
+    settings = {"runs": ["both"], "order": "half"}
+
+    def key(margin: float = 1.0, **options: Any) -> str:
+        sure = {"method": "certified", "models": ["left", "right"], "options": settings | options}
+        right = {"method": "single", "models": ["right"]}
+        runs = values["runs"] | {"right": right, "sure": sure}
+        main = {"benchmarks": ["qa"], "margin": margin}
+        return choice_settings(parse_config({**certified, "runs": runs, "main": main}), "sure")
+
+    qa = values["benchmarks"]["qa"]
+    certified = {**values, "benchmarks": {"qa": {**qa, "development": "dev"}, "dev": qa}}
+    assert len({key(), key(2.0), key(alpha=0.1), key(order="sequence")}) == 4
+
+
+def test_rows_that_are_scored_certify_nothing(values: dict[str, Any]) -> None:
+    qa = values["benchmarks"]["qa"]
+    values["benchmarks"] = {"qa": {**qa, "development": "dev"}, "dev": qa}
+    sure = {"method": "certified", "models": ["left", "right"], "options": {"runs": ["both"]}}
+    values["runs"] |= {"right": {"method": "single", "models": ["right"]}, "sure": sure}
+    del values["runs"]["far"]
+    with pytest.raises(UserError, match=r"runs.sure: row 'r0' of 'dev', on which it is chosen, is"):
+        Plan.of({**values, "main": {"benchmarks": ["qa"]}})

@@ -118,11 +118,16 @@ MERGED = {
     "shards": "list of the shards' metadata",
 }
 CHOSEN = {
-    "method": "the choice: `best_of`, `best_pair` or `development_pair`",
+    "method": "the choice: `best_of`, `best_pair`, `development_pair` or `certified`",
     "benchmark": "name in the configuration",
     "run": "name in the configuration",
     "rows_from": "number of rows from each run",
     "of": "digests of these runs",
+}
+CERTIFIED = {
+    "certificate": "only with method `certified`: the `chosen` run, whether it is `certified`, the"
+    " benchmark whose rows it was chosen `on`, their number `n`, `margin`, `alpha`, `order`, the"
+    " test of each candidate, whether these are `exact`, and a `sentence` that says all of it",
 }
 GENERATED = {
     "settings": "`models`, `chat_date`, `method`, and its options and limits as given; a server's"
@@ -134,7 +139,7 @@ GENERATED = {
 METADATA = {
     "shard": SHARD,
     "merged": MERGED,
-    "chosen": CHOSEN,
+    "chosen": CHOSEN | CERTIFIED,
     "generated": GENERATED,
     "job": JOB,
 }

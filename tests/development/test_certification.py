@@ -1,0 +1,49 @@
+"""Certificates from development rows: what is decoded for them, and what they refuse."""
+
+import pytest
+
+from adafuse import Ensemble, UserError
+from adafuse.development.certification import certify_methods
+from adafuse.development.gate_fitting import Development, fit
+from tests.development.test_advice import SETTINGS, outcomes, rows
+
+__all__ = ["rows"]
+
+
+def test_a_method_is_tested_against_each_model_on_its_own(pair, rows):
+    method = {"fused": ("adafuse", {"branching": 2})}
+    found, failed = certify_methods(pair, rows, method, margin=20.0)
+    assert (found.chosen, found.certified, found.n, failed) == ("fused", True, 24, [])
+    assert found.members == tuple(model.name for model in pair.models)
+    alone = [
+        sum(outcomes(rows, Ensemble([model]).generate(rows.prompts, method="single", **SETTINGS)))
+        for model in pair.models
+    ]
+    fused = sum(outcomes(rows, pair.generate(rows.prompts, branching=2, **SETTINGS)))
+    against = found.candidates[0]
+    best = alone[found.members.index(against.against)]
+    assert against.difference == pytest.approx(100 * (fused - best) / 24)
+
+
+def test_without_a_certificate_it_is_a_model_and_its_sentence_says_so(pair, rows):
+    few = Development("few", rows.prompts[:3], rows.answers[:3], "nq", SETTINGS)
+    found, _ = certify_methods(pair, few, {"fused": ("adafuse", {})}, order="preference")
+    assert not found.certified and found.chosen in found.members
+    assert [each.run for each in found.candidates] == ["fused", *found.members]
+    assert "not certified (3 rows, alpha 0.05)" in found.sentence
+
+
+def test_rows_that_a_gate_has_seen_one_name_twice_and_no_rows_are_refused(pair, rows, tmp_path):
+    few = Development("few", rows.prompts[:2], rows.answers[:2], "nq", SETTINGS)
+    gate = tmp_path / "gate.json"
+    gate.write_text(fit(pair, [few]).model_dump_json())
+    learned = {"learned": ("adafuse", {"fusion": "learned", "gate": str(gate)})}
+    with pytest.raises(UserError, match=r"learned: gate .* was fitted on rows 'few', whose scores"):
+        certify_methods(pair, few, learned)
+    name = pair.models[0].name
+    with pytest.raises(UserError, match=f"candidate '{name}' has the name of a model"):
+        certify_methods(pair, few, {name: ("adafuse", {})})
+    with pytest.raises(UserError, match="twice; give different models"):
+        certify_methods(Ensemble([pair.models[0]] * 2), few, {"fused": ("adafuse", {})})
+    with pytest.raises(UserError, match="no development rows"):
+        certify_methods(pair, Development("none", [], [], "nq", SETTINGS), {})
