@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "export": (
         'adafuse export results --organization "My lab"',
         "adafuse export results --format dataset-card",
+        "adafuse export results --latex --p-values",
     ),
     "plan": ("adafuse plan config/toy.yaml", "adafuse plan my.yaml --target figure_6"),
     "status": ("adafuse status", "adafuse status results --json"),

@@ -8,7 +8,7 @@ import typer
 from adafuse.cli.options import ResultsFolder, results_config
 from adafuse.errors import UserError
 
-Format = Literal["every-eval-ever", "dataset-card"]
+Format = Literal["every-eval-ever", "dataset-card", "latex"]
 
 
 def export(
@@ -20,21 +20,33 @@ def export(
     organization: Annotated[
         str, typer.Option(help="Who ran the evaluation, for the records.", metavar="NAME")
     ] = "unknown",
+    latex: Annotated[
+        bool, typer.Option("--latex", help="The same as --format latex.", metavar="")
+    ] = False,
+    p_values: Annotated[
+        bool, typer.Option("--p-values", help="With p-values in the LaTeX tables.", metavar="")
+    ] = False,
 ) -> None:
     """Write results in a form for sharing.
 
     `every-eval-ever` writes a record with all samples for each scored run, in
     the schema of that name. `dataset-card` writes a README.md that makes the
-    folder of traces a data set of the Hugging Face hub. Run it in the folder in
-    which Snakemake runs. Results that are not up to date are not exported.
+    folder of traces a data set of the Hugging Face hub. `latex` writes every table
+    for a paper, to the folder `tables`. Run it in the folder in which Snakemake
+    runs. Results that are not up to date are not exported.
     """
     from adafuse.export.dataset import dataset_card, export_records, fresh_results
+    from adafuse.export.latex import export_tables
     from adafuse.storage.files import write_text
     from adafuse.workflow.layout import ResultsLayout
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
 
-    runs = fresh_results(Plan(with_commits(results_config(results))))
+    form = "latex" if latex else form
+    if p_values and form != "latex":
+        raise UserError("--p-values is for LaTeX tables; add --latex")
+    plan = Plan(with_commits(results_config(results)))
+    runs = fresh_results(plan)
     if not runs.runs:
         raise UserError(f"{str(results)!r} has no merged trace yet; run snakemake")
     if form == "dataset-card":
@@ -45,6 +57,10 @@ def export(
         typer.echo(str(card))
         return
     folder = out or results / "export"
+    if form == "latex":
+        tables = export_tables(plan, folder / "tables", p_values=p_values)
+        typer.echo(f"{len(tables)} tables in {folder / 'tables'}; preview.tex shows them all")
+        return
     written = export_records(runs, folder, organization)
     if not written:
         raise UserError(f"{str(results)!r} has no scores yet; run snakemake")

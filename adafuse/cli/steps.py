@@ -246,17 +246,10 @@ def score(
 @step
 def compare(plan: "Plan", csv: Path, markdown: Path) -> None:
     """Build the main table from scores; the published protocol has tables of its own in it."""
-    from adafuse.metrics.published import read_published
-    from adafuse.metrics.scorer import PUBLISHED
-    from adafuse.report.main_table import score_table, stored_table, tables_markdown
+    from adafuse.report.main_table import score_table, stored_tables, tables_markdown
     from adafuse.report.tables import write_table
 
-    config = plan.config
-    strict, published, paper = stored_table(config), None, None
-    if PUBLISHED in config.protocols:
-        published = stored_table(config, PUBLISHED)
-    if config.published_numbers is not None:
-        paper = read_published(Path(config.published_numbers))
+    strict, published, paper = stored_tables(plan.config)
     write_table(score_table(strict, tables_markdown(strict, published, paper)), csv, markdown)
     logger.info("%d runs on %d benchmarks", len(strict.rows), len(strict.columns))
 

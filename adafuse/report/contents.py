@@ -22,7 +22,7 @@ from adafuse.workflow.stamps import intact
 
 BETTER_THAN_MEMBERS, BETTER_THAN_BASELINE = "*", "†"
 
-_LEGEND = (
+MARKS_LEGEND = (
     f"{BETTER_THAN_MEMBERS} better than each of its models on its own; {BETTER_THAN_BASELINE}"
     " better than the best baseline; both by a paired test with p (Holm) below 0.05, an interval"
     " of the difference without 0, and about as many answers cut (see the paired comparisons)."
@@ -52,7 +52,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
     tables = {protocol: stored_table(config, protocol) for protocol in config.protocols}
     return {
         "note": config.note,
-        "legend": _LEGEND,
+        "legend": MARKS_LEGEND,
         "cut_legend": cut_legend(tables["strict"].scores),
         "intervals": INTERVALS,
         "tables": tables,

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.methods.selections import is_oracle
 from adafuse.metrics.intervals import INTERVALS
-from adafuse.metrics.published import Published
+from adafuse.metrics.published import Published, read_published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import (
     CERTIFICATE,
@@ -251,6 +252,20 @@ def stored_table(config: Config, protocol: str = STRICT) -> ScoreTable:
     return main_table(config, [read_score(intact(p)) for p in paths if p.is_file()], protocol)
 
 
+Beside = Mapping[tuple[str, str, str], tuple[str, str]]
+"""By protocol, benchmark and run: the marks of a score, and what is said after its interval."""
+
+
+def stored_tables(config: Config) -> tuple[ScoreTable, ScoreTable | None, Published | None]:
+    """Return what `tables_markdown` shows of a configuration: strict, published, and the paper."""
+    file = config.published_numbers
+    return (
+        stored_table(config),
+        stored_table(config, PUBLISHED) if PUBLISHED in config.protocols else None,
+        read_published(Path(file)) if file is not None else None,
+    )
+
+
 def score_table(table: ScoreTable, markdown: str = "") -> Table:
     """Return the table as CSV has it: percent, blank where there is no score."""
     ends = ("", "_low", "_high", "_n", "_cut", "_failed")
@@ -273,14 +288,17 @@ def _numbers(score: Score | None, count: int) -> Sequence[float | None]:
 
 
 def tables_markdown(
-    strict: ScoreTable, published: ScoreTable | None, paper: Published | None
+    strict: ScoreTable,
+    published: ScoreTable | None,
+    paper: Published | None,
+    beside: Beside | None = None,
 ) -> str:
     """Return the page of the main table: strict, published and their difference, and the paper."""
     parts = [f"**Warning:** {escape(warning)}.\n" for warning in strict.warnings]
-    parts.append(to_markdown(strict))
+    parts.append(to_markdown(strict, beside=beside))
     if published is not None:
         plain = replace(published, note=None)
-        parts += ["## Published scorer\n", f"{_PUBLISHED}\n", to_markdown(plain, PUBLISHED)]
+        parts += ["## Published scorer\n", f"{_PUBLISHED}\n", to_markdown(plain, PUBLISHED, beside)]
         parts += ["## Published minus strict, in points\n", _differences(strict, published)]
     if paper is not None:
         protocol = STRICT if published is None else PUBLISHED
@@ -289,7 +307,7 @@ def tables_markdown(
     return "\n".join(parts)
 
 
-def to_markdown(table: ScoreTable, protocol: str = STRICT) -> str:
+def to_markdown(table: ScoreTable, protocol: str = STRICT, beside: Beside | None = None) -> str:
     """Return one table with its note above and what it leaves out below."""
     headings = [
         f"{escape(column.name)} ({escape(column.metric.name)}, n = {column.n})"
@@ -298,7 +316,7 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT) -> str:
     rows = []
     for row in table.rows:
         method = escape(row.method) + " (oracle)" * row.oracle
-        cells = map(_markdown, table.shown(row))
+        cells = [_markdown(cell, beside or {}) for cell in table.shown(row)]
         rows.append([escape(row.run), method, escape("+".join(row.models)), *cells])
     note = f"**Note:** {escape(table.note)}\n\n" if table.note else ""
     head = ["run", "method", "models", *headings, *[MACRO_AVERAGE] * table.averaged]
@@ -308,10 +326,14 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT) -> str:
     return note + markdown_table(head, rows, text=3) + below
 
 
-def _markdown(cell: Cell) -> str:
+def _markdown(cell: Cell, beside: Beside) -> str:
     value = f"**{cell.text}**" if cell.best else cell.text
     ends = f"[{cell.interval.replace(' to ', ', ')}]" if cell.interval else ""
-    return " ".join(filter(None, (value, ends, cell.doubts)))
+    score = cell.score
+    place = (score.protocol, score.benchmark, score.run) if score else ("", "", "")
+    marks, after = beside.get(place, ("", ""))
+    remarks = ", ".join(filter(None, (cell.doubts, after)))
+    return " ".join(filter(None, (value + escape(marks), ends, remarks)))
 
 
 def _remarks(table: ScoreTable) -> list[str]:

@@ -163,3 +163,17 @@ def test_what_cannot_be_exported_is_one_sentence(shared: Workplace, tmp_path: Pa
         with contextlib.chdir(shared.folder):
             done = CliRunner().invoke(app, ["export", *words])
         assert isinstance(done.exception, UserError) and sentence in str(done.exception)
+
+
+def test_every_table_is_written_for_a_paper(shared: Workplace, tmp_path: Path) -> None:
+    assert "preview.tex shows them all" in export(shared, "--latex", "--out", str(tmp_path))
+    tables = shared.folder / "results/tables"
+    written = {path.stem for path in (tmp_path / "tables").glob("*.tex")}
+    assert written == {path.stem for path in tables.glob("*.csv")} - {"main_published"} | {
+        "preview"
+    }
+    main = (tmp_path / "tables/main.tex").read_text()
+    assert "\\toprule" in main and "\\label{tab:main}" in main
+    assert "p =" not in main
+    export(shared, "--latex", "--p-values", "--out", str(tmp_path))
+    assert re.search(r"p (=|.textless)", (tmp_path / "tables/main.tex").read_text())
