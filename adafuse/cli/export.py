@@ -31,9 +31,9 @@ def export(
 
     `every-eval-ever` writes a record with all samples for each scored run, in
     the schema of that name. `dataset-card` writes a README.md that makes the
-    folder of traces a data set of the Hugging Face hub. `latex` writes every table
-    for a paper, to the folder `tables`. Run it in the folder in which Snakemake
-    runs. Results that are not up to date are not exported.
+    folder of traces a data set of the Hugging Face hub. `latex` writes every
+    table for a paper, to the folder `tables`. Run it in the folder in which
+    Snakemake runs. Results that are not up to date are not exported.
     """
     from adafuse.export.dataset import dataset_card, export_records, fresh_results
     from adafuse.export.latex import export_tables

@@ -93,7 +93,7 @@ def or_wrong(command: Callable[..., None]) -> Callable[..., None]:
         if filters != {name: each.default for name, each in more.items()}:
             raise UserError("--runs and the options beside it choose what --wrong shows; add it")
         if given["trace"] is None:
-            raise UserError("no trace is named; give one, such as results/traces/gsm8k/run.parquet")
+            raise UserError("missing argument 'TRACE'; see 'adafuse show --help'")
         command(**given)
 
     said = "Answers of several runs side by side, of rows that some run gets wrong."

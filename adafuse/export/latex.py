@@ -242,11 +242,10 @@ def _inline(text: str) -> str:
             parts.append(f"\\texttt{{{escape(token.content)}}}")
         else:
             parts.append(escape(token.content))
-    return "".join(parts)
+    return re.sub(r'"([^"]*)"', r"``\1''", "".join(parts))
 
 
 def escape(text: str) -> str:
-    """Return text in which LaTeX takes nothing for a command, a ligature or a quotation mark."""
+    """Return text in which LaTeX takes nothing for a command or a ligature."""
     escaped = "".join(_SPECIAL.get(sign, sign) for sign in text).replace("--", "-{}-")
-    escaped = re.sub(r"(?<!\w)-(?=\d)", "$-$", escaped)  # a minus sign
-    return re.sub(r'"([^"]*)"', r"``\1''", escaped)
+    return re.sub(r"(?<!\w)-(?=\d)", "$-$", escaped)  # a minus sign

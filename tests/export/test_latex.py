@@ -11,7 +11,8 @@ from adafuse.export.latex import _PREVIEW, escape, to_latex
 
 TABLE = r"""# Scores
 
-Legend with `code`, \* a mark, and "words".
+Legend with `code`, \* a mark, and "two
+words".
 
 | run | qa (EM, n = 60) | p (Holm) |
 | --- | ---: | ---: |
@@ -35,7 +36,7 @@ def test_a_table_is_a_float_with_its_heading_above_and_its_text_below() -> None:
     first, second = to_latex(TABLE, "tab:x").split("\n\n")
     assert "\\caption{Scores}\n\\label{tab:x}\n" in first
     assert "\\begin{tabular}{lrr}\n\\toprule\nrun & \\begin{tabular}" in first
-    note = "Legend with \\texttt{code}, \\textsuperscript{*} a mark, and ``words''."
+    note = "Legend with \\texttt{code}, \\textsuperscript{*} a mark, and ``two\nwords''."
     assert note in first.partition("\\bottomrule")[2]
     assert "\\caption{Another}\n\\label{tab:x-2}\n" in second
     assert rows(second) == ["80.0 \\\\"]

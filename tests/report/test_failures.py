@@ -96,7 +96,7 @@ def test_what_is_not_there_is_named(results: Path) -> None:
     assert "no published score" in refused(results, "--wrong", "--protocol", "published")
     assert "leave out --list" in refused(results, "--wrong", "--list")
     assert "choose what --wrong shows" in refused(results, "--runs", "m")
-    assert "no trace is named" in refused()
+    assert "missing argument 'TRACE'" in refused()
 
 
 @pytest.fixture(scope="module")
