@@ -118,7 +118,7 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
         (["generate", "--tau", "x"], "invalid value for '--tau': 'x' must be a valid number; see"),
         (["bench", "--repeats", "0"], "'--repeats': '0' must be greater than or equal to 1"),
         (["generate"], "missing option '--model'; see 'adafuse generate --help'"),
-        (["show"], "no trace is named; give one, such as results/traces/gsm8k/run.parquet"),
+        (["show"], "missing argument 'TRACE'; see 'adafuse show --help'"),
         (["show", "x", "--id"], "option '--id' requires an argument; see 'adafuse show --help'"),
         (
             ["report", "x.csv"],
