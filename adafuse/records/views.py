@@ -61,7 +61,9 @@ class RoundView:
 
     def cells(self, models: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
         """Return the headings and the rows of the table of candidates, with the models' names."""
-        models = models or [str(number) for number in range(len(self.margins))]
+        proposers = (k + 1 for candidate in self.candidates for k in candidate.proposers)
+        most = max([len(self.margins), *(len(each.nll) for each in self.candidates), *proposers])
+        models = models or [str(number) for number in range(most)]
         rows = []
         for index, candidate in enumerate(self.candidates):
             nll = [f"{value:.3f}" for value in candidate.nll] or [""] * len(models)

@@ -211,8 +211,7 @@ def planned_jobs(arguments: Sequence[str]) -> list[PlannedJob]:
     Rules of others, such as those of a module's user, are left out.
     """
     from snakemake.cli import main
-    from snakemake.logging import logger
-    from snakemake_interface_logger_plugins.common import LogEvent
+    from snakemake.logging import LogEvent, logger
 
     records: list[Any] = []
 

@@ -12,7 +12,7 @@ TOLERANCE = 1e-4
 
 def decoded(file: Path) -> list[dict[str, Any]]:
     """The rows of a trace without what they cost, which depends on the rows beside and before."""
-    costs = {"seconds", "forwards"}
+    costs = {"seconds", "forwards", "evaluated"}
     return [{key: row[key] for key in row.keys() - costs} for row in read_rows(file)]
 
 

@@ -136,7 +136,7 @@ def test_an_unknown_format_is_told_the_others(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "adafuse", "export", "--format", "csv"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "'csv' is not one of 'every-eval-ever', 'dataset-card'; see" in done.stderr
+    assert "'csv' is not one of 'every-eval-ever', 'dataset-card', 'latex'; see" in done.stderr
 
 
 def test_what_is_not_up_to_date_is_not_exported(shared: Workplace, tmp_path: Path) -> None:
