@@ -77,8 +77,9 @@ class Node:
 
     def own_logprobs(self) -> None:
         """Copy the row of log-probabilities, or those of the whole forward would live on."""
-        if self.next is not None and _shared(self.next.logprobs):
-            self.next.logprobs = self.next.logprobs.clone()
+        if self.next is not None:
+            row = self.next.logprobs
+            self.next.logprobs = row.clone() if row.untyped_storage().nbytes() > row.nbytes else row
 
     @property
     def released(self) -> bool:
@@ -136,10 +137,6 @@ class Node:
     def last_ids(self, count: int) -> list[int]:
         """Return up to `count` ids that end with this token, prompt ids included."""
         return (self.sequence.ids[-count:] + [node.token for node in self.path()])[-count:]
-
-
-def _shared(row: "torch.Tensor") -> bool:
-    return bool(row.untyped_storage().nbytes() > row.nbytes)
 
 
 PRIOR = (2, 3)
@@ -209,12 +206,8 @@ class TokenSequence:
 
         As nodes refer to one another, they live on for a while.
         """
-        nodes = [self.root]
-        while nodes:
-            node = nodes.pop()
-            if node is not keep:
-                nodes.extend(node.children.values())
-                node.release()
+        for node in {*self.root.subtree()} - {*(keep.subtree() if keep else ())}:
+            node.release()
 
     def commit(self, node: Node) -> list[Node]:
         """Append the path to `node`, which becomes the root, and return it.

@@ -136,9 +136,7 @@ class TreeEngine(CachedEngine):
     def close(self, sequence: TokenSequence) -> None:
         """Free the row; its contents are zeroed because masked non-finite values still spread."""
         sequence.release()
-        self._moves = {
-            move: source for move, source in self._moves.items() if move[0] != sequence.row
-        }
+        self._moves = {to: slot for to, slot in self._moves.items() if to[0] != sequence.row}
         self._cache.clear(sequence.row)
         self._free.append(sequence.row)
 

@@ -58,7 +58,7 @@ class ReferenceEngine(Engine):
         keeps = "logits_to_keep" in inspect.signature(network.forward).parameters
         keep = {"logits_to_keep": depths} if keeps else {}
         logits = self._forward([sequence.ids + [node.token for node in path]], keep).logits[0]
-        sequence.count(node.depth for node in chain)
+        sequence.count(range(len(sequence.ids) + len(path)))
         read_logits(self.model, self.top, chain, logits if keeps else logits[depths])()
 
     def _forward(self, ids: list[list[int]], keep: dict[str, torch.Tensor]) -> Any:
