@@ -1,6 +1,7 @@
 """`adafuse plan`: what a run of the workflow would take."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,8 @@ from adafuse.cli.output import echo_json
 from adafuse.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from adafuse.workflow.forecast import Forecast
     from adafuse.workflow.plan import Plan
 
@@ -29,11 +32,12 @@ def plan(
     profile: Annotated[str | None, option("A profile of Snakemake.", "PROFILE")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what `snakemake` would run, why, and what it takes; nothing is written.
+    """Show what `snakemake` would run, why, and what it takes; nothing is run.
 
-    Hours are those of all jobs together: `low` without any margin, `high` as
-    they are requested from a cluster, and `likely` by the jobs that have ended
-    already, if there are any. Run it in the folder in which Snakemake runs.
+    Hours are those of all jobs together, each times its GPUs: `low` without any
+    margin, `high` as they are requested from a cluster, and `likely` by the jobs
+    that have ended already, if there are any. Jobs that use no GPU have a table
+    of their own. Run it in the folder in which Snakemake runs.
     """
     from adafuse.workflow.forecast import Measured, forecast
     from adafuse.workflow.snakemake import PLANS, planned_jobs
@@ -45,7 +49,7 @@ def plan(
             )
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]
-    jobs = planned_jobs([*(target or []), *files, *chosen])
+    jobs = planned_jobs([*files, *chosen], target or [])
     measured = {id(each): Measured(each) for each in PLANS}
     forecasts = [
         forecast(each.plan, each.job, each.resources, measured[id(each.plan)])
@@ -98,7 +102,6 @@ def _models(plan: "Plan", jobs: list[Any]) -> list[dict[str, Any]]:
 def _print(counts: Counter[str], forecasts: "list[Forecast]", disk: float | None) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console(soft_wrap=True)
     if not counts:
@@ -109,19 +112,12 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]", disk: float | None
     if not forecasts:
         console.print("nothing is decoded")
         return
-    unit = "GPU hours" if any(each.gpus for each in forecasts) else "hours"
-    table = Table(title=f"What decoding takes ({unit} of all jobs together)")
-    table.add_column("benchmark", overflow="fold")
-    for name in ("jobs", "rows", "low", "likely", "high"):
-        table.add_column(name, justify="right", no_wrap=True)
-    benchmarks = [*dict.fromkeys(each.benchmark for each in forecasts)]
-    for name in benchmarks:
-        cells = _cells([each for each in forecasts if each.benchmark == name])
-        table.add_row(escape(name), *cells)
-    if len(benchmarks) > 1:
-        table.add_section()
-        table.add_row("all", *_cells(forecasts))
-    console.print(table)
+    for title, some in (
+        ("GPU hours", [each for each in forecasts if each.gpus]),
+        ("Hours of jobs without a GPU", [each for each in forecasts if not each.gpus]),
+    ):
+        if some:
+            console.print(_table(title, some))
     longest = max(each.high for each in forecasts)
     memory, cards = (max(getattr(each, name) for each in forecasts) for name in ("mem_mb", "gpus"))
     requested = f"a job requests at most {longest:.1f} hours, {memory / 1000:,.0f} GB of memory"
@@ -135,21 +131,36 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]", disk: float | None
     console.print(f"disk for traces: {traces}", highlight=False)
 
 
+def _table(title: str, forecasts: "list[Forecast]") -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title)
+    table.add_column("benchmark", overflow="fold")
+    for name in ("jobs", "rows", "low", "likely", "high"):
+        table.add_column(name, justify="right", no_wrap=True)
+    benchmarks = [*dict.fromkeys(each.benchmark for each in forecasts)]
+    for name in benchmarks:
+        table.add_row(escape(name), *_cells([f for f in forecasts if f.benchmark == name]))
+    if len(benchmarks) > 1:
+        table.add_section()
+        table.add_row("all", *_cells(forecasts))
+    return table
+
+
 def _cells(forecasts: "list[Forecast]") -> tuple[str, ...]:
-    """Return the figures of some jobs; jobs without a GPU count as if they had one."""
-    cards = [max(1, each.gpus) for each in forecasts]
-    low = sum(each.low * n for each, n in zip(forecasts, cards, strict=True))
-    high = sum(each.high * n for each, n in zip(forecasts, cards, strict=True))
-    times = [each.likely for each in forecasts]
-    likely = sum((t or 0) * n for t, n in zip(times, cards, strict=True))
+    """Return the figures of some jobs: their hours times their GPUs, if they have some."""
+    hours = [[each.low, each.likely, each.high] for each in forecasts]
+    cards = [each.gpus or 1 for each in forecasts]
     return (
         f"{len(forecasts):,}",
         f"{sum(each.rows for each in forecasts):,}",
-        _hours(low),
-        _hours(likely) if None not in times else "-",
-        _hours(high),
+        *(_hours(of, cards) for of in zip(*hours, strict=True)),
     )
 
 
-def _hours(hours: float) -> str:
-    return f"{hours:,.1f}" if hours >= 0.1 else f"{hours:.3f}"
+def _hours(hours: Sequence[float | None], cards: Sequence[int]) -> str:
+    if None in hours:
+        return "-"
+    total = sum((each or 0) * count for each, count in zip(hours, cards, strict=True))
+    return f"{total:,.1f}" if total >= 0.1 else f"{total:.3f}"

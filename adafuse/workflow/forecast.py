@@ -17,8 +17,11 @@ from adafuse.workflow.plan import TRIED, Plan
 from adafuse.workflow.steps import Job
 
 Cell = tuple[str, str]
-_NO_RESULT = ("benchmark", "run", "devices", "allow_pickle", "timed", "fitted_on", "checkpoints")
-"""Parts of a job's record that no text depends on, or that its options tell."""
+_NO_RESULT = ("benchmark", "run", "devices", "allow_pickle", "timed", "fitted_on")
+"""Parts of a job's record that no text depends on."""
+
+
+_UNTOLD = "what no trace tells was changed: a question, a gate, or answers that it starts from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,15 @@ class Measured:
                 self._read(plan, cell, shard)
 
     def _read(self, plan: Plan, cell: Cell, shard: int) -> None:
-        found = trace_of(plan, *cell, shard)
-        rows = found.get("rows", 0) if found else 0
-        if not found or not rows or found.get("resumed") or found.get("reused"):
+        found = trace_of(plan, *cell, shard) or {}
+        if not {"rows", "place", "started", "finished"} <= found.keys():
+            return  # not from here
+        rows, place = found["rows"], found["place"]
+        if not rows or found.get("resumed") or found.get("reused"):
             return
         started, ended = (datetime.fromisoformat(found[name]) for name in ("started", "finished"))
-        cards = len(found["place"]["gpus"])
-        least = _least(plan, cell, rows, cards)
-        if least > 0:
+        cards = len(place["gpus"])
+        if (least := _least(plan, cell, rows, cards)) > 0:
             key = (*cell, cards > 0)
             self.ratios.setdefault(key, []).append((ended - started).total_seconds() / least)
         trace = plan.layout.shard_trace(*cell, shard)
@@ -130,7 +134,7 @@ def rerun_reason(plan: Plan, benchmark: str, run: str, shard: int) -> str:
     """Return in words why a shard is decoded: what is new, or was changed since its trace."""
     if (trace := trace_of(plan, benchmark, run, shard)) is None:
         return "not decoded yet"
-    if trace["digest"] == plan.digest(benchmark, run, shard):
+    if trace.get("digest") == plan.digest(benchmark, run, shard):
         return "its trace is gone, or too many of its rows failed"
     if (before := trace.get("job")) is None:
         return "of another configuration"
@@ -140,7 +144,7 @@ def rerun_reason(plan: Plan, benchmark: str, run: str, shard: int) -> str:
     if engine != ENGINE_VERSION:
         changes.append(f"engine version {engine} -> {ENGINE_VERSION}")
     changes += _changed_rows(plan, benchmark, run, shard)
-    return "; ".join(changes) or "what it starts from was changed"
+    return "; ".join(changes) or _UNTOLD
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]:
@@ -149,17 +153,21 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterable[str]
         if old == new:
             continue
         if name == "options":
-            options = sorted({*(old or {}), *(new or {})})
-            for each in options:
-                values = (old or {}).get(each), (new or {}).get(each)
-                if values[0] != values[1]:
-                    yield f"option {each} {values[0]} -> {values[1]}"
+            for each in _unequal(old, new):
+                yield f"option {each} {(old or {}).get(each)} -> {(new or {}).get(each)}"
         elif name == "models":
             yield from _changed_models(old or [], new or [])
+        elif name == "checkpoints":
+            yield from (f"model of option {each} was changed" for each in _unequal(old, new))
         elif name == "plugins":
             yield "code of a plug-in was changed"
         else:
             yield f"{name} {old} -> {new}"
+
+
+def _unequal(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> list[str]:
+    before, now = old or {}, new or {}
+    return sorted(each for each in {*before, *now} if before.get(each) != now.get(each))
 
 
 def _changed_models(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> Iterable[str]:

@@ -205,10 +205,14 @@ class PlannedJob(NamedTuple):
     resources: Mapping[str, Any]
 
 
-def planned_jobs(arguments: Sequence[str]) -> list[PlannedJob]:
-    """Return the jobs that Snakemake with these arguments would run now; nothing is written.
+def planned_jobs(options: Sequence[str], targets: Sequence[str]) -> list[PlannedJob]:
+    """Return the jobs that Snakemake with these options would run now, by its own dry run.
 
     Rules of others, such as those of a module's user, are left out.
+
+    Raises:
+        UserError: the workflow refuses its configuration or its files.
+        SystemExit: Snakemake has said why it has no plan.
     """
     from snakemake.cli import main
     from snakemake.logging import LogEvent, logger
@@ -224,11 +228,14 @@ def planned_jobs(arguments: Sequence[str]) -> list[PlannedJob]:
     logger.addFilter(keep)  # handlers are removed when Snakemake sets up its own
     logger.propagate = False
     try:
-        main([*arguments, "--dry-run"])
+        main([*options, "--dry-run", "--", *targets])
     except SystemExit as ended:
-        if ended.code:  # a sentence, unless Snakemake said why
+        if isinstance(ended.code, str):
+            raise UserError(ended.code.removeprefix("error: ")) from None
+        if ended.code:
             raise
     finally:
+        logger.propagate = True
         logger.removeFilter(keep)
     made = {
         str(path): (plan, job)

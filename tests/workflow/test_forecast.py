@@ -2,20 +2,26 @@
 
 import copy
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from rich.console import Console
 
+from adafuse.cli.plan import _cells, _print
 from adafuse.storage.parquet import write_rows
 from adafuse.version import ENGINE_VERSION
 from adafuse.workflow.decode import TRACE_FIELDS
-from adafuse.workflow.forecast import Measured, forecast, rerun_reason
+from adafuse.workflow.forecast import Forecast, Measured, forecast, rerun_reason
 from adafuse.workflow.jobs import least_seconds, loaded, model_bytes
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.steps import Job
@@ -122,6 +128,28 @@ def test_what_was_resumed_or_copied_is_not_measured(values: Values) -> None:
     assert not Measured(Plan.of(values)).ratios
 
 
+def test_a_trace_of_something_else_is_not_measured_and_no_reason_by_itself(values: Values) -> None:
+    plan = Plan.of(values)
+    path = plan.layout.shard_trace("qa", "both", 0)
+    write_rows(path, FIELDS, [], {"rows": 5})
+    assert not Measured(plan).ratios
+    assert rerun_reason(plan, "qa", "both", 0) == "of another configuration"
+
+
+def test_hours_on_gpus_and_without_one_are_not_added_up() -> None:
+    on_gpu = Forecast("decode", "qa", "a", 0, 5, 2, 9000, 1.0, 2.0, 3.0, "not decoded yet")
+    without = replace(on_gpu, gpus=0, likely=None)
+    assert _cells([on_gpu, on_gpu]) == ("2", "10", "4.0", "8.0", "12.0")
+    assert _cells([without]) == ("1", "5", "1.0", "-", "3.0")
+    console = Console(width=80, record=True, file=StringIO())
+    with patch("rich.console.Console", lambda **_: console):
+        _print(Counter(decode=2), [on_gpu, without], None)
+    told = console.export_text()
+    gpu, cpu = told.split("Hours of jobs without a GPU")
+    assert "GPU hours" in gpu and re.search(r"2\.0 .* 4\.0 .* 6\.0", gpu)
+    assert re.search(r"1\.0 .* - .* 3\.0", cpu)
+
+
 def test_a_plan_is_what_snakemake_would_run(place: Workplace) -> None:
     (place.folder / "workflow").symlink_to(ROOT / "workflow")
     place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.9))
@@ -138,3 +166,15 @@ def test_a_plan_is_what_snakemake_would_run(place: Workplace) -> None:
     assert all(each["low"] < each["likely"] < each["high"] for each in told["decoding"])
     now = {path for path in files if path.stat().st_mtime_ns != files[path]}
     assert not {path for path in now if ".snakemake" not in path.parts}
+
+
+def test_a_refusal_is_that_of_the_workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    (tmp_path / "mine.yaml").write_text("runz: {}\n")
+    monkeypatch.chdir(tmp_path)
+    command = [Path(sys.executable).with_name("adafuse"), "plan", "mine.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and not done.stdout
+    _, sentence = done.stderr.splitlines()  # after the profile that Snakemake uses
+    assert sentence.startswith("error: config: unknown key 'runz'; known are: ")
+    assert sentence.endswith("did you mean 'runs'?")
