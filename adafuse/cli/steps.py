@@ -423,8 +423,10 @@ def summary(config: Annotated[Path, typer.Argument()] = Path("config/toy.yaml"))
         name = escape(row.run) + "\n(oracle)" * row.oracle
         grid.add_row(name, escape("\n".join(row.models)), *map(_cell, table.shown(row)))
     console.print(grid)
-    for name, path in listing(settings).items():
-        console.print(f"{name:<32}{escape(str(path))}", soft_wrap=True)
+    files = listing(settings)
+    width = max(map(len, files)) + 2
+    for name, path in files.items():
+        console.print(f"{name:<{width}}{escape(str(path))}", soft_wrap=True)
 
 
 def _cell(cell: "Cell") -> str:
