@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # what imports torch takes seconds, and xdist's own process r
     from adafuse.ensemble import Ensemble
 
 sys.dont_write_bytecode = False
+DEVICE = os.environ.get("ADAFUSE_TEST_DEVICE", "cpu")
+"""Where the models of the tests of engines and methods lie."""
 TOY_MODELS = Path(adafuse.toy.__file__).parent / "models"
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 REAL_TOKENIZERS = (
@@ -96,16 +98,17 @@ def toy_path(name: str) -> str:
     return str(TOY_MODELS / name)
 
 
-def _ensemble(paths: list[str]) -> "Ensemble":
+def ensemble_of(*paths: str | Path) -> "Ensemble":
+    """Models in float32 on the device under test."""
     from adafuse.ensemble import Ensemble
 
-    return Ensemble.from_pretrained(paths, device="cpu")
+    return Ensemble.from_pretrained(paths, device=DEVICE, dtype="float32")
 
 
 @pytest.fixture(scope="session")
 def pair() -> "Ensemble":
     """The default pair of the toy world."""
-    return _ensemble([toy_path("mistral"), toy_path("llama")])
+    return ensemble_of(toy_path("mistral"), toy_path("llama"))
 
 
 @pytest.fixture(scope="session")
@@ -128,7 +131,7 @@ def no_pauses():
 @pytest.fixture(scope="session")
 def quartet() -> "Ensemble":
     """All four toy models."""
-    return _ensemble([toy_path(name) for name in ("mistral", "llama", "qwen3", "internlm3")])
+    return ensemble_of(*map(toy_path, ("mistral", "llama", "qwen3", "internlm3")))
 
 
 @pytest.fixture(scope="session")
@@ -141,7 +144,7 @@ def random_pair(tmp_path_factory) -> "Ensemble":
         random_model(toy_path(name), folder / name, seed=seed)
         for seed, name in enumerate(("mistral", "llama"))
     ]
-    return _ensemble(paths)
+    return ensemble_of(*paths)
 
 
 @pytest.fixture(scope="session", params=REAL_TOKENIZERS)

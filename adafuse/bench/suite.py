@@ -2,10 +2,12 @@
 
 import gc
 import json
+import math
 import os
 import platform
 import resource
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -68,16 +70,16 @@ class Workload:
     endless: bool = False
 
 
-def chains(count: int) -> Workload:
-    """Return chains of thought: short prompts, about 40 tokens each to write."""
+def chains(count: int, most: int = 128) -> Workload:
+    """Return chains of thought: short prompts, about 40 tokens each to write, `most` of them."""
     prompts = [f"Question: {question}\nLet's think step by step\n" for question in _questions()]
-    return Workload("chains of thought", tuple(prompts[:count]), 128, stop=("Question:", "\n\n"))
+    return Workload("chains of thought", tuple(prompts[:count]), most, stop=("Question:", "\n\n"))
 
 
-def translations(count: int) -> Workload:
+def translations(count: int, most: int = 64) -> Workload:
     """Return sentences to translate, on whose words the toy models seldom agree."""
     prompts = [f"English: {sentence}\nGerman:" for sentence in _questions("toy_en_de")]
-    return Workload("translations", tuple(prompts[:count]), 64, stop=("\n",))
+    return Workload("translations", tuple(prompts[:count]), min(most, 64), stop=("\n",))
 
 
 def long_prompts(count: int, tokens: int, model: LoadedModel, new_tokens: int) -> Workload:
@@ -247,7 +249,9 @@ GENERATED = {"": {}, ", static cache": {"cache_implementation": "static"}}
 """Ways to call `generate`; transformers compiles the second where a GPU is."""
 
 
-def steps(model: LoadedModel, repeats: int = 50) -> list[Ratio]:
+def steps(
+    model: LoadedModel, repeats: int = 50, wanted: Callable[[str], bool] = lambda name: True
+) -> list[Ratio]:
     """Return the milliseconds of forwards at batch 1 after a short prompt, all of them medians.
 
     Weights are read as fast as the device copies, which counts reading and writing.
@@ -262,12 +266,17 @@ def steps(model: LoadedModel, repeats: int = 50) -> list[Ratio]:
     for count in STEPS:
         target = f"on a GPU at most {1350 * least:.2f}" if count == 1 else ""
         name = f"ms, {model.name}: tokens in a forward: {count}"
+        if not wanted(name):
+            continue
         ratios.append(Ratio(name, 1000 * _step(model, count, repeats), target))
     prompt = [index % model.vocabulary for index in range(3, 35)]
-    for name, options in GENERATED.items():
+    for how, options in GENERATED.items():
+        name = f"ms, {model.name}: generate{how}, a token"
+        if not wanted(name):
+            continue
         run = partial(_generate_batch, model, [prompt], CHAIN, **options)
         ms = 1000 * _median_seconds(run, model.device, max(1, repeats // 10)) / CHAIN
-        ratios.append(Ratio(f"ms, {model.name}: generate{name}, a token", ms, ""))
+        ratios.append(Ratio(name, ms, ""))
     return ratios
 
 
@@ -317,7 +326,10 @@ CHAIN = 48
 
 @dataclass(frozen=True)
 class Suite:
-    """Sizes of a run, the options of `adafuse` besides B, and the other methods."""
+    """Sizes of a run, the options of `adafuse` besides B, and the other methods.
+
+    Of the cases, only those are run whose name contains one of `only`, if there are any.
+    """
 
     models: tuple[LoadedModel, ...]
     prompts: int
@@ -326,14 +338,21 @@ class Suite:
     long_output: int
     options: Mapping[str, Any]
     others: Sequence[str]
+    new_tokens: int = 128
+    only: Sequence[str] = ()
 
     def cases(self) -> list[Case]:
-        """Return all cases; those of `generate` write as many tokens as the fused ones wrote."""
-        work = chains(self.prompts)
+        """Return the cases; those of `generate` write as many tokens as the fused ones wrote.
+
+        Raises:
+            UserError: no case has a name that contains one of `only`.
+        """
+        work = chains(self.prompts, self.new_tokens)
         cases: list[Case] = []
         for size, branching in product(self.batch_sizes, BRANCHINGS):
             cases += self._pair(f"B {branching}, batch {size}", work, size, branching)
-        cases += self._pair("translations, batch 1", translations(self.prompts), 1, branching=1)
+        sentences = translations(self.prompts, self.new_tokens)
+        cases += self._pair("translations, batch 1", sentences, 1, branching=1)
         for name, kinds in DRAFTS.items():
             cases.append(
                 self._case(f"adafuse, drafts: {name}", work, 1, **self._plain, drafts=kinds)
@@ -344,52 +363,76 @@ class Suite:
             name = f"{method}, drafts: all but ahead"
             cases.append(self._case(name, work, 1, method=method, drafts=kinds))
         others = [self._case(f"{name}, batch 8", work, 8, method=name) for name in self.others]
-        return [*cases, *self._long(), *others]
+        chosen = [each for each in [*cases, *self._long(), *others] if self.wanted(each.name)]
+        if not chosen:
+            names = ", ".join(repr(case.name) for case in cases[:3])
+            raise UserError(
+                f"no case is named like {self.only[0]!r}; there are {names}, and others"
+            )
+        return chosen
+
+    def wanted(self, name: str) -> bool:
+        """Return whether something of this name is to be measured."""
+        return not self.only or any(part in name for part in self.only)
 
     @property
     def _plain(self) -> dict[str, Any]:
         return {**self.options, "branching": 1}
 
     def _pair(self, label: str, work: Workload, size: int, branching: int) -> Iterator[Case]:
-        options = {**self.options, "branching": branching}
-        yield self._case(f"adafuse {label}", work, size, **options)
-        results = decode(self.models, work, size, **options)
-        for number, model in enumerate(self.models):
+        results: list[Result] = []
+
+        def fused() -> Usage:
+            results[:] = decode(self.models, work, size, **self.options, branching=branching)
+            return outcome(results)
+
+        def alone(number: int) -> Usage:
+            if not results:
+                fused()
             lengths = [result.tokens[number] for result in results]
-            run = partial(generate, model, work, size, lengths)
-            yield Case(f"generate {number + 1} for {label}", work, size, run)
+            return generate(self.models[number], work, size, lengths)
+
+        yield Case(f"adafuse {label}", work, size, fused)
+        for number in range(len(self.models)):
+            yield Case(f"generate {number + 1} for {label}", work, size, partial(alone, number))
 
     def _long(self) -> Iterator[Case]:
         options = self._plain
         work = long_prompts(2, self.long_prompt, self.models[0], CHAIN)
         yield self._case(f"adafuse, {work.name}", work, 1, **options)
         yield self._case(f"reference, {work.name}", work, 1, **options, engine="reference")
+        sizes = self.long_output // 2, self.long_output
+        names = {tokens: f"adafuse, {tokens}-token outputs" for tokens in sizes}
+        if not any(map(self.wanted, names.values())):
+            return
         # After an answer models agree less than in it. What is written after these texts is past
         # that, so that its second half is like the first and costs differ by length alone.
         opened = openings(4, self.long_output)
         results = decode(self.models, opened, 4, **options)
         prompts = zip(opened.prompts, results, strict=True)
         texts = tuple(prompt + result.text for prompt, result in prompts)
-        for tokens in (self.long_output // 2, self.long_output):
+        for tokens, name in names.items():
             work = Workload(f"{tokens}-token outputs", texts, tokens, endless=True)
-            yield self._case(f"adafuse, {work.name}", work, 1, **options)
+            yield self._case(name, work, 1, **options)
 
     def _case(self, name: str, work: Workload, size: int, **options: Any) -> Case:
         run = partial(decode, self.models, work, size, **options)
         return Case(name, work, size, lambda: outcome(run()))
 
     def ratios(self, timings: Sequence[Timing]) -> list[Ratio]:
-        """Return the ratios of cases that docs/performance.md promises."""
-        seconds = {timing.case: timing.seconds for timing in timings}
-        outcomes = {timing.case: timing.outcome for timing in timings}
+        """Return the ratios that docs/performance.md promises, of the cases that were run."""
+        seconds = defaultdict(lambda: math.nan, {each.case: each.seconds for each in timings})
+        outcomes = {each.case: each.outcome for each in timings}
 
         def alone(label: str, bound: str) -> Ratio:
-            generate = sum(s for name, s in seconds.items() if name.endswith(f"for {label}"))
+            numbers = range(1, len(self.models) + 1)
+            generate = sum(seconds[f"generate {number} for {label}"] for number in numbers)
             value = seconds[f"adafuse {label}"] / generate
             return Ratio(f"adafuse / generate of all, {label}", value, bound)
 
         def forwards(case: str, bound: str = "") -> Ratio:
-            value = sum(outcomes[case].forwards) / sum(outcomes[case].tokens)
+            done = outcomes.get(case)
+            value = sum(done.forwards) / sum(done.tokens) if done else math.nan
             return Ratio(f"forwards / tokens of all models, {case}", value, bound)
 
         speed_ratios = [
@@ -405,7 +448,7 @@ class Suite:
         long = f"{self.long_prompt}-token prompts"
         engines = seconds[f"reference, {long}"] / seconds[f"adafuse, {long}"]
         length = seconds[f"adafuse, {whole}"] / seconds[f"adafuse, {half}"]
-        return [
+        ratios = [
             *speed_ratios,
             alone("translations, batch 1", "at most 1.30"),
             forwards(first, "at most 0.58"),
@@ -417,6 +460,7 @@ class Suite:
             Ratio(f"reference engine / tree engine, {long}", engines, "at least 10"),
             Ratio(f"{whole} / {half}", length, "at most 2.2"),
         ]
+        return [ratio for ratio in ratios if not math.isnan(ratio.value)]
 
 
 def median_margin(models: tuple[LoadedModel, ...]) -> float:

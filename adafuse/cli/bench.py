@@ -46,6 +46,12 @@ def bench(
     chains: Annotated[
         int, option("Number of prompts with chains of thought.", "N", None, "--chains", min=1)
     ] = 96,
+    max_new_tokens: Annotated[
+        int, option("Tokens that each of these may get.", "N", None, "--max-new-tokens", min=1)
+    ] = 128,
+    only: Annotated[
+        list[str] | None, option("Run only cases whose name contains this.", "TEXT")
+    ] = None,
     tau: Annotated[
         float | None,
         option("Margin threshold; by default 0.7, or with random weights the median margin.", "X"),
@@ -71,10 +77,12 @@ def bench(
     if tau is None:
         tau = median_margin(models) if shape else 0.7
     methods = [name for name in METHODS if others and name not in _LEFT_OUT]
-    suite = Suite(models, chains, (1, 8, 32), 1500, 256, {"tau": tau}, methods)
-    forwards = [ratio for one in models for ratio in steps(one)]
+    sizes = chains, (1, 8, 32), 1500, 256
+    suite = Suite(models, *sizes, {"tau": tau}, methods, max_new_tokens, only or ())
+    cases = suite.cases()
+    forwards = [ratio for one in models for ratio in steps(one, wanted=suite.wanted)]
     with tqdm(desc="first runs, not timed", disable=None, unit="case") as bar:
-        timings = measure(suite.cases(), repeats, bar)
+        timings = measure(cases, repeats, bar)
     command = shlex.join(["adafuse", *sys.argv[1:]])
     measured = record(models[0], command, timings, [*suite.ratios(timings), *forwards])
     texts = {"json": json.dumps(measured, indent=2) + "\n", "md": to_markdown(measured)}

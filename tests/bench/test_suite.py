@@ -76,6 +76,23 @@ def test_long_workloads_are_as_long_as_they_say(pair):
     assert all(40 <= length <= 50 for length in lengths), "no end token ends them"
 
 
+def test_only_the_named_cases_run_and_only_their_ratios_are_given(pair):
+    sizes = 2, (1, 2), 40, 8, {"tau": 0.7}, ["fixed_length"]
+    suite = Suite(pair.models, *sizes, 4, ["B 1, batch 2", "unite, b", "forward: 4"])
+    timings = measure(suite.cases(), repeats=1)
+    names = ["adafuse B 1, batch 2", *(f"generate {k} for B 1, batch 2" for k in (1, 2))]
+    assert [timing.case for timing in timings] == [*names, "unite, batch 1"]
+    assert all(count <= 2 * 8 for timing in timings for count in timing.outcome.tokens)
+    ratios = [*suite.ratios(timings), *steps(pair.models[0], 3, suite.wanted)]
+    assert [ratio.name for ratio in ratios if ": reading the weights" not in ratio.name] == [
+        "adafuse / generate of all, B 1, batch 2",
+        "forwards / tokens of all models, unite, batch 1",
+        f"ms, {pair.models[0].name}: tokens in a forward: 4",
+    ]
+    with pytest.raises(UserError, match="no case is named like 'B 9'; there are 'adafuse B 1, ba"):
+        Suite(pair.models, *sizes, only=["B 9"]).cases()
+
+
 @pytest.mark.soak
 def test_a_run_gives_every_ratio_as_json_and_as_a_table(pair):
     suite = Suite(pair.models, 2, (1, 2), 40, 8, {"tau": 0.7}, ["fixed_length"])

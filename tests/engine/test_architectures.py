@@ -12,6 +12,7 @@ from adafuse.engine.reference import ReferenceEngine, engine_for, way_of
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LoadedModel
+from tests.conftest import DEVICE
 from tests.support.architecture_page import PAGE, line
 from tests.support.architectures import DYNAMIC, LONGROPE, VOCABULARY, continued, tiny_network
 
@@ -79,7 +80,7 @@ def alone(network, prompt):
     ids = list(prompt)
     with torch.inference_mode():
         for _ in range(COUNT):
-            logits = network(input_ids=torch.tensor([ids]), use_cache=False).logits
+            logits = network(input_ids=torch.tensor([ids], device=DEVICE), use_cache=False).logits
             ids.append(int(logits[0, -1, :VOCABULARY].argmax()))
     return ids[len(prompt) :]
 
@@ -146,7 +147,7 @@ def by_full_forwards(network, rows):
 
 
 def after(network, ids):
-    logits = network(input_ids=torch.tensor([ids]), use_cache=False).logits
+    logits = network(input_ids=torch.tensor([ids], device=DEVICE), use_cache=False).logits
     return logits[0, -1, :VOCABULARY].float().log_softmax(-1)
 
 

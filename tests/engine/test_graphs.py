@@ -136,8 +136,8 @@ def test_a_recording_that_finds_no_memory_is_told(model):
         replayed(engine)
 
 
-def test_models_on_the_cpu_run_as_they_are(model):
-    assert not capturable(model)
+def test_models_on_the_cpu_run_as_they_are():
+    assert not capturable(language_model(random_llama(700, seed=4), device="cpu"))
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5000))
@@ -152,12 +152,17 @@ def test_a_bucket_holds_the_shape_and_is_one_of_few(rows, tokens, view):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_captured_graphs_give_what_forwards_give_on_a_gpu(model):
-    on_gpu = language_model(random_llama(700, seed=4).to("cuda"))
-    assert capturable(on_gpu)
-    engine = TreeEngine(on_gpu, top=2, rows=3)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("config", [None, *SLIDING.values()], ids=["no window", *SLIDING])
+def test_captured_graphs_give_what_forwards_give_on_a_cpu(config):
+    def network():
+        torch.manual_seed(4)
+        known = random_llama(700, seed=4) if config is None else None
+        return known or AutoModelForCausalLM.from_config(config).eval()
+
+    engine = TreeEngine(language_model(network(), device="cuda"), top=2, rows=3)
+    assert capturable(engine.model)
     seen = replayed(engine)
     assert len(engine._logits._graphs) == 3
-    plain = grow_and_commit(ReferenceEngine(model, top=2), PROMPTS)
-    assert seen == pytest.approx(plain, abs=1e-3)
+    plain = ReferenceEngine(language_model(network(), device="cpu"), top=2)
+    assert seen == pytest.approx(grow_and_commit(plain, PROMPTS), abs=1e-3)

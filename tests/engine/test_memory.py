@@ -8,9 +8,15 @@ import torch
 
 from adafuse.engine import tree
 from adafuse.engine.reference import engine_for
-from adafuse.engine.scheduler import Scheduler
+from adafuse.engine.scheduler import Scheduler, release
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.models.language_model import demands, load_models
+from adafuse.models.memory import SHARE
+from adafuse.models.spec import model_specs
+from tests.conftest import toy_path
 
+TOYS = ("mistral", "llama")
 PROMPTS = [f"Question: {n} plus {n + 1}?\nAnswer:" for n in range(8)]
 ERRORS = (
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nMore"),
@@ -73,6 +79,28 @@ def test_what_does_not_help_is_one_sentence(pair, room, rows, fit, told):
         UserError, match=rf"^{told} examples at a time are too many .*; lower batch"
     ):
         pair.generate(PROMPTS, **settings(rows))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_that_is_full_goes_on_with_half_as_many(caplog):
+    models = load_models(model_specs(map(toy_path, TOYS), device="cuda:0", dtype="float32"))
+    card, prompts = models[0].device, [f"{n} {'the town of Orrin ' * 200}" for n in range(32)]
+    before = torch.cuda.memory_allocated(card)
+    wanted = Ensemble(models).generate(prompts, **settings(32))
+    taken = torch.cuda.max_memory_allocated(card) - before
+    longest = max(len(model.prompt_ids(prompts[-1])) for model in models) + 8
+    needed = sum(size for model in models for _, size in demands(model, longest))
+    assert 32 * needed > SHARE * taken
+    release()
+    _, most = torch.cuda.mem_get_info(card)
+    torch.cuda.set_per_process_memory_fraction((before + 0.7 * taken) / most, card)
+    try:
+        results = Ensemble(models).generate(prompts, **settings(32))
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, card)
+    assert [result.text for result in results] == [result.text for result in wanted]
+    assert "32 examples at a time are too many for the memory (" in caplog.text
 
 
 def test_memory_that_runs_out_in_one_example_is_no_fault_of_that_example(pair, monkeypatch):

@@ -10,8 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from adafuse.engine.past import CacheLayout
 from adafuse.engine.reference import engine_for, way_of
 from adafuse.engine.states import MOST_KEPT, Reading, StateEngine, layout_of
-from adafuse.ensemble import Ensemble
-from tests.conftest import toy_path
+from tests.conftest import DEVICE, ensemble_of, toy_path
 from tests.engine.test_architectures import (
     PROMPTS,
     Member,
@@ -104,7 +103,7 @@ def test_a_commit_in_the_middle_of_a_chain_reads_on_from_before_it(engine, hybri
     node = sequence.root.child(9)
     engine.evaluate([node])
     with torch.inference_mode():
-        ids = torch.tensor([[*PROMPTS[0], 5, 6, 9]])
+        ids = torch.tensor([[*PROMPTS[0], 5, 6, 9]], device=DEVICE)
         full = hybrid(input_ids=ids, use_cache=False).logits[0, -1].log_softmax(-1)
     torch.testing.assert_close(
         node.next.logprobs, full[: len(node.next.logprobs)], atol=1e-4, rtol=0
@@ -214,7 +213,7 @@ def wide(request, tmp_path_factory):
         for each in (network, tokenizer):
             each.save_pretrained(folder / name)
         paths.append(folder / name)
-    return Ensemble.from_pretrained(paths, device="cpu")
+    return ensemble_of(*paths)
 
 
 @pytest.mark.sweep
@@ -240,8 +239,8 @@ def test_fused_decoding_takes_little_more_than_both_models_alone(
 def generating(network, ids, tokens):
     """The seconds in which a network writes so many tokens after each prompt by itself."""
     longest = max(map(len, ids))
-    inputs = torch.tensor([[0] * (longest - len(own)) + own for own in ids])
-    mask = torch.tensor([[0] * (longest - len(own)) + [1] * len(own) for own in ids])
+    inputs = torch.tensor([[0] * (longest - len(own)) + own for own in ids], device=DEVICE)
+    mask = torch.tensor([[0] * (longest - len(own)) + [1] * len(own) for own in ids], device=DEVICE)
     length = {"min_new_tokens": tokens, "max_new_tokens": tokens, "pad_token_id": 0}
     start = time.perf_counter()
     network.generate(inputs, attention_mask=mask, do_sample=False, **length)

@@ -14,7 +14,7 @@ from adafuse.engine.node import ContextFullError
 from adafuse.engine.reference import ReferenceEngine, engine_for, way_of
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LoadedModel
-from tests.conftest import toy_path
+from tests.conftest import DEVICE, toy_path
 from tests.support.tiny import SLIDING, random_llama
 
 ALIBI = {
@@ -23,13 +23,13 @@ ALIBI = {
 }
 
 
-def language_model(network, context=400):
+def language_model(network, context=400, device=DEVICE):
     """A network as a member of an ensemble, over the tokenizer of a toy model."""
     tokenizer = AutoTokenizer.from_pretrained(toy_path("llama"))
     ends = frozenset([tokenizer.eos_token_id])
     return LoadedModel(
         name="random",
-        network=network,
+        network=network.to(device),
         tokenizer=tokenizer,
         end_ids=ends,
         context=context,
@@ -81,7 +81,7 @@ def test_a_row_is_as_good_as_new_for_the_next_sequence(model):
 def test_prompts_fed_in_pieces_give_the_same(model, monkeypatch):
     whole = grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS)
     monkeypatch.setattr(grouping, "PIECE", 7)
-    monkeypatch.setattr(grouping, "FORWARD_COST", {"cpu": 4})
+    monkeypatch.setattr(grouping, "FORWARD_COST", {torch.device(DEVICE).type: 4})
     monkeypatch.setattr(grouping, "TOKEN_BUDGET", 14)
     assert grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS) == pytest.approx(
         whole, abs=2e-5

@@ -6,8 +6,7 @@ all in the soak suite.
 
 import pytest
 
-from adafuse.ensemble import Ensemble
-from tests.conftest import SHARED, toy_path
+from tests.conftest import SHARED, ensemble_of, toy_path
 from tests.support.architectures import STATEFUL, stateful_model
 from tests.support.results import assert_same
 from tests.support.tiny import random_model
@@ -107,7 +106,7 @@ def test_four_architectures(quartet, method, options):
 )
 def test_networks_with_states(kind, tmp_path):
     path = stateful_model(kind, toy_path("mistral"), tmp_path / kind)
-    beside = Ensemble.from_pretrained([path, toy_path("llama")], device="cpu")
+    beside = ensemble_of(path, toy_path("llama"))
     check(beside, *METHODS[1], PROMPTS[2:4], max_new_tokens=6)
 
 
@@ -116,7 +115,7 @@ def test_networks_with_states(kind, tmp_path):
 @pytest.mark.parametrize("kind", sorted(STATEFUL))
 def test_networks_with_states_and_every_method(kind, method, options, tmp_path):
     path = stateful_model(kind, toy_path("mistral"), tmp_path / kind)
-    beside = Ensemble.from_pretrained([path, toy_path("llama")], device="cpu")
+    beside = ensemble_of(path, toy_path("llama"))
     check(beside, method, options, PROMPTS[2:], max_new_tokens=8)
 
 
@@ -127,7 +126,7 @@ def test_blending_answers(pair, rank_only):
 
 @pytest.mark.parametrize("name", ["mistral", "llama", "qwen3", "internlm3"])
 def test_single_models(name):
-    ensemble = Ensemble.from_pretrained([toy_path(name)], device="cpu")
+    ensemble = ensemble_of(toy_path(name))
     check(ensemble, "single", {}, PROMPTS[2:])
     check(ensemble, "self_consistency", {"k": 3, "top_p": 0.9}, PROMPTS[2:])
 
@@ -144,7 +143,7 @@ def real_tokenizers(request, tmp_path_factory):
         pytest.skip(f"the real tokenizers are not at {folders[0].parent}")
     out = tmp_path_factory.mktemp("weights")
     paths = [random_model(folder, out / folder.name, seed=n) for n, folder in enumerate(folders)]
-    return Ensemble.from_pretrained(paths, device="cpu")
+    return ensemble_of(*paths)
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,11 @@ from adafuse.models.doctor import Load, examination
 from adafuse.models.language_model import loaded
 from adafuse.models.quantization import dequantized_bytes
 from adafuse.models.spec import ModelEntry, ModelSpec
-from tests.conftest import toy_path
+from tests.conftest import DEVICE, toy_path
 from tests.support.tiny import random_model
 
 PROMPTS = ["Question: Who founded the town of Orrin?\nAnswer:", "a b c"]
-IDS = torch.arange(20, 60)[None]
+IDS = torch.arange(20, 60, device=DEVICE)[None]
 Made = Callable[[str], Path]
 
 
@@ -199,7 +199,7 @@ def made(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def ensemble_of(folder: Path, **settings: Any) -> Ensemble:
     models = [folder, toy_path("mistral")]
-    return Ensemble.from_pretrained(models, device="cpu", **settings)
+    return Ensemble.from_pretrained(models, **{"device": DEVICE, "dtype": "float32"} | settings)
 
 
 @pytest.mark.parametrize("kind", KINDS)

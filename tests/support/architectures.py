@@ -5,6 +5,8 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from tests.conftest import DEVICE
+
 VOCABULARY = 64
 
 _WINDOWS = (
@@ -149,7 +151,7 @@ def tiny_network(kind: str, **changes):
         except Exception as error:  # noqa: BLE001 - whatever configs or networks do not take
             reasons.append(f"{type(error).__name__}: {error}"[:200])
             continue
-        return network
+        return network.to(DEVICE)
     raise ValueError(reasons[0])
 
 
@@ -157,7 +159,7 @@ def continued(network, prompt: list[int], count: int) -> list[int]:
     """What `generate` goes on with after a prompt, alone and without a cache."""
     generation = network.generation_config
     generation.eos_token_id, generation.pad_token_id = None, 0
-    ids = torch.tensor([prompt])
+    ids = torch.tensor([prompt], device=DEVICE)
     settings = {"use_cache": False, "do_sample": False, "max_new_tokens": count}
     made = network.generate(ids, attention_mask=torch.ones_like(ids), **settings)
     return made[0, len(prompt) :].tolist()
