@@ -7,7 +7,6 @@ and replayed with other values. Shapes are rounded up to a few buckets.
 import logging
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -32,25 +31,28 @@ Recorder = Callable[[Callable[[], torch.Tensor]], tuple[Replay, torch.Tensor]]
 """Takes a computation over fixed tensors; returns how to repeat it, and where its result lies."""
 
 
-def record_cuda(compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
-    """Capture a computation as a CUDA graph."""
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # libraries set themselves up outside the capture
-        compute()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    pool = _pool(torch.cuda.current_device())
-    # Other threads may use the device meanwhile: the server prepares methods in one.
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        result = compute()
-    return graph.replay, result
+class CudaRecorder:
+    """Captures computations as CUDA graphs, which run one after the other and share memory.
 
+    CUDA gives that memory back with the last of them, and then takes no more graphs into it.
+    """
 
-@cache
-def _pool(device: int) -> Any:
-    """Return the memory that all graphs of a device share: they run one after the other."""
-    return torch.cuda.graph_pool_handle()
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
+        """Capture a computation."""
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # libraries set themselves up outside the capture
+            compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may use the device meanwhile: the server prepares methods in one.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            result = compute()
+        self._pool = graph.pool()
+        return graph.replay, result
 
 
 class _Graph(NamedTuple):
@@ -65,9 +67,10 @@ class _Graph(NamedTuple):
 class Graphs:
     """A forward that replays captured graphs where it can, and runs as it is elsewhere."""
 
-    def __init__(self, forward: Forward, record: Recorder = record_cuda) -> None:
+    def __init__(self, forward: Forward, recorder: Callable[[], Recorder] = CudaRecorder) -> None:
         self._forward = forward
-        self._record: Recorder | None = record
+        self._recorder = recorder
+        self._record: Recorder | None = recorder()
         self._sighted: Counter[Shape] = Counter()
         self._graphs: dict[Shape, _Graph] = {}
         """The one used last comes last."""
@@ -79,6 +82,7 @@ class Graphs:
         if self._slots != slots:  # the tensors have moved
             self._slots = slots
             self._graphs.clear()
+            self._record = self._record and self._recorder()
         shape = bucket(batch.shape, rows, slots)
         if self._record is None or shape is None:
             return self._forward(batch)

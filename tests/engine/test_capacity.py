@@ -51,8 +51,8 @@ def test_the_demand_is_that_of_the_cache_and_of_the_log_probabilities(pair):
     per_slot = held / engine._cache.slots
     vectors = TREE_NODES * 4 * model.vocabulary
     slots = longest + TREE_NODES, model.context + TREE_NODES
-    assert demands(model, longest) == [(CPU, per_slot * slots[0] + vectors)]
-    assert demands(model, 10**9) == [(CPU, per_slot * slots[1] + vectors)]
+    assert demands(model, longest) == [(model.device, per_slot * slots[0] + vectors)]
+    assert demands(model, 10**9) == [(model.device, per_slot * slots[1] + vectors)]
 
 
 def test_a_spread_model_needs_memory_where_its_layers_are(pair, monkeypatch):

@@ -11,8 +11,7 @@ from adafuse.engine.reference import engine_for
 from adafuse.engine.scheduler import Scheduler, release
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.language_model import demands, load_models
-from adafuse.models.memory import SHARE
+from adafuse.models.language_model import load_models
 from adafuse.models.spec import model_specs
 from tests.conftest import toy_path
 
@@ -89,9 +88,6 @@ def test_a_gpu_that_is_full_goes_on_with_half_as_many(caplog):
     before = torch.cuda.memory_allocated(card)
     wanted = Ensemble(models).generate(prompts, **settings(32))
     taken = torch.cuda.max_memory_allocated(card) - before
-    longest = max(len(model.prompt_ids(prompts[-1])) for model in models) + 8
-    needed = sum(size for model in models for _, size in demands(model, longest))
-    assert 32 * needed > SHARE * taken
     release()
     _, most = torch.cuda.mem_get_info(card)
     torch.cuda.set_per_process_memory_fraction((before + 0.7 * taken) / most, card)
