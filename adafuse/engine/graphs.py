@@ -5,8 +5,10 @@ and replayed with other values. Shapes are rounded up to a few buckets.
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -37,22 +39,28 @@ class CudaRecorder:
     CUDA gives that memory back with the last of them, and then takes no more graphs into it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._pool: Any = None
 
     def __call__(self, compute: Callable[[], torch.Tensor]) -> tuple[Replay, torch.Tensor]:
-        """Capture a computation."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # libraries set themselves up outside the capture
-            compute()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may use the device meanwhile: the server prepares methods in one.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            result = compute()
+        """Capture a computation on the device; what runs on another one is not captured."""
+        stream, graph = _stream(self._device), torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._device):
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # libraries set themselves up outside the capture
+                compute()
+            # Other threads may use the device meanwhile: the server prepares methods in one.
+            with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
+                result = compute()
         self._pool = graph.pool()
         return graph.replay, result
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Return where graphs of a device are captured: for each stream cuBLAS keeps a workspace."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 class _Graph(NamedTuple):
@@ -67,10 +75,12 @@ class _Graph(NamedTuple):
 class Graphs:
     """A forward that replays captured graphs where it can, and runs as it is elsewhere."""
 
-    def __init__(self, forward: Forward, recorder: Callable[[], Recorder] = CudaRecorder) -> None:
+    def __init__(
+        self, forward: Forward, recorder: Callable[[torch.device], Recorder] = CudaRecorder
+    ) -> None:
         self._forward = forward
         self._recorder = recorder
-        self._record: Recorder | None = recorder()
+        self._record: Recorder | None = recorder(forward.model.device)
         self._sighted: Counter[Shape] = Counter()
         self._graphs: dict[Shape, _Graph] = {}
         """The one used last comes last."""
@@ -82,7 +92,7 @@ class Graphs:
         if self._slots != slots:  # the tensors have moved
             self._slots = slots
             self._graphs.clear()
-            self._record = self._record and self._recorder()
+            self._record = self._record and self._recorder(self._forward.model.device)
         shape = bucket(batch.shape, rows, slots)
         if self._record is None or shape is None:
             return self._forward(batch)
@@ -108,7 +118,12 @@ class Graphs:
             return self._forward.network(inputs, masks, inputs.shape.tokens)
 
         try:
-            return _Graph(inputs, masks, *record(compute))
+            replay, logits = record(compute)
+            logits.fill_(math.nan)
+            replay()
+            if logits.isnan().all():
+                raise RuntimeError("what was recorded computes nothing")
+            return _Graph(inputs, masks, replay, logits)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:

@@ -9,19 +9,17 @@ from adafuse.bench import suite as measuring
 from adafuse.bench.suite import (
     Suite,
     Usage,
-    chains,
     decode,
     generate,
-    long_prompts,
     measure,
     median_margin,
-    openings,
     outcome,
     random_model,
     record,
     steps,
     to_markdown,
 )
+from adafuse.bench.workloads import chains, long_prompts, openings
 from adafuse.engine.forward import Forward
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec

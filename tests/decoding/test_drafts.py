@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.bench.suite import chains
+from adafuse.bench.workloads import chains
 from adafuse.decoding.drafts import Drafter, Guess, Lookup, grown
 from adafuse.decoding.words import DRAFTS
 from adafuse.engine.tree import TreeEngine

@@ -40,7 +40,7 @@ def captured(monkeypatch, request):
     record, made = getattr(request, "param", record_operations), []
 
     def make(forward):
-        made.append(Graphs(forward, lambda: record))
+        made.append(Graphs(forward, lambda device: record))
         return made[-1]
 
     monkeypatch.setattr(tree, "capturable", lambda model: True)
@@ -126,10 +126,18 @@ def test_a_network_that_cannot_be_recorded_runs_as_it_is(model, caplog):
         raise RuntimeError("operation not permitted when stream is capturing")
 
     engine = TreeEngine(model, top=2, rows=3)
-    engine._logits = Graphs(engine._logits, lambda: refuse)
+    engine._logits = Graphs(engine._logits, lambda device: refuse)
     seen = replayed(engine)
     assert seen == pytest.approx(grow_and_commit(ReferenceEngine(model, 2), PROMPTS), abs=2e-5)
     assert caplog.text.count("without CUDA graphs, which is slower: operation not permitted") == 1
+
+
+def test_an_empty_recording_is_not_replayed(model, caplog):
+    engine = TreeEngine(model, top=2, rows=3)
+    engine._logits = Graphs(engine._logits, lambda device: lambda compute: (int, compute().clone()))
+    seen = replayed(engine)
+    assert seen == pytest.approx(grow_and_commit(ReferenceEngine(model, 2), PROMPTS), abs=2e-5)
+    assert caplog.text.count("without CUDA graphs, which is slower: what was recorded comp") == 1
 
 
 def test_a_recording_that_finds_no_memory_is_told(model):
@@ -137,7 +145,7 @@ def test_a_recording_that_finds_no_memory_is_told(model):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     engine = TreeEngine(model, top=2, rows=3)
-    engine._logits = Graphs(engine._logits, lambda: refuse)
+    engine._logits = Graphs(engine._logits, lambda device: refuse)
     with pytest.raises(torch.OutOfMemoryError):
         replayed(engine)
 
