@@ -1,5 +1,6 @@
 """`adafuse serve`: an OpenAI-compatible server over an ensemble."""
 
+import logging
 import math
 import os
 import signal
@@ -57,6 +58,15 @@ IgnoreSampling = Annotated[
 Page = Annotated[
     bool, option("Answer / with a page that shows decoding.", "", SERVER, "--page/--no-page")
 ]
+LogRequests = Annotated[
+    bool,
+    option(
+        "Write a line for each prompt and each refusal to stderr.",
+        "",
+        SERVER,
+        "--log-requests/--no-log-requests",
+    ),
+]
 OWN, PLAINLY = "own", "plain"
 Templates = Annotated[
     list[str] | None,
@@ -85,6 +95,7 @@ def serve(
     ignore_sampling: IgnoreSampling = False,
     chat_template: Templates = None,
     page: Page = True,
+    log_requests: LogRequests = True,
     method: MethodName = "adafuse",
     option: MethodOption = None,
     max_new_tokens: MaxNewTokens = 256,
@@ -119,6 +130,8 @@ def serve(
             template_kwargs=tuple(model.chat_template_kwargs or {} for model in models),
             page=page,
         )  # fmt: skip
+        if log_requests:
+            _log_requests()
         own = [*map(_without_variables, models, templates)]
         _answer(listener, Service(load(own, weight, threads), serving))
 
@@ -148,6 +161,14 @@ def _answer(listener: socket.socket, service: "Service") -> None:
         typer.echo(f"Watch it decode at http://{address}/", err=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(plan).run(sockets=[listener])
+
+
+def _log_requests() -> None:
+    log, handler = logging.getLogger("adafuse.serve.requests"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 def _key(file: Path | None) -> str | None:

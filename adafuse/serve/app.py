@@ -27,7 +27,7 @@ from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
 from adafuse.serve.decoder import DecodingThread, Job, News
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
-from adafuse.serve.metrics import metrics
+from adafuse.serve.metrics import requests
 from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
 from adafuse.serve.page import FILES, add_page
 from adafuse.serve.protocol import (
@@ -228,12 +228,12 @@ class Service:
             served = self.serving.name
             raise RequestError(f"there is no model {name!r}; {served!r} is served", 404)
 
-    async def keep(self, name: str, job: Job, result: Result) -> None:
+    async def keep(self, job: Job, result: Result) -> None:
         """Write what became of a prompt to the traces, if there are any."""
         if self.traces is not None:
             try:
                 add = self.traces.add
-                await asyncio.to_thread(add, name, job.prompt, result, job.run)
+                await asyncio.to_thread(add, job.name, job.prompt, result, job.run)
             except (UserError, OSError) as error:  # a full disk: the answer is none the worse
                 logger.warning("a trace is lost: %s", error)
 
@@ -270,7 +270,7 @@ class Exchange:
         split = partial(self.service.thoughts, body)
         thoughts = await asyncio.to_thread(lambda: [*map(split, prompts)])
         reply = Reply(body, serving.name)
-        self._submit(prompts, runs, thoughts, streamed=body.stream)
+        self._submit(reply, prompts, runs, thoughts)
         if body.stream:
             return StreamingResponse(
                 self._pieces(reply), media_type="text/event-stream", headers=_UNBUFFERED
@@ -280,11 +280,10 @@ class Exchange:
 
     def _submit(
         self,
+        reply: Reply,
         prompts: Sequence[Prompt],
         runs: Sequence[Run],
         thoughts: Sequence[Thoughts | None],
-        *,
-        streamed: bool,
     ) -> None:
         loop = asyncio.get_running_loop()
 
@@ -293,7 +292,15 @@ class Exchange:
 
         deadline = time.monotonic() + self.service.serving.seconds
         self.jobs = [
-            Job(run, prompt, partial(tell, index), deadline, streamed, own)
+            Job(
+                f"{reply.id}-{index}",
+                run,
+                prompt,
+                partial(tell, index),
+                deadline,
+                reply.body.stream,
+                own,
+            )
             for index, (prompt, run, own) in enumerate(zip(prompts, runs, thoughts, strict=True))
         ]
         self.service.decoder.submit(self.jobs)
@@ -317,7 +324,7 @@ class Exchange:
                     continue
                 if isinstance(what, Result):
                     left -= 1
-                    await self.service.keep(f"{reply.id}-{index}", self.jobs[index], what)
+                    await self.service.keep(self.jobs[index], what)
                     self._check(self.jobs[index], what)
                 yield index, what
         finally:
@@ -418,7 +425,7 @@ def make_app(service: Service) -> FastAPI:
 
     @app.get("/metrics")
     async def _metrics() -> Response:
-        return PlainTextResponse(metrics(service.decoder))
+        return PlainTextResponse(service.decoder.metrics.text())
 
     @app.get("/v1/models")
     async def _models() -> Response:
@@ -450,6 +457,7 @@ def _refuse_with(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _elsewhere(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        _log_refusal(request, error.status_code, str(error.detail))
         where = f"{request.method} {request.url.path}"
         sentence = f"{where}: {error.detail}; docs/serve.md lists the paths"
         return JSONResponse(_error(sentence, None), error.status_code)
@@ -459,8 +467,14 @@ def _refuse_with(app: FastAPI) -> None:
         return Response(status_code=GONE)
 
     @app.exception_handler(UserError)
-    async def _wrong(_: Request, error: Exception) -> Response:
+    async def _wrong(request: Request, error: Exception) -> Response:
         refused = error if isinstance(error, RequestError) else RequestError(str(error))
+        _log_refusal(request, refused.status, str(refused))
         later = {"Retry-After": "1"} if refused.status in (429, 503) else None
         content = _error(without_folders(str(refused)), refused.code)
         return JSONResponse(content, refused.status, later)
+
+
+def _log_refusal(request: Request, status: int, reason: str) -> None:
+    path, why = map(shortened, (request.url.path, without_folders(reason)))
+    requests.info("%s %r status=%d %r", request.method, path, status, why)

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -16,6 +16,7 @@ from adafuse.engine.node import Engine, Program, TokenSequence
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
 from adafuse.models.language_model import LanguageModel
 from adafuse.records.result import Prompt, Result, Round, StopReason, question_of
+from adafuse.serve.metrics import Metrics, Times
 from adafuse.serve.protocol import RequestError
 from adafuse.tokenization.prompts import common
 from adafuse.tokenization.text import UNFINISHED, Anchor
@@ -35,12 +36,14 @@ class News(NamedTuple):
 class Job:
     """A prompt, how it is decoded, and who is told.
 
-    `tell` is called in the decoding thread, with text as it is settled and with rounds if it is
-    `streamed`, and at last with the result; it must not wait. `thoughts` are those that the text
-    may begin with, and comes without in its reply. Whoever no longer wants the text sets `gone`; at
-    the `deadline` (time.monotonic) decoding ends, too, and the job is `overdue`.
+    `name` is that of its reply with its number. `tell` is called in the decoding thread, with text
+    as it is settled and with rounds if it is `streamed`, and at last with the result; it must not
+    wait. `thoughts` are those that the text may begin with, and comes without in its reply. Whoever
+    no longer wants the text sets `gone`; at the `deadline` (time.monotonic) decoding ends, too, and
+    the job is `overdue`.
     """
 
+    name: str
     run: Run
     prompt: Prompt
     tell: Callable[[News | Result], None]
@@ -51,6 +54,7 @@ class Job:
     overdue: bool = False
     sent: str = ""
     rounds: int = 0
+    times: Times = field(default_factory=Times)
 
     def tell_news(self, example: Example) -> None:
         """Tell what is settled and not yet told, but no text that the method may replace."""
@@ -64,26 +68,6 @@ class Job:
         """Whether decoding it any further is of no use."""
         self.overdue = self.overdue or time.monotonic() > self.deadline
         return self.gone or self.overdue
-
-
-@dataclass
-class Totals:
-    """What was decoded since the start; lists have one entry per model."""
-
-    tokens: list[int]
-    forwards: list[int]
-    rounds: int = 0
-    agreed: int = 0
-    ended: Counter[str] = field(default_factory=Counter)
-
-    def add(self, result: Result, ended: str) -> None:
-        """Count a result, and how its prompt ended."""
-        for model, tokens in enumerate(result.tokens):
-            self.tokens[model] += tokens
-            self.forwards[model] += result.forwards[model]
-        self.rounds += len(result.rounds)
-        self.agreed += sum(one.agreed for one in result.rounds)
-        self.ended[ended] += 1
 
 
 def within_limit(event: Finished[Example], result: Result) -> Result:
@@ -123,7 +107,8 @@ class DecodingThread:
 
     def __init__(self, batch: Batch, most_waiting: int) -> None:
         self.batch, self.models = batch, batch.models
-        self.counts = Totals([0] * len(self.models), [0] * len(self.models))
+        names = [model.name for model in self.models]
+        self.metrics = Metrics(names, lambda: self.waiting, lambda: self.running)
         self._most_waiting = most_waiting
         self._waiting: deque[Job] = deque()
         self._live: dict[Example, Job] = {}
@@ -220,7 +205,7 @@ class DecodingThread:
         raise StopIteration
 
     def _begun(self, job: Job) -> tuple[Example, Program[None]]:
-        run = job.run
+        run, job.times.began = job.run, time.monotonic()
         example = Example(run.weights, run.settings, job.prompt, question_of(job.prompt))
         self._live[example] = job
 
@@ -259,7 +244,10 @@ class DecodingThread:
         return self._engines
 
     def _tell(self, event: Event[Example]) -> None:
-        job = self._live[event.example]
+        job, times = self._live[event.example], self._live[event.example].times
+        if times.first is None and event.example.rounds and not job.run.method.replaces_text:
+            lengths = (len(s.ids) - s.prompt_length for s in event.example.sequences)
+            times.first, times.tokens = time.monotonic(), max(lengths, default=0)
         if isinstance(event, Finished):
             del self._live[event.example]
             self._ended(job, within_limit(event, result_of(event)))
@@ -276,7 +264,7 @@ class DecodingThread:
             how = "late"
         elif result.error is not None:
             how = "error"
-        self.counts.add(result, how)
+        self.metrics.ended(job.name, job.run.method.name, how, job.times, result)
         if not job.gone:
             job.tell(result)
 

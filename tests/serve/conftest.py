@@ -84,10 +84,10 @@ class Server:
     url: str
 
     def gauge(self, name: str) -> float:
-        """Return what the metrics say of a name."""
+        """Return what the metrics say of a name; 0 if nothing yet."""
         with urlopen(f"{self.url}/metrics") as answer:
             told = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
-        return float(told[name])
+        return float(told.get(name, 0))
 
     def stop(self) -> int:
         """Ask it to finish, and return its exit status."""

@@ -1,6 +1,7 @@
 """What the server answers and refuses."""
 
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -250,13 +251,27 @@ def test_requests_at_the_same_time_share_forwards_and_change_nothing(client, pai
     assert [answers[text] for text in texts] == wanted
 
 
+def test_each_prompt_and_each_refusal_is_a_line_of_the_log_without_its_text(client, caplog):
+    caplog.set_level("INFO", "adafuse.serve.requests")
+    name = completed(client)["id"]
+    client.post("/v1/completions", json={"prompt": "a secret", "best_of": 2})
+    client.get("/nowhere")
+    done, refused, unknown = [record.getMessage() for record in caplog.records]
+    assert done.startswith(f"{name}-0 done method=adafuse stop=")
+    assert re.search(r" tokens=\d+,\d+ forwards=\d+,\d+ rounds=\d+ queue=0\.\d+ first=", done)
+    assert refused.startswith("POST '/v1/completions' status=400 ") and "secret" not in refused
+    assert unknown.startswith("GET '/nowhere' status=404 ")
+
+
 def test_metrics_count_what_was_decoded(client):
     completed(client)
     told = client.get("/metrics").text
-    assert 'adafuse_prompts_total{how="done"} 1.0' in told
+    assert 'adafuse_prompts_total{how="done",method="adafuse"} 1.0' in told
     assert "adafuse_waiting 0.0" in told
     assert 'adafuse_tokens_total{model="' in told
-    assert "adafuse_rounds_total" in told
+    assert 'adafuse_rounds_total{method="adafuse"}' in told
+    for name in ("queue", "first_text", "token", "prompt"):
+        assert f'adafuse_{name}_seconds_count{{method="adafuse"}} 1.0' in told
 
 
 @pytest.mark.parametrize("limit", range(1, 15))
@@ -409,7 +424,7 @@ def test_start_tokens_in_a_prompt_change_nothing_of_the_answer(serving, pair, be
     assert doubled["usage"] == alone["usage"]
 
 
-def test_a_request_is_followed_in_five_files(serving, tmp_path):
+def test_a_request_is_followed_in_six_files(serving, tmp_path):
     reached = set()
 
     def follow(frame, event, _):
@@ -425,4 +440,4 @@ def test_a_request_is_followed_in_five_files(serving, tmp_path):
         threading.setprofile(None)
     room = Path(adafuse.serve.__file__).parent
     files = {file.stem for file in reached if file.parent == room}
-    assert files == {"guards", "app", "protocol", "decoder", "traces"}
+    assert files == {"guards", "app", "protocol", "decoder", "metrics", "traces"}

@@ -13,7 +13,7 @@ from tests.serve.conftest import started
 
 httpx = pytest.importorskip("httpx")
 
-GONE = 'adafuse_prompts_total{how="gone"}'
+GONE = 'adafuse_prompts_total{how="gone",method="adafuse"}'
 PROMPT = "Question: Which city is the capital of Rustan?\nAnswer:"
 
 

@@ -133,7 +133,9 @@ def container_steps(name: str) -> tuple[str, set[str], list[str]]:
         copied = " ".join(re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE)).split()
     else:
         copied = re.findall(r"^ +(\S+) /opt/adafuse/\1$", text, re.MULTILINE)
-    return base, set(copied), re.findall(r"pip install.*", text)
+    (extras,) = re.findall(r"EXTRAS=(\w+)$", text, re.MULTILINE)
+    named = text.replace("${EXTRAS}", extras).replace("{{ EXTRAS }}", extras)
+    return base, set(copied), re.findall(r"pip install.*", named)
 
 
 def test_both_containers_are_made_in_the_same_way_from_what_a_wheel_needs() -> None:
