@@ -1,11 +1,14 @@
 """Reading models from a folder or the Hugging Face hub, and downloading them whole."""
 
 import json
+import logging
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,8 @@ from adafuse.models.files import (
 from adafuse.models.spec import GGUF, ModelEntry
 from adafuse.storage.yaml_files import parse_json
 
+logger = logging.getLogger(__name__)
+
 
 def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
     """Load something of a model, running code of its own only if that is trusted."""
@@ -33,13 +38,48 @@ def from_hub(factory: Any, model: ModelEntry, **settings: Any) -> Any:
     source, gguf_file = model.source
     if gguf_file is not None:
         settings["gguf_file"] = gguf_file
-    with explaining_failure(model):
+    with explaining_failure(model), _parsing_gguf_once() if gguf_file else nullcontext():
         return factory.from_pretrained(
             source,
             revision=model.revision,
             trust_remote_code=model.trust_remote_code,
             **settings,
         )
+
+
+@contextmanager
+def _parsing_gguf_once() -> Iterator[None]:
+    """Let transformers have a GGUF file parsed that it reads again for its next part.
+
+    The package gguf takes many seconds for a vocabulary, and transformers lets it read the file for
+    the config, the tokenizer and the weights.
+    """
+    package: Any = import_module("gguf")
+    own = package.GGUFReader
+    package.GGUFReader = lambda path: parsed_gguf(path, os.stat(path).st_mtime_ns)
+    try:
+        yield
+    finally:
+        package.GGUFReader = own
+
+
+@lru_cache(maxsize=4)
+def parsed_gguf(path: str, _changed: int) -> Any:
+    """Return the reader of a GGUF file; it takes memory until `parsed_gguf.cache_clear()`."""
+    from gguf.gguf_reader import GGUFReader
+    from numpy import ndarray
+
+    class Reader(GGUFReader):
+        def _get(self, *place: Any, **how: Any) -> Any:
+            self.data: Any = self.data.view(ndarray)  # slices of a memmap take twice as long
+            return super()._get(*place, **how)
+
+    logger.warning(
+        "reading %s, which can take a minute; a copy in a folder loads faster"
+        " (docs/large-models.md#gguf-files)",
+        Path(path).name,
+    )
+    return Reader(path)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from transformers.utils import logging as hf_logging
 from adafuse.errors import ExampleError, UserError
 from adafuse.models.adapters import adapted, check_lora
 from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
-from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub
+from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub, parsed_gguf
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import device_map, device_names, layer_devices, resolved
 from adafuse.models.quantization import (
@@ -157,6 +157,7 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
             loaded[number] = connected(spec, config, tokenizer)
         else:
             loaded[number] = _load(spec, config, tokenizer, bases)
+    parsed_gguf.cache_clear()
     return [loaded[number] for number in range(len(specs))]
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.files import content_digest, gguf_ends, weight_bytes
-from adafuse.models.hub import check_path
+from adafuse.models.hub import check_path, parsed_gguf
 from adafuse.models.language_model import load_config
 from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
@@ -120,6 +120,29 @@ def test_it_is_fused_with_a_model_in_a_folder(file: Path) -> None:
     pair = Ensemble.from_pretrained([str(file), toy_path("llama")], device="cpu")
     (result,) = pair.generate([PROMPT], max_new_tokens=12)
     assert result.text and result.stop_reason in ("eos", "length")
+
+
+def test_it_is_parsed_once_and_its_copy_in_a_folder_writes_the_same(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    parsed, parse = list[str](), gguf.gguf_reader.GGUFReader._build_fields
+    monkeypatch.setattr(
+        gguf.gguf_reader.GGUFReader,
+        "_build_fields",
+        lambda self, *place: parsed.append("once") or parse(self, *place),
+    )
+    ensemble = Ensemble.from_pretrained([str(file)], device="cpu")
+    assert parsed == ["once"] and parsed_gguf.cache_info().currsize == 0
+    assert f"reading {file.name}, which can take a minute" in caplog.text
+    (model,) = ensemble.models
+    model.network.generation_config.eos_token_id = sorted(model.end_ids)
+    del model.network.hf_quantizer, model.network.config.quantization_config
+    for part in (model.network, model.tokenizer):
+        part.save_pretrained(tmp_path)
+    copy = Ensemble.from_pretrained([str(tmp_path)], device="cpu")
+    assert copy.models[0].end_ids.keys() == model.end_ids.keys()
+    (one,), (other,) = (e.generate([PROMPT], max_new_tokens=12) for e in (ensemble, copy))
+    assert one.text == other.text and one.stop_reason == other.stop_reason
 
 
 def test_its_content_and_size_are_known(file: Path, tmp_path: Path) -> None:
