@@ -1,7 +1,10 @@
 """`adafuse advise`: whether models are worth fusing, by what they write for development rows."""
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,13 +20,15 @@ from adafuse.cli.options import (
     with_options,
     with_plugins,
 )
+from adafuse.cli.options import option as option_of
 from adafuse.cli.output import counted, echo_json
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 from adafuse.records.views import one_line
+from adafuse.storage.files import check_writable, write_text
 
 if TYPE_CHECKING:
-    from adafuse.development.advice import Advice
+    from adafuse.development.advice import Advice, Answered
 
 
 _SHOWN = 100  # characters of a prompt's end and of an answer's beginning
@@ -42,6 +47,9 @@ def advise(
     batch_size: BatchSize = "8",
     threads: ThreadsOption = "auto",
     weight: Weights = None,
+    answers: Annotated[
+        Path | None, option_of("Keep all rows with all answers, as JSON lines.", "FILE")
+    ] = None,
     as_json: AsJson = False,
     *,
     models: list[ModelSpec],
@@ -53,6 +61,8 @@ def advise(
     the gain of the ensemble.
     """
     options = with_options({}, option or [])
+    if answers is not None:
+        check_writable(answers)
     check_decoding(len(models), method, options, {})
     if len(models) < 2:
         raise UserError("only one model was given, so there is nothing to fuse; name two or more")
@@ -61,8 +71,11 @@ def advise(
     from adafuse.development.advice import advise as advised
 
     advice = advised(ensemble, development, method=method, **options)
+    if answers is not None:
+        names = [*(member.name for member in advice.members), method]
+        write_text(answers, "".join(f"{_line(row, names)}\n" for row in advice.answers))
     if as_json:
-        echo_json(advice)
+        echo_json(replace(advice, answers=()))
     else:
         _print(advice, method)
 
@@ -72,19 +85,19 @@ def _print(advice: "Advice", method: str) -> None:
     from rich.table import Table
 
     console = Console(highlight=False)
-    grid = Table("", advice.metric, "95 % interval", "alone best", "cut", "seconds a row")
+    grid = Table("", advice.metric, "95 % interval", "alone best", "end with", "seconds")
     for member in advice.members:
-        score = member.score
-        shares = f"{member.alone:.0f} %", f"{member.cut:.0f} %"
-        name, seconds = one_line(Path(member.name).name), f"{member.seconds:.2f}"
-        grid.add_row(name, f"{score.value:.1f}", score.ends(), *shares, seconds)
-    scores = f"{advice.fused.value:.1f}", advice.fused.ends(), "", f"{advice.cut:.0f} %"
-    grid.add_row(method, *scores, f"{advice.seconds:.2f}")
+        score, alone = member.score, f"{member.alone:.0f} %"
+        name, cost = one_line(Path(member.name).name), f"{member.seconds:.2f}"
+        grid.add_row(name, f"{score.value:.1f}", score.ends(), alone, _ends(member.ends), cost)
+    scores = f"{advice.fused.value:.1f}", advice.fused.ends(), ""
+    grid.add_row(method, *scores, _ends(advice.ends), f"{advice.seconds:.2f}")
     console.print(grid)
     names = [*(Path(member.name).name for member in advice.members), method]
     for sample in advice.samples:
         typer.echo(f"prompt: ...{one_line(sample.prompt[-_SHOWN:])}")
-        for name, text in (("accepted", sample.gold), *zip(names, sample.texts, strict=True)):
+        texts = zip(["accepted", *names], [sample.accepted[0], *sample.texts], strict=True)
+        for name, text in texts:
             typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
     typer.echo(f"the better answer of each row: {advice.ceiling:.1f}")
     if (rows := advice.co_failure) is not None:
@@ -100,4 +113,29 @@ def _print(advice: "Advice", method: str) -> None:
     )
     costs = f"{agreement}{advice.forwards:.2f} forward passes per token of all models"
     typer.echo(f"{counted(advice.rows, 'row')}; {costs}")
+    every, one = advice.times
+    best = Path(advice.members[advice.best].name).name
+    typer.echo(
+        f"fused, a row takes {every:.1f} times as long as with the models one after the other, and"
+        f" {one:.1f} times as long as with {one_line(best)} alone"
+    )
     typer.echo(advice.verdict)
+
+
+_WORDS = {"eos": "end token", "length": "limit"}
+
+
+def _ends(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{_WORDS.get(end, end)} {share:.0f} %" for end, share in shares.items())
+
+
+def _line(row: "Answered", names: Sequence[str]) -> str:
+    """Return a row of the answers' file: each run's text, stop reason and score."""
+    of_runs = zip(row.texts, row.stop_reasons, row.values, strict=True)
+    runs = [
+        {"run": name, "text": text, "stop_reason": reason, "value": value}
+        for name, (text, reason, value) in zip(names, of_runs, strict=True)
+    ]
+    return json.dumps(
+        {"prompt": row.prompt, "accepted": row.accepted, "runs": runs}, ensure_ascii=False
+    )

@@ -1,6 +1,7 @@
 """Whether two or more models are worth fusing, by what they write for development rows."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -34,7 +35,7 @@ LITTLE = 2.0
 class Member:
     """A model on its own: its score, and the share of rows on which it alone is best.
 
-    `cut` is the share of its answers that a limit cut.
+    `cut` is the share of its answers that a limit cut; `ends` are the shares of all stop reasons.
     """
 
     name: str
@@ -42,15 +43,18 @@ class Member:
     alone: float
     seconds: float
     cut: float
+    ends: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Answered:
     """A row as it was answered: by each model, then by all together."""
 
     prompt: str
-    gold: str
+    accepted: tuple[str, ...]
     texts: tuple[str, ...]
+    stop_reasons: tuple[str, ...]
+    values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ class Advice:
     counts the rows that all models get wrong, None of metrics without right and wrong rows;
     `agreement` is the share of rounds in which all models proposed what was committed, None for a
     method that commits tokens; `forwards` are those of all models per token of all; `seconds` is
-    per row, `cut` the share of fused answers that a limit cut. `against` compares the fused texts
-    with the better model.
+    per row, `cut` the share of fused answers that a limit cut, and `ends` those of all stop
+    reasons. `against` compares the fused texts with the better model, whose number is `best`.
+    `answers` are all rows, `samples` a few, those with different texts first.
     """
 
     rows: int
@@ -75,9 +80,18 @@ class Advice:
     forwards: float
     seconds: float
     cut: float
+    ends: dict[str, float]
     against: Comparison
+    best: int
     verdict: str
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[Answered, ...]
+    answers: tuple[Answered, ...]
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """How many times as long as all models, one after the other, and as the best, it takes."""
+        alone = [member.seconds for member in self.members]
+        return self.seconds / sum(alone), self.seconds / alone[self.best]
 
 
 def advise(
@@ -114,6 +128,7 @@ def advise(
     better = max(range(len(singles)), key=lambda number: metric.merit(singles[number].value))
     tests = [t for t in compare_runs(runs, [*singles, together]) if t.role == "member"]
     agreed = [taken.agreed for result in fused for taken in result.rounds]
+    answers = _answers(rows, [*alone, fused], [*singles, together])
     advice = Advice(
         rows=len(rows.prompts),
         metric=metric.label,
@@ -124,6 +139,7 @@ def advise(
                 alone=100 * leaders.count(number) / len(by_row),
                 seconds=seconds[number],
                 cut=one.score.cut_share or 0.0,
+                ends=_ends(alone[number]),
             )
             for number, (model, one) in enumerate(zip(ensemble.models, singles, strict=True))
         ),
@@ -134,9 +150,12 @@ def advise(
         forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
         seconds=seconds[-1],
         cut=together.score.cut_share or 0.0,
+        ends=_ends(fused),
         against=replace(tests[better], against=ensemble.models[better].name),
+        best=better,
         verdict="",
-        samples=_samples(rows, [*alone, fused]),
+        samples=tuple(sorted(answers, key=lambda row: len({*row.texts}) == 1)[:SAMPLES]),
+        answers=answers,
     )
     verdict = _verdict(advice, better, metric)
     return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
@@ -151,12 +170,28 @@ def scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
     return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
 
 
-def _samples(rows: Development, results: Sequence[Results]) -> tuple[Sample, ...]:
-    """Return a few rows, those with different texts first."""
-    texts = [tuple(result.answer for result in row) for row in zip(*results, strict=True)]
-    chosen = sorted(range(len(texts)), key=lambda row: len(set(texts[row])) == 1)[:SAMPLES]
+def _ends(results: Sequence[Result]) -> dict[str, float]:
+    counts = Counter(result.stop_reason for result in results)
+    return {reason: 100 * count / len(results) for reason, count in counts.most_common()}
+
+
+def _answers(
+    rows: Development, results: Sequence[Results], judged: Sequence[ScoredRun]
+) -> tuple[Answered, ...]:
+    """Return each row with its answers by each model and by all together."""
     asked = [p.turns[-1].content if isinstance(p, Chat) else p for p in rows.prompts]
-    return tuple(Sample(asked[k], rows.answers[k][0], texts[k]) for k in chosen)
+    values = zip(*([outcome.value for outcome in run.outcomes] for run in judged), strict=True)
+    by_row = zip(asked, rows.answers, zip(*results, strict=True), values, strict=True)
+    return tuple(
+        Answered(
+            prompt,
+            tuple(accepted),
+            tuple(result.answer for result in row),
+            tuple(result.stop_reason for result in row),
+            tuple(found),
+        )
+        for prompt, accepted, row, found in by_row
+    )
 
 
 def _verdict(advice: Advice, better: int, metric: Metric) -> str:

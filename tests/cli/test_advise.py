@@ -1,6 +1,7 @@
 """`adafuse advise` as a user runs it."""
 
 import json
+import re
 
 import pytest
 
@@ -25,11 +26,26 @@ def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
     assert told.returncode == 0, told.stderr
     assert "the better answer of each row" in told.stdout
     assert "12 rows; agreement " in told.stdout
-    found = json.loads(adafuse("advise", *PAIR, *GIVEN, "--json", cwd=folder).stdout)
+    assert re.search(
+        r"fused, a row takes \d+\.\d times as long as with the models one after the other, and"
+        r" \d+\.\d times as long as with (mistral|llama) alone\n",
+        told.stdout,
+    )
+    assert re.search(r"│ (stop|end token|limit) \d+ %", told.stdout)
+    keep = ["--answers", "answers.jsonl", "--json"]
+    found = json.loads(adafuse("advise", *PAIR, *GIVEN, *keep, cwd=folder).stdout)
+    kept = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    names = [toy_path("mistral"), toy_path("llama"), "adafuse"]
+    assert [run["run"] for run in kept[0]["runs"]] == names
+    values = [row["runs"][2]["value"] for row in kept]
+    assert len(kept) == 12 and 100 * sum(values) / 12 == pytest.approx(found["fused"]["value"])
+    ended = [row["runs"][0]["stop_reason"] for row in kept]
+    shares = {end: pytest.approx(100 * ended.count(end) / 12) for end in set(ended)}
+    assert found["members"][0]["ends"] == shares and found["answers"] == []
     assert found["verdict"] in told.stdout
     assert f"{found['ceiling']:.1f}" in told.stdout
     assert told.stdout.count("prompt: ...") == len(found["samples"]) == 3
-    assert f"  accepted: {found['samples'][0]['gold']}\n" in told.stdout
+    assert f"  accepted: {found['samples'][0]['accepted'][0]}\n" in told.stdout
     assert f"  adafuse: {found['samples'][0]['texts'][-1]}".rstrip() in told.stdout
 
 
