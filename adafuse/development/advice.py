@@ -114,6 +114,18 @@ def advise(
     fused = ensemble.generate(rows.prompts, method=method, **rows.settings, **options)
     clock.append(time.perf_counter())
     seconds = [(after - before) / len(rows.prompts) for before, after in pairwise(clock)]
+    return _judged(ensemble, rows, method, alone, fused, seconds)
+
+
+def _judged(
+    ensemble: Ensemble,
+    rows: Development,
+    method: str,
+    alone: Sequence[Results],
+    fused: Results,
+    seconds: Sequence[float],
+) -> Advice:
+    """Return what the texts of each model, and those of all together, come to."""
     failed = [failures(results, rows.name) for results in (*alone, fused)]
     names = [str(number) for number in range(len(alone))]
     singles = [scored(rows, name, found) for name, found in zip(names, alone, strict=True)]
@@ -127,26 +139,26 @@ def advise(
     runs = {name: ("single", [name]) for name in names} | {"fused": (method, names)}
     better = max(range(len(singles)), key=lambda number: metric.merit(singles[number].value))
     tests = [t for t in compare_runs(runs, [*singles, together]) if t.role == "member"]
-    agreed = [taken.agreed for result in fused for taken in result.rounds]
+    members = [
+        Member(
+            name=model.name,
+            score=one.score.main,
+            alone=100 * leaders.count(number) / len(by_row),
+            seconds=seconds[number],
+            cut=one.score.cut_share or 0.0,
+            ends=_ends(alone[number]),
+        )
+        for number, (model, one) in enumerate(zip(ensemble.models, singles, strict=True))
+    ]
     answers = _answers(rows, [*alone, fused], [*singles, together])
     advice = Advice(
         rows=len(rows.prompts),
         metric=metric.label,
-        members=tuple(
-            Member(
-                name=model.name,
-                score=one.score.main,
-                alone=100 * leaders.count(number) / len(by_row),
-                seconds=seconds[number],
-                cut=one.score.cut_share or 0.0,
-                ends=_ends(alone[number]),
-            )
-            for number, (model, one) in enumerate(zip(ensemble.models, singles, strict=True))
-        ),
+        members=tuple(members),
         fused=together.score.main,
         ceiling=scored(rows, "oracle", oracle).value,
         co_failure=co_failure(singles, together),
-        agreement=None if METHODS[method].one_token or not agreed else 100 * fmean(agreed),
+        agreement=None if METHODS[method].one_token else _agreement(fused),
         forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
         seconds=seconds[-1],
         cut=together.score.cut_share or 0.0,
@@ -168,6 +180,11 @@ def scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
     ]
     texts = [{"id": str(row), **result_columns(result)} for row, result in enumerate(results)]
     return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
+
+
+def _agreement(results: Sequence[Result]) -> float | None:
+    agreed = [taken.agreed for result in results for taken in result.rounds]
+    return 100 * fmean(agreed) if agreed else None
 
 
 def _ends(results: Sequence[Result]) -> dict[str, float]:
