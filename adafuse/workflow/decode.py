@@ -25,7 +25,7 @@ from adafuse.storage.provenance import this_machine
 from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_joined, write_trace
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.stamps import is_unchanged
+from adafuse.workflow.stamps import is_unchanged, keep
 
 if TYPE_CHECKING:
     from adafuse.development.gate_file import FittedGate
@@ -90,6 +90,8 @@ def decode_shard(
             for name in failed:
                 del journal.rows[name]
         journaled = len(journal.rows)
+        if traces is not None:
+            _keep_earlier(out.parent, digests)
         sources = [] if traces is None else _take_over(journal, digests, traces, servers)
         reused = len(journal.rows) - journaled
         left = [row for row in rows if row.id not in journal.rows]
@@ -167,6 +169,18 @@ def mark_failed(digests: dict[str, str], answers: Sequence[Path]) -> dict[str, s
 
 def _digests(trace: Path) -> dict[str, str]:
     return {row["id"]: row["digest"] for row in read_rows(trace, ["id", "digest"])}
+
+
+EARLIER = 8
+"""So many traces of a run with other settings or questions are kept, if these are set again."""
+
+
+def _keep_earlier(folder: Path, digests: Mapping[str, str]) -> None:
+    """Keep the whole trace of a run of which some rows are about to be replaced."""
+    merged = folder.parent / f"{folder.name}.parquet"
+    with suppress(UserError, OSError):  # there is none, or it cannot be read, or linked
+        if any(digests.get(name, own) != own for name, own in _digests(merged).items()):
+            keep(merged, folder / ".earlier", EARLIER)
 
 
 def _take_over(

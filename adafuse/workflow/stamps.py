@@ -6,6 +6,7 @@ stamp does not fit the plan is made again, whatever Snakemake's own records say.
 
 import hashlib
 import json
+import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -78,6 +79,26 @@ def renew(output: Path) -> None:
         now = _stamp(output, stamp.digest)
         if now.sha256 == stamp.sha256:
             _write(output, now)
+
+
+def keep(output: Path, folder: Path, most: int) -> None:
+    """Keep an unchanged output in a folder, as a link named by its digest; the last `most` stay.
+
+    Raises:
+        OSError: the file system has no such links.
+    """
+    stamp = _read(output)
+    if stamp is None or not _holds(output, stamp):
+        return
+    kept = folder / f"{stamp.digest[:16]}{output.suffix}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.link(output, kept)
+    write_stamp(kept, stamp.digest)
+    stamps = sorted((folder / ".stamps").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    for file in stamps[:-most]:
+        (folder / file.stem).unlink(missing_ok=True)
+        file.unlink()
 
 
 def _write(output: Path, stamp: Stamp) -> None:

@@ -176,6 +176,26 @@ def test_only_rows_that_nothing_has_are_decoded(
     assert sum(len(echo.prompts) for echo in echoes) == new
 
 
+def test_what_was_decoded_is_used_again_when_a_setting_is_changed_back(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    folder, counts = tmp_path / "traces/qa/both", []
+    tau = values["runs"]["both"]["options"]["tau"]
+    for value in (tau, 0.1, 0.2, tau, 0.1):
+        values["runs"]["both"]["options"]["tau"] = value
+        now, echoes = Shards(values, folder), [Echo(), Echo()]
+        for number, echo in enumerate(echoes):
+            now.out(number).unlink(missing_ok=True)  # as Snakemake does
+            now.decode(number, echo, traces=tmp_path / "traces")
+        counts.append(sum(len(echo.prompts) for echo in echoes))
+        merged = folder.parent / "both.parquet"
+        merged.unlink(missing_ok=True)
+        now.merge().rename(merged)
+        write_stamp(merged, str(value))
+    assert counts == [12, 12, 12, 0, 0]
+    assert len([*folder.glob(".earlier/*.parquet")]) == 3
+
+
 def test_an_edited_question_is_the_only_one_decoded(
     decoded: Shards, values: dict[str, Any]
 ) -> None:
