@@ -231,7 +231,9 @@ class ByteWords:
                 written, rest = before, addition[-1].encode()
                 break
             written += addition
-            if addition and rules.complete(written, _longest(texts.values())):
+            if addition and rules.complete(
+                written, max(len(text.encoded(text.pending).path()) for text in texts.values())
+            ):
                 break
         first = pool.first_space(pool.candidates[0].proposers[0]) if written else ""
         self._decided = {example.text + first + written: [*rest, *[END] * (symbol == END)]}
@@ -243,17 +245,11 @@ class ByteWords:
 def _likeliest(covers: Sequence[CoverEncodings], weights: Probabilities) -> Program[int]:
     """Return the likeliest symbol under the weighted mean, of equal ones the lowest."""
     p = yield from gather(own.probabilities() for own in covers)
-    mean = average(np.array(p), weights, "arithmetic")
-    if not mean.max() > 0:
-        raise ExampleError("no next byte has a probability under all models together")
-    return int(mean.argmax())
+    return int(average(np.array(p), weights, "arithmetic").argmax())
 
 
 def _beginnings(text: PendingText, pool: Pool) -> dict[Node, None]:
-    """Return the nodes of every prefix of the proposed first words, for one forward pass.
-
-    The word that is written is mostly one of them, or begins as they do.
-    """
+    """Return the nodes of all prefixes of the proposed first words, one of which is mostly next."""
     found = dict[Node, None]()
     for candidate in pool.candidates:
         word = _FIRST_WORD.match(pool.key(candidate)[0])
@@ -263,8 +259,3 @@ def _beginnings(text: PendingText, pool: Pool) -> dict[Node, None]:
                 node = text.encoded(text.pending + surface[:size])
                 found |= dict.fromkeys([*node.above(), node])
     return found
-
-
-def _longest(texts: Iterable[PendingText]) -> int:
-    """Return the most tokens that a model has for its pending text."""
-    return max(len(text.encoded(text.pending).path()) for text in texts)
