@@ -6,6 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from itertools import zip_longest
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -41,6 +42,7 @@ def _describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
         field.update({keyword: text for keyword, text in texts.items() if text})
 
 
+@cache
 def _docstrings(section: type) -> dict[str, str]:
     """Return the docstring of every field that a class declares; empty if there is none."""
     try:

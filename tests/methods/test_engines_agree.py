@@ -90,7 +90,7 @@ def test_trained_models(pair, method, options):
 
 @pytest.mark.parametrize(("method", "options"), METHODS)
 def test_models_that_disagree_everywhere(random_pair, method, options):
-    check(random_pair, method, options, PROMPTS[2:], max_new_tokens=12)
+    check(random_pair, method, options, PROMPTS[2:], max_new_tokens=8)
 
 
 @pytest.mark.parametrize(
