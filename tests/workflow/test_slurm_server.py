@@ -2,6 +2,8 @@
 
 import os
 import re
+import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -23,6 +25,7 @@ def test_the_documented_job_answers_with_its_key_and_ends_when_it_is_told(tmp_pa
     (tmp_path / "serve.sh").write_text(job)
     (tmp_path / ".adafuse-key").write_text("secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.chdir(tmp_path)
     with needed_cluster() as cluster:
         number = int(command("sbatch", "--parsable", "serve.sh"))
