@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,7 +47,10 @@ def bench(
         int, option("Number of prompts with chains of thought.", "N", None, "--chains", min=1)
     ] = 96,
     max_new_tokens: Annotated[
-        int, option("Tokens that each of these may get.", "N", None, "--max-new-tokens", min=1)
+        int,
+        option(
+            "Maximum new tokens of each of these prompts.", "N", None, "--max-new-tokens", min=1
+        ),
     ] = 128,
     only: Annotated[
         list[str] | None, option("Run only cases whose name contains this.", "TEXT")
@@ -61,13 +64,12 @@ def bench(
 ) -> None:
     """Compare the time of fused decoding with that of the single models.
 
-    Without --model, times the toy models. Figures are medians of alternating
-    repeats.
+    Times the toy models without --model. Figures are medians of repeats.
     """
     check_writable(out / "bench.json")
     from tqdm import tqdm
 
-    from adafuse.bench.suite import Suite, measure, median_margin, record, steps, to_markdown
+    from adafuse.bench.suite import Suite, measure, median_margin, record, steps
     from adafuse.methods import METHODS
     from adafuse.models.language_model import loaded
     from adafuse.models.memory import use_threads
@@ -77,18 +79,27 @@ def bench(
     if tau is None:
         tau = median_margin(models) if shape else 0.7
     methods = [name for name in METHODS if others and name not in _LEFT_OUT]
-    sizes = chains, (1, 8, 32), 1500, 256
-    suite = Suite(models, *sizes, {"tau": tau}, methods, max_new_tokens, only or ())
+    sizes = chains, (1, 8, 32), 1500, 256, {"tau": tau}
+    suite = Suite(models, *sizes, methods, max_new_tokens, only or ())
     cases = suite.cases()
     forwards = [ratio for one in models for ratio in steps(one, wanted=suite.wanted)]
+    if not cases and not forwards:
+        raise UserError(f"nothing is named like --only {suite.only[0]!r}; try 'B 1, batch 1'")
     with tqdm(desc="first runs, not timed", disable=None, unit="case") as bar:
         timings = measure(cases, repeats, bar)
     command = shlex.join(["adafuse", *sys.argv[1:]])
     measured = record(models[0], command, timings, [*suite.ratios(timings), *forwards])
+    _tell(measured, out, "json" if as_json else "md")
+
+
+def _tell(measured: dict[str, Any], out: Path, shown: str) -> None:
+    """Write a record as JSON and Markdown, and print one of them."""
+    from adafuse.bench.suite import to_markdown
+
     texts = {"json": json.dumps(measured, indent=2) + "\n", "md": to_markdown(measured)}
     for suffix, text in texts.items():
         write_text(out / f"bench.{suffix}", text)
-    typer.echo(texts["json" if as_json else "md"], nl=False)
+    typer.echo(texts[shown], nl=False)
 
 
 def _toy() -> list[str]:

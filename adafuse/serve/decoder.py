@@ -244,7 +244,8 @@ class DecodingThread:
         return self._engines
 
     def _tell(self, event: Event[Example]) -> None:
-        job, times = self._live[event.example], self._live[event.example].times
+        job = self._live[event.example]
+        times = job.times
         if times.first is None and event.example.rounds and not job.run.method.replaces_text:
             lengths = (len(s.ids) - s.prompt_length for s in event.example.sequences)
             times.first, times.tokens = time.monotonic(), max(lengths, default=0)
