@@ -91,8 +91,11 @@ class Cluster:
         command("scancel", str(job))
 
     def end_time_limit(self, job: int) -> None:
-        """Let the time limit of a job run out; Slurm looks at the limits every half minute."""
-        command("scontrol", "update", f"JobId={job}", "EndTime=now")
+        """Let the time limit of a job run out; Slurm looks at the limits every half minute.
+
+        Not `now`: the controller refuses a time that has passed when it reads the request.
+        """
+        command("scontrol", "update", f"JobId={job}", "EndTime=now+10")
 
     def lose_node(self, name: str) -> None:
         """Let a node die with everything on it, as in a power failure, and have Slurm notice."""
