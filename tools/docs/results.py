@@ -1,36 +1,109 @@
-"""`python -m tools.docs.results CONFIG`: write docs/results.md from what the workflow made.
+"""`python -m tools.docs.results CONFIG...`: write docs/results.md from docs/results/rows.parquet.
 
-CONFIG is the `config.json` of a results folder of config/small.yaml. Nothing is computed here that
-the workflow does not compute: scores and tests are those of its tables, costs those of its traces.
+The configurations are those that decoded these rows: config/large.yaml, and one more if models or
+benchmarks are files of your own. Benchmarks are read, models are not. Nothing is computed here that
+the workflow does not compute: the steps that choose, score and compare are the workflow's.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from snakemake.utils import update_config
 
+from adafuse.cli import steps
 from adafuse.config.config import Config
-from adafuse.config.reading import read_config
+from adafuse.config.reading import parse_config, read_config_values
+from adafuse.errors import UserError
 from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.measures import Cost, cost
 from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
 from adafuse.metrics.scorer import STRICT
+from adafuse.report.experiments import find_experiment, paired
 from adafuse.report.main_table import stored_table, to_markdown
 from adafuse.report.tables import (
     best_members_section,
     escape,
     markdown_table,
     read_comparisons,
+    shown_p,
 )
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import STEPS, Job
+from tools.docs.decoded_rows import ROWS, agreement, restore
 from tools.docs.pages import ROOT, TEMPLATES
 
 PAGE = ROOT / "docs/results.md"
+
+
+def read_configs(files: Sequence[Path]) -> Config:
+    """Read configurations as `snakemake --configfile` does: later files change earlier ones."""
+    values: dict[str, Any] = {}
+    for file in files:
+        update_config(values, read_config_values(file))
+    return parse_config(values)
+
+
+def score_again(config: Config, rows: Path, folder: Path) -> Config:
+    """Make traces, choices, scores and tables in a folder from decoded rows and benchmark files.
+
+    Returns the configuration of what is there: benchmarks on which a run of the main table or of an
+    experiment lacks rows are not shown in it.
+    """
+    plan = Plan(config.model_copy(update={"results": str(folder)}))
+    decoded = restore(plan, rows)
+    for benchmark in dict.fromkeys(benchmark for benchmark, _ in decoded):
+        run_step(plan, Job.of("prepare", benchmark))
+    for cell in decoded:
+        run_step(plan, Job.of("score", STRICT, *cell))
+    for chosen in STEPS["choose"].cells(config):
+        job = Job.of("choose", *chosen)
+        if all(map(Path.exists, plan.inputs(job))):
+            run_step(plan, job)
+            run_step(plan, Job.of("score", STRICT, *chosen))
+    shown = _shown(plan)
+    plan = Plan(shown)
+    for name in ("compare", "compare_runs", "certificates"):
+        for values in STEPS[name].cells(shown):
+            run_step(plan, Job.of(name, *values))
+    return shown
+
+
+def run_step(plan: Plan, job: Job, **more: Any) -> None:
+    """Run a step of the workflow here, without Snakemake and without stamps."""
+    values = dict(zip(STEPS[job.step].wildcards, job.values, strict=True))
+    numbers = {name: int(value) for name, value in values.items() if name == "shard"}
+    getattr(steps, job.step)(plan, **plan.named_outputs(job), **(values | numbers), **more)
+
+
+def _shown(plan: Plan) -> Config:
+    config = plan.config
+
+    def scored(benchmarks: Sequence[str], runs: Sequence[str]) -> tuple[str, ...]:
+        of = {name: [plan.layout.score(STRICT, name, run) for run in runs] for name in benchmarks}
+        return tuple(name for name in benchmarks if all(map(Path.exists, of[name])))
+
+    main = scored(config.main_benchmarks, config.main_runs)
+    if not main:
+        raise UserError("no benchmark has all rows of all runs of the main table yet; decode more")
+    found = {name: scored(e.benchmarks, e.runs) for name, e in config.experiments.items()}
+    experiments = {
+        name: config.experiments[name].model_copy(update={"benchmarks": benchmarks})
+        for name, benchmarks in found.items()
+        if benchmarks
+    }
+    shown = config.main.model_copy(update={"benchmarks": main})
+    return config.model_copy(
+        update={"main": shown, "experiments": experiments, "protocols": (STRICT,)}
+    )
 
 
 class RealResults:
@@ -58,7 +131,7 @@ class RealResults:
         return {
             section.title: self._experiment(name)
             for name, section in self.config.experiments.items()
-            if section.kind == "scores" and self.layout.experiment(name, "csv").is_file()
+            if section.kind == "scores"
         }
 
     def _experiment(self, name: str) -> str:
@@ -102,8 +175,30 @@ class RealResults:
         table = [line for line in text.split("\n## ")[1].splitlines() if line.startswith("|")]
         return "\n".join(table) + "\n"
 
+    def certificates(self) -> str:
+        """Return what `certified` runs were chosen by, a table for each benchmark."""
+        text = self.layout.table("certificates.md").read_text(encoding="utf-8")
+        return "##" + text.replace("\n## ", "\n### ").split("\n###", 1)[1].strip() + "\n"
+
+    def pairs(self) -> str:
+        """Return the tests of runs against each other, of those that no table above has."""
+        table = paired(find_experiment(self.config, "pairs"))
+        tests = table.filter(pl.col("against").is_not_null())
+        rows = [
+            [
+                escape(test["benchmark"]),
+                escape(test["run"]),
+                escape(test["against"]),
+                f"{test['difference']:+.1f} [{test['difference_low']:+.1f},"
+                f" {test['difference_high']:+.1f}]" + r" \*" * test["significant"],
+                shown_p(test["p_holm"]),
+            ]
+            for test in tests.iter_rows(named=True)
+        ]
+        return markdown_table(["benchmark", "run", "against", "difference", "p (Holm)"], rows, 3)
+
     def costs(self) -> str:
-        """Return what a row cost: seconds, forwards per token, rounds in which models agreed."""
+        """Return what a row cost: forward passes per token, rounds in which models agreed."""
         rows = [
             [escape(run), *(self._cost(name, run) for name in self.config.main_benchmarks)]
             for run in self.config.main_runs
@@ -113,10 +208,12 @@ class RealResults:
 
     def _cost(self, benchmark: str, run: str) -> str:
         spent: Cost = cost(self.layout.trace(benchmark, run), benchmark, run)
-        if not (spent.seconds and spent.tokens and spent.forwards):
+        if not (spent.tokens and spent.forwards):
             return ""
-        agreed = "" if spent.agreed is None else f", {spent.agreed:.0f} %"
-        return f"{spent.seconds.value:.1f} s, {spent.forwards / spent.tokens:.2f}{agreed}"
+        models = len(self.config.runs[run].models)
+        agreed = agreement(self.layout.trace(benchmark, run))
+        share = "" if agreed is None else f", {agreed:.0f} %"
+        return f"{spent.forwards / (spent.tokens / models):.2f}{share}"
 
     def emptiest(self) -> Score:
         """Return the score with the largest share of empty answers."""
@@ -124,16 +221,14 @@ class RealResults:
         return max(scores, key=lambda score: score.empty / score.n)
 
     def made(self) -> dict[str, Any]:
-        """Return the metadata of the last shard, with the first day of all.
-
-        Raises:
-            ValueError: shards were decoded with different versions, or in different ways.
-        """
+        """Return how the rows were decoded: days, commits, versions, settings."""
         shards = sorted(self._shards(), key=lambda shard: str(shard["finished"]))
-        ways = {_way(shard) for shard in shards}
-        if len(ways) > 1:
-            raise ValueError(f"the rows were not all decoded alike: {sorted(ways)}")
-        return {**shards[-1], "first": shards[0]["started"]}
+        jobs = [shard["job"] for shard in shards]
+        ways = {name: sorted({str(job[name]) for job in jobs}) for name in jobs[0]}
+        commits = dict.fromkeys(shard["git"]["commit"][:12] for shard in shards)
+        days = dict.fromkeys([shards[0]["started"][:10], shards[-1]["finished"][:10]])
+        versions = shards[-1]["versions"]
+        return {**ways, "days": [*days], "commits": [*commits], "versions": versions}
 
     def _cells(self) -> Iterator[tuple[str, str]]:
         return product(self.config.main_benchmarks, self.config.main_runs)
@@ -151,13 +246,6 @@ def _with_interval(score: Score) -> str:
     return f"{main.value:.1f}{main.ends(form=' [{}, {}]')} (n = {score.n}{failed})"
 
 
-def _way(shard: dict[str, Any]) -> str:
-    """Return how a shard was decoded, as far as its costs depend on it."""
-    job = shard["job"]
-    parts = (job["dtype"], job["batch_size"], job["engine"], sorted(set(job["devices"])))
-    return repr((shard["versions"], shard["git"], *parts))
-
-
 def page(config: Config) -> str:
     """Return the page."""
     environment = Environment(
@@ -167,5 +255,12 @@ def page(config: Config) -> str:
     return template.render(results=RealResults(config))
 
 
+def main(configs: Sequence[Path], rows: Path = ROWS, out: Path = PAGE) -> None:
+    """Write the page."""
+    with TemporaryDirectory() as folder:
+        shown = score_again(read_configs(configs), rows, Path(folder))
+        out.write_text(page(shown), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(read_config(Path(sys.argv[1]))), encoding="utf-8")
+    main([Path(name) for name in sys.argv[1:]])
