@@ -98,7 +98,7 @@
   adafuse.facts = (example) => {
     const counts = example.models.map((name, at) =>
       `${name} ${adafuse.count(example.tokens[at] ?? 0, "token")}, `
-      + adafuse.count(example.forwards[at] ?? 0, "forward"));
+      + adafuse.count(example.forwards[at] ?? 0, "forward pass", "forward passes"));
     const from = example.takenFrom ? `taken from run ${example.takenFrom}; ` : "";
     return adafuse.make("p", { class: "quiet" },
       `${from}stop reason: ${adafuse.STOPS[example.stop]}; `

@@ -20,7 +20,7 @@
     return chip;
   };
 
-  adafuse.count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+  adafuse.count = (number, noun, plural = `${noun}s`) => `${number} ${number === 1 ? noun : plural}`;
 
   // Shows line breaks, tabs, and spaces at the ends.
   adafuse.visible = (text) => text.replaceAll("\n", "⏎").replaceAll("\t", "⇥")

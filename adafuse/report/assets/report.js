@@ -37,9 +37,16 @@
       const place = document.getElementById(`chart-${name}`);
       if (!place) continue;
       const columns = place.clientWidth < 900 ? 1 : 2;
-      const concat = spec.concat.map((panel) =>
-        ({ ...panel, width: Math.min(panel.width, Math.max(140, place.clientWidth / columns - 250)) }));
-      await vegaEmbed(place, { ...themed({ ...spec, concat }), columns }, { config: config(), actions: false, renderer: "svg" });
+      const drawn = async (width) => {
+        const concat = spec.concat.map((panel) => ({ ...panel, width }));
+        const options = { config: config(), actions: false, renderer: "svg" };
+        await vegaEmbed(place, { ...themed({ ...spec, concat }), columns }, options);
+        return place.querySelector("svg").clientWidth;
+      };
+      // How wide the labels are is known once they are drawn: then the panels take what is left.
+      const width = 140;
+      const left = place.clientWidth - await drawn(width);
+      await drawn(Math.max(width, width + Math.floor(left / columns)));
       place.setAttribute("role", "img");
       place.setAttribute("aria-label", `chart of ${name}; its numbers stand in the tables`);
     }
