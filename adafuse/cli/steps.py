@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 
+STAMPED = "%(asctime)s %(levelname)s %(message)s"
 KILLED = 137
 """The exit status of a job that was sent SIGKILL, as a shell reports it."""
 
@@ -40,9 +41,7 @@ def _begin() -> None:
             f" {planned_by}; install the same one in the environment or container of the jobs"
         )
     # A rule's log says when what happened, whatever the command line above has set up.
-    logging.basicConfig(
-        force=True, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logging.basicConfig(force=True, stream=sys.stderr, format=STAMPED)
     logging.getLogger("adafuse").setLevel(logging.INFO)
 
 
@@ -361,12 +360,18 @@ def report(plan: "Plan", index: Path, explorer: Path, failures: Path) -> None:
 
 
 @app.command()
-def prefetch(config: Annotated[Path, typer.Option()]) -> None:
+def prefetch(
+    config: Annotated[Path, typer.Option()], log: Annotated[Path | None, typer.Option()] = None
+) -> None:
     """Download models and data sets of a configuration and record their commits."""
     from adafuse.models.hub import download
     from adafuse.workflow import prefetch as prefetching
     from adafuse.workflow.layout import ResultsLayout
 
+    if log is not None:
+        kept = logging.FileHandler(log, mode="w", encoding="utf-8")
+        kept.setFormatter(logging.Formatter(STAMPED))
+        logging.getLogger("adafuse").addHandler(kept)
     settings = prefetching.with_commits(_read(config))
     commits = prefetching.prefetch(settings, download)
     for (path, revision), commit in commits.items():

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import ExampleError, UserError
-from adafuse.models.files import gguf_ends, indexed_files, torn_file, weight_bytes
+from adafuse.models.files import INDEX, gguf_ends, missing_weights, torn_file, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,
@@ -41,7 +41,6 @@ SPANS = (*_WORDS, " 12,345", " Straße", " 漢字", " 🙂")
 """Words with what comes before them, numbers, other scripts, several bytes a character."""
 
 _GIB = 1 << 30
-_INDEX = "model.safetensors.index.json"
 _FEW = 1.0  # percent of tokens in common
 _SMALL = 1024  # positions
 
@@ -303,10 +302,10 @@ def _wrong_network(facts: ModelFacts) -> Iterator[Finding]:
             f"{name} ({facts.architecture}) has no attention, so its memory is not estimated; with"
             " batch_size auto it is counted before decoding"
         )
-    files = _missing_weights(folder)
+    files = missing_weights(folder)
     if files is None:
         yield problem(
-            f"the file {_INDEX!r} of {name} does not say which files hold its weights; download it"
+            f"the file {INDEX!r} of {name} does not say which files hold its weights; download it"
             " again"
         )
     elif files:
@@ -344,14 +343,6 @@ def _slow_attention(config: PreTrainedConfig, facts: ModelFacts, batch: Load) ->
             f"{name} has other rotary factors for texts of more than {border} tokens: {slow} runs"
             " what is longer; shorten the prompts if that takes too long"
         )
-
-
-def _missing_weights(folder: Path) -> list[str] | None:
-    """Return the files of weights that a folder lacks by its index; None if that is unreadable."""
-    if not (folder / _INDEX).is_file():
-        return []
-    named = indexed_files(folder, _INDEX)
-    return named and [file for file in named if not (folder / file).is_file()]
 
 
 def _overlaps(vocabularies: dict[str, set[bytes]]) -> list[Overlap]:

@@ -73,6 +73,17 @@ def indexed_files(folder: Path, index: str) -> list[str] | None:
         return None
 
 
+INDEX = "model.safetensors.index.json"
+
+
+def missing_weights(folder: Path) -> list[str] | None:
+    """Return the files of weights that a folder lacks by its index; None if that is unreadable."""
+    if not (folder / INDEX).is_file():
+        return []
+    named = indexed_files(folder, INDEX)
+    return named and [file for file in named if not (folder / file).is_file()]
+
+
 def check_adapter(path: str, folder: Path) -> None:
     """Refuse an adapter, such as a LoRA: alone it is no model, beside weights it is not read."""
     if not (adapters := sorted(file.name for form in _ADAPTERS for file in folder.glob(form))):
@@ -158,6 +169,14 @@ def local_path(path: str, revision: str | None) -> Path | None:
     source, _, name = path.rpartition("/")
     folder = cached_folder(source, revision, name)
     return folder and folder / name
+
+
+def is_here(path: str, revision: str | None, *, served: bool) -> bool:
+    """Whether a model can be loaded without the hub; one that is `served` needs no weights."""
+    place = local_path(path, revision)
+    if place is None or served or place.is_file():
+        return place is not None
+    return missing_weights(place) == [] and weight_bytes(path, revision, "bfloat16") is not None
 
 
 def cached_folder(path: str, revision: str | None, file: str = "config.json") -> Path | None:

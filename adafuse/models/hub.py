@@ -12,6 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from safetensors import SafetensorError
 
@@ -237,3 +239,71 @@ def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:
             " and the network, and HF_TOKEN for a gated one"
         ) from None
     return Path(folder)
+
+
+def ask_hub(place: str) -> dict[str, Any]:
+    """Return what the hub's API has at a place, asked with this machine's token, if it has one.
+
+    Raises:
+        HTTPError: the hub refuses; OSError: it was not reached, or must not be (HF_HUB_OFFLINE).
+    """
+    from huggingface_hub import constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise OSError("HF_HUB_OFFLINE is set")
+    token = get_token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = Request(f"{constants.ENDPOINT}/api/{place}", headers=headers)
+    with urlopen(request, timeout=_SECONDS) as answer:
+        found = json.loads(answer.read() or b"{}")
+    return found if isinstance(found, dict) else {}
+
+
+_SECONDS = 10
+
+
+def hub_commit(kind: str, name: str) -> tuple[str, str]:
+    """Return the commit of the default branch of a hub model or dataset, and where that was read.
+
+    The hub is asked; if it cannot be reached, this machine's cache.
+    """
+    try:
+        return str(ask_hub(f"{kind}s/{name}")["sha"]), "the hub"
+    except HTTPError as error:
+        reason = _refusal(kind, name, error)
+    except (OSError, ValueError, KeyError) as error:
+        from huggingface_hub.constants import HF_HUB_CACHE
+
+        cached = Path(HF_HUB_CACHE, "--".join([f"{kind}s", *name.split("/")]), "refs", "main")
+        if cached.is_file():
+            return cached.read_text(encoding="utf-8").strip(), "this machine's cache"
+        reason = (
+            f"the hub cannot be asked for {kind} {name!r} ({error}), and it is not in the cache"
+        )
+    raise UserError(reason)
+
+
+def hub_refusal(kind: str, name: str) -> str | None:
+    """Return why the hub does not give a model or dataset to this machine's token.
+
+    None: it does, or it was not reached.
+    """
+    try:
+        ask_hub(f"{kind}s/{name}/auth-check")
+    except HTTPError as error:
+        return _refusal(kind, name, error)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def _refusal(kind: str, name: str, error: HTTPError) -> str:
+    from huggingface_hub import constants, get_token
+
+    if error.headers.get("X-Error-Code") == "GatedRepo":
+        page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        token = "with the account of HF_TOKEN" if get_token() else "and set HF_TOKEN"
+        return f"{kind} {name!r} is gated; accept its terms at {page} {token}"
+    if error.code in (401, 403, 404):
+        return f"{kind} {name!r} is not on the hub, or is private; check its name and HF_TOKEN"
+    return f"the hub does not answer for {kind} {name!r} (HTTP {error.code}); try again later"

@@ -146,20 +146,39 @@ def source_file(config: Config, benchmark: str) -> Path:
     if source.file is not None:
         return Path(source.file)
     digest = _source_digest(source)
-    path = ResultsLayout(config.results).source(f"{_name(source)}-{digest}")
+    path = _fetched_file(config, source, digest)
     if (damaged := is_damaged(path)) or not path.is_file():
         if damaged:
             logger.warning("%s was changed or damaged", path)
-        if source.revision is None and not Path(str(source.dataset)).is_dir():
-            raise UnavailableSourceError(
-                f"benchmarks.{benchmark}: hub dataset {source.dataset!r} has no revision; {PIN}"
-            )
+        if (reason := unpinned_source(config, benchmark)) is not None:
+            raise UnavailableSourceError(reason)
         _fetch(source, path)
         if _source_digest(source) != digest:
             path.unlink()
             raise UserError(f"dataset {source.dataset!r} was changed while it was read; run again")
         write_stamp(path, digest)
     return path
+
+
+def is_fetched(config: Config, benchmark: str) -> bool:
+    """Whether the rows of a benchmark are in a file already."""
+    source = config.benchmarks[benchmark].source
+    if source.file is not None:
+        return True
+    path = _fetched_file(config, source, _source_digest(source))
+    return path.is_file() and not is_damaged(path)
+
+
+def unpinned_source(config: Config, benchmark: str) -> str | None:
+    """Return why the hub dataset of a benchmark is not fetched if it has no revision."""
+    source = config.benchmarks[benchmark].source
+    if source.dataset is None or source.revision or Path(source.dataset).is_dir():
+        return None
+    return f"benchmarks.{benchmark}: hub dataset {source.dataset!r} has no revision; {PIN}"
+
+
+def _fetched_file(config: Config, source: SourceConfig, digest: str) -> Path:
+    return ResultsLayout(config.results).source(f"{_name(source)}-{digest}")
 
 
 def _source_digest(source: SourceConfig) -> str:

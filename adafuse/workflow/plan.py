@@ -30,7 +30,7 @@ from adafuse.workflow.benchmarks import UnavailableSourceError
 from adafuse.workflow.digest import SPBLEU, Digests
 from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows, memory_mb, model_bytes
 from adafuse.workflow.layout import ResultsLayout, config_variable
-from adafuse.workflow.prefetch import with_commits
+from adafuse.workflow.prefetch import needs_of, with_commits
 from adafuse.workflow.stamps import is_fresh, renew
 from adafuse.workflow.steps import STEPS, Job, table_jobs
 
@@ -69,22 +69,31 @@ class Plan(Digests):
         )
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Plan":
-        """Check a configuration and all benchmark files that it names."""
+    def of(cls, values: Mapping[str, Any], *, fetches: bool = True) -> "Plan":
+        """Check a configuration and all benchmark files that it names.
+
+        Unless it `fetches`, what is not here is missing.
+        """
         plan = cls(with_commits(parse_config(values)))
         if taken := RULES & plan.config.experiments.keys():
             raise UserError(
                 f"config: experiments: {min(taken)!r} is another rule of the workflow; rename it"
             )
         plan._check_places()
-        for benchmark in plan.config.benchmarks:
+        for need in () if fetches else needs_of(plan.config):
+            if isinstance(need.subject, str) and not need.here:
+                plan.missing[need.subject] = (
+                    f"{need.name} is missing; run `snakemake prefetch` alone"
+                )
+        for benchmark in [name for name in plan.config.benchmarks if name not in plan.missing]:
             try:
                 rows = {row.id: row.answers for row in plan.prepared(benchmark).rows}
                 scorer = SCORERS[plan.config.benchmarks[benchmark].scorer]
                 plan.warnings += filter(None, [scorer.hopeless(rows, f"benchmarks.{benchmark}")])
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
-        if any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values()):
+        needs_spm = any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values())
+        if needs_spm and SPBLEU not in plan.missing:
             try:
                 require_model(plan.config.spm_sha256)
             except AbsentModelError as error:
@@ -150,19 +159,19 @@ class Plan(Digests):
         hidden = [path for path in found if any(part.startswith(".") for part in path.parts[-2:])]
         return sorted(path for path in {*found} - {*hidden} - made if path.is_file())
 
-    def start(self, wanted: Collection[Path] = ()) -> None:
+    def start(self, wanted: Collection[Path] = (), *, prefetches: bool = False) -> None:
         """Keep the results folder to this process until it ends, and store the configuration.
 
         Tables, figures and pages that it does not ask for are moved to `orphans/`, but for those
         that are `wanted`; a reader would take them for those of this configuration. Traces and
-        scores of other runs stay.
+        scores of other runs stay. If only what is missing is fetched, all stay.
 
         Raises:
             UserError: another Snakemake is at work there, or nothing can be written.
         """
         if self._started:
             return
-        if self.missing:
+        if self.missing and not prefetches:
             raise UserError(next(iter(self.missing.values())))
         _check_writable(Path(self.config.results))
         try:
@@ -181,7 +190,7 @@ class Plan(Digests):
                 if path.stat().st_mtime > time.time():  # which Snakemake takes for a wrong clock
                     os.utime(path)
             renew(path)
-        for path in (*self.orphans(), *self._unasked(wanted)):
+        for path in () if prefetches else (*self.orphans(), *self._unasked(wanted)):
             if path.relative_to(self.config.results).parts[0] in _SHOWN:
                 self.layout.put_aside(path)
         DIGESTS.save(self.layout.model_files)

@@ -65,6 +65,10 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
     return written if section is None else written.get(str(section), config)
 
 
+PREFETCH = "prefetch"
+"""The rule that fetches what is missing, so that planning for it alone need not."""
+
+
 def _arguments(given: Sequence[str]) -> dict[str, Any]:
     """Read `--config NAME=VALUE ...`; a value that is not valid YAML is a text."""
     values: dict[str, Any] = {}
@@ -176,8 +180,10 @@ def start_with(workflow: Any, plan: Plan) -> None:
     def start(log: str, others: Callable[[str], None] = workflow._onstart) -> None:
         others(log)
         os.environ[EXECUTOR] = workflow.executor_plugin.name
+        jobs = [*workflow.dag.jobs]
+        wanted = {Path(file) for job in jobs for file in job.output}
         try:
-            plan.start({Path(file) for job in workflow.dag.jobs for file in job.output})
+            plan.start(wanted, prefetches={job.rule.name for job in jobs} == {PREFETCH})
         except UserError as error:
             sys.exit(f"error: {error}")
         if workflow.scheduler is not None:

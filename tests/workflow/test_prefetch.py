@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.support.hub_cache import COMMIT, cached_model
 
 from .conftest import ROOT
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "models": {"llama": {"path": "org/llama"}},
     "benchmarks": {BENCHMARK: {"use": f"config/benchmarks/{BENCHMARK}.yaml", "limit": 3}},
     "runs": {"llama": {"method": "single", "models": ["llama"]}},
@@ -37,13 +38,25 @@ def test_what_was_fetched_is_decoded_with_at_its_commit_without_a_network(
 
 
 @pytest.mark.soak
-def test_a_model_that_cannot_be_fetched_is_one_sentence(
+def test_what_cannot_be_fetched_is_one_sentence_each_and_all_else_is_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    cached_model(tmp_path / "hub/hub", "org/mistral", str(ROOT / "adafuse/toy/models/mistral"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    checkout = Checkout.made(tmp_path / "checkout", CONFIG)
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    models = {**CONFIG["models"], "mistral": {"path": "org/mistral"}}
+    runs = {name: {"method": "single", "models": [name]} for name in models}
+    unpinned = {"use": "config/benchmarks/flores_en_de.yaml", "scorer": "translation_13a"}
+    benchmarks = {**CONFIG["benchmarks"], "flores": unpinned}
+    config = {**CONFIG, "models": models, "runs": runs, "benchmarks": benchmarks}
+    checkout = Checkout.made(tmp_path / "checkout", config)
     with checkout.running("prefetch", "--cores=1") as snakemake:
         assert snakemake.wait() != 0
-    assert "error: model 'org/llama' (revision None) cannot be downloaded" in checkout.said()
-    assert "Traceback" not in checkout.said()
+    said = checkout.said()
+    assert "error: 2 of 3 could not be fetched" in said
+    assert "model 'org/llama' (revision None) cannot be downloaded" in said
+    assert "benchmarks.flores: hub dataset 'facebook/flores' has no revision" in said
+    assert "Traceback" not in said
+    record = json.loads((checkout.folder / "results/prefetched.json").read_text())
+    assert [each["path"] for each in record["models"]] == ["org/mistral"]

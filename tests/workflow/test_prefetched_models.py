@@ -1,6 +1,10 @@
 """Models downloaded once, and the commits that are used from then on."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,8 @@ from adafuse.models.spec import ModelEntry
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.prefetch import hub_models, prefetch, with_commits
+from tests.conftest import toy_path
+from tests.support.hub import TOKEN, standing_hub
 
 
 class Hub:
@@ -146,13 +152,91 @@ def test_a_revision_that_the_user_changes_is_another_model(values: dict[str, Any
     assert with_commits(parse_config(values)).models["hub"].revision == "v2"
 
 
-def test_nothing_is_recorded_of_a_download_that_fails(config: Config) -> None:
-    def fails(model: ModelEntry) -> Path:
-        raise UserError("no network")
-
-    with pytest.raises(UserError):
-        prefetch(config, fails)
+def test_nothing_is_recorded_where_all_downloads_fail(config: Config) -> None:
+    with pytest.raises(UserError, match=r"1 of 1 could not be fetched.*no network"):
+        prefetch(config, failing("org/name"))
     assert not record_file(config).exists()
+
+
+def failing(path: str) -> Callable[[ModelEntry], Path]:
+    hub = Hub("c1")
+
+    def download(model: ModelEntry) -> Path:
+        if model.path == path:
+            raise UserError("no network")
+        return hub(model)
+
+    return download
+
+
+def test_what_fails_is_named_and_all_else_is_fetched_and_recorded(values: dict[str, Any]) -> None:
+    config = blended(values)
+    with pytest.raises(UserError, match=r"1 of 3 could not be fetched.*no network"):
+        prefetch(config, failing("org/name"))
+    assert [each["path"] for each in stored(config)["models"]] == ["org/fuser", "org/ranker"]
+    prefetch(with_commits(config), again := Hub("c2"))
+    assert len(again.asked) == 3, "the others are completed"
+    commits = {each["path"]: each["commit"] for each in stored(config)["models"]}
+    assert commits == {"org/fuser": "abc", "org/ranker": "c1", "org/name": "c2"}
+
+
+def test_planning_to_prefetch_fetches_nothing_and_starts_without_it(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/test.jsonl").write_text('{"question": "q?", "answer": "a"}\n')
+    source = {"dataset": str(tmp_path / "data"), "split": "test"}
+    values["benchmarks"]["qa"].update(source=source, shards=1)
+    plan = Plan.of(values, fetches=False)
+    with pytest.raises(
+        UserError, match=r"data set of qa \(.*\) is missing; run `snakemake prefetch`"
+    ):
+        plan.start()
+    plan.start(prefetches=True)
+    assert plan.layout.config.is_file()
+    assert not Path(plan.config.results, "sources").exists()
+
+
+def test_what_is_closed_or_unpinned_is_named_first_and_a_token_opens_it(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    values["models"] |= {
+        "hub": {"path": "org/llama"},
+        "gated": {"path": "org/gated"},
+        "gone": {"path": "org/gone"},
+    }
+    values["runs"] = {
+        name: {"method": "single", "models": [name]} for name in ("hub", "gated", "gone")
+    }
+    source = {"dataset": "facebook/flores", "split": "devtest"}
+    values["benchmarks"] = {"qa": {**values["benchmarks"]["qa"], "source": source}}
+    config, log = tmp_path / "config.json", tmp_path / "log"
+    config.write_text(json.dumps(values))
+    models = {f"models/org/{name}": Path(toy_path("llama")) for name in ("llama", "gated")}
+    with standing_hub(models, frozenset({"models/org/gated"})) as hub:
+        environment = {**os.environ, **hub.environment(tmp_path / "cache"), "HF_TOKEN": ""}
+        step = ["step", "prefetch", "--config", str(config), "--log", str(log)]
+        command = [sys.executable, "-m", "adafuse", *step]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        page = f"{hub.url}/org/gated"
+        told = [line.split(" ", 3)[-1] for line in log.read_text().splitlines()]
+        environment["HF_TOKEN"] = TOKEN
+        again = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == again.returncode == 2
+    assert told[:2] == [
+        f"cannot be fetched: model 'org/gated' is gated; accept its terms at {page} and set"
+        " HF_TOKEN",
+        "cannot be fetched: model 'org/gone' is not on the hub, or is private; check its name and"
+        " HF_TOKEN",
+    ]
+    assert told[2].startswith("cannot be fetched: benchmarks.qa: hub dataset 'facebook/flores' has")
+    listed = ["missing: model org/llama (no revision)", "1 of 1: model org/llama (no revision)"]
+    assert told[3:5] == listed
+    assert "error: 3 of 4 could not be fetched" in done.stderr and "Traceback" not in done.stderr
+    assert "error: 2 of 4 could not be fetched" in again.stderr
+    record = json.loads(Path(values["results"], "prefetched.json").read_text())
+    assert [each["path"] for each in record["models"]] == ["org/llama", "org/gated"]
+    assert TOKEN not in log.read_text() + again.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"models": [{}]}', '{"models": 3}'])

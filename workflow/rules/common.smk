@@ -7,6 +7,7 @@ import sys
 from adafuse.errors import UserError
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.snakemake import (
+    PREFETCH,
     as_written,
     inputs_of,
     print_summary,
@@ -18,11 +19,11 @@ from adafuse.workflow.steps import STEPS
 
 try:
     config = as_written(config, workflow)
-    plan = Plan.of(config)
+    plan = Plan.of(config, fetches=PREFETCH not in sys.argv)
     shell.prefix(shell_prefix(workflow, plan))
 except UserError as error:
     sys.exit(f"error: {error}")
-for reason in plan.missing.values():
+for reason in () if PREFETCH in sys.argv else plan.missing.values():
     print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
 for warning in plan.warnings if workflow.is_main_process else ():
     print(f"warning: {warning}", file=sys.stderr)

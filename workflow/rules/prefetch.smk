@@ -1,5 +1,5 @@
-# `snakemake prefetch`, on a machine with a network: downloads the models and records their commits.
-# Data sets are fetched whenever the workflow is planned.
+# `snakemake prefetch`, on a machine with a network: downloads the models and data sets, and records
+# their commits. What is said goes to the terminal, for its progress bars, as well as into the log.
 
 
 rule prefetch:
@@ -13,4 +13,4 @@ rule prefetch:
     params:
         config=plan.layout.config,
     shell:
-        "adafuse step prefetch --config {params.config:q} 2> {log:q}"
+        "adafuse step prefetch --config {params.config:q} --log {log:q}"
