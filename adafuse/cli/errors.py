@@ -63,6 +63,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse export results --format dataset-card",
         "adafuse export results --latex --p-values",
     ),
+    "pin": ("adafuse pin config/paper.yaml",),
     "plan": ("adafuse plan config/toy.yaml", "adafuse plan my.yaml --target figure_6"),
     "status": ("adafuse status", "adafuse status results --json"),
     "processor": ("adafuse processor vllm_processor.py",),

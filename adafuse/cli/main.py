@@ -19,6 +19,7 @@ from adafuse.cli.fit import fit
 from adafuse.cli.generate import generate
 from adafuse.cli.init import init
 from adafuse.cli.methods import methods
+from adafuse.cli.pin import pin
 from adafuse.cli.plan import plan
 from adafuse.cli.processor import processor
 from adafuse.cli.report import report
@@ -70,7 +71,7 @@ app = typer.Typer(
 )
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Decode": (generate, serve, fit, advise, show, methods),
-    "Evaluate": (init, plan, score, audit, report, export, status),
+    "Evaluate": (init, pin, plan, score, audit, report, export, status),
     "This machine": (doctor, processor, bench),
 }
 

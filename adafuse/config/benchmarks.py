@@ -16,8 +16,8 @@ from adafuse.plugins import not_there
 from adafuse.storage.files import located
 
 PIN = (
-    "pin it with source: {revision: COMMIT}, 40 hexadecimal digits from the history of its files on"
-    " the hub"
+    "pin it with `adafuse pin CONFIG` or source: {revision: COMMIT}, 40 hexadecimal digits from the"
+    " history of its files on the hub"
 )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -70,6 +71,44 @@ def parse_json(text: str | bytes) -> Any:
         return shallow(json.loads(text, object_pairs_hook=_once))
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+
+
+def with_key(text: str, above: Sequence[str], after: str, key: str, value: str) -> str:
+    """Return YAML or JSON with a key put after another one; all else stays as it is written.
+
+    `above` are the keys that lead to the mapping. A key that is there without a value gets one.
+
+    Raises:
+        ValueError: it cannot be put there without changing something else.
+    """
+    refused = ValueError(f"{key} cannot be put after {'.'.join([*above, after])}")
+    try:
+        node: Any = yaml.compose(text, _Loader)
+        wanted = part = parse_yaml(text)
+        for name in above:
+            node = {each.value: inner for each, inner in node.value}[name]
+            part = part[name]
+        if part.get(key) == value:  # of another name of the same mapping
+            return text
+        keys = {each.value: (each, inner) for each, inner in node.value}
+        place, inner = keys[after]
+        start = end = inner.end_mark.index
+        line_end, quote = "\r\n" if "\r\n" in text else "\n", place.style or ""
+        if key in keys:
+            start, end = keys[key][1].start_mark.index, keys[key][1].end_mark.index
+            new = f" {value}" if start == end else f"{quote}{value}{quote}"
+        elif node.flow_style:
+            new = f", {quote}{key}{quote}: {quote}{value}{quote}"
+        else:
+            start = end = text.find(line_end, end) if line_end in text[end:] else len(text)
+            new = f"{line_end}{' ' * place.start_mark.column}{key}: {value}"
+        changed = text[:start] + new + text[end:]
+        filled, part[key] = part.get(key) is not None, value
+        if filled or parse_yaml(changed) != wanted:
+            raise refused
+    except (yaml.YAMLError, KeyError, AttributeError, TypeError) as error:
+        raise refused from error
+    return changed
 
 
 def shallow(value: Any) -> Any:
