@@ -42,6 +42,13 @@ class PaperFigures(Section):
     """mean characters of a question in the paper"""
     answer_chars: Figure | None = None
     """mean characters of an answer in the paper"""
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """SHA-256 of the authors' file"""
+
+    def beside(self, ours: "Description") -> dict[str, tuple[float, float | None]]:
+        """Return each figure of some rows, rounded as the paper's, beside that of the paper."""
+        names = ("rows", "question_chars", "answer_chars")
+        return {name: (round(getattr(ours, name), 1), getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "audit": (
         "adafuse audit --benchmark squad --predictions p.jsonl \\\n"
         "    --references squad.jsonl --csv audit.csv",
+        "adafuse audit --benchmark squad --references squad.jsonl",
     ),
     "report": (
         "adafuse report results",
@@ -107,8 +108,8 @@ AUTHORS: dict[str, str] = {
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
 STATUSES = {
     0: "success",
-    FAILED: "a failure: a prompt of `generate`, a job of `status`, a check of `doctor`, or adafuse"
-    " itself (with a traceback)",
+    FAILED: "a failure: a prompt of `generate`, a job of `status`, a check of `doctor` or `audit`,"
+    " or adafuse itself (with a traceback)",
     WRONG: "an error in the command, or in a file or setting that it reads",
     UNFINISHED: "`status`: not everything is decoded yet",
     INTERRUPTED: "Ctrl-C; `generate --out` keeps the finished prompts for --resume",

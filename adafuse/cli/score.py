@@ -1,12 +1,13 @@
-"""`adafuse score` and `adafuse audit`: score a file of predictions, without any model."""
+"""`adafuse score` and `adafuse audit`: check files of predictions and rows, without any model."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.cli.errors import FAILED
 from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names, with_plugins
 from adafuse.cli.output import echo_json, json_text
 from adafuse.errors import UserError, nearest
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from adafuse.metrics.score import Score
 
 Benchmark = Annotated[str, option(f"{', '.join(BENCHMARKS)}.", "NAME", values=list(BENCHMARKS))]
-Predictions = Annotated[
-    Path, option('JSON lines or CSV: {"id" or "question", "text"}; or a Parquet trace.', "FILE")
-]
+PREDICTIONS = option('JSON lines or CSV: {"id" or "question", "text"}; or a Parquet trace.', "FILE")
+Predictions = Annotated[Path, PREDICTIONS]
 References = Annotated[
     Path, option('JSON lines, CSV or Parquet: {"question", "answer", "id"}.', "FILE")
 ]
@@ -134,18 +134,28 @@ def _print(totals: "Score", kept: int) -> None:
 @with_plugins
 def audit(
     benchmark: Benchmark,
-    predictions: Predictions,
     references: References,
+    predictions: Annotated[Path | None, PREDICTIONS] = None,
     scorer: ScorerName = None,
     csv: Annotated[Path | None, option("The CSV file to write, with the counts.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score under both protocols and count the answers that only `published` accepts, by rule."""
+    """Score under both protocols and count the answers that only `published` accepts, by rule.
+
+    Without predictions: compare the rows of a benchmark of the paper with its
+    appendix C, and their file with the authors'. Exit status: 0 they are the
+    same rows by all figures, 1 they are not.
+    """
     from adafuse.metrics.audit import audit as compare
     from adafuse.metrics.score import evaluate
     from adafuse.report.tables import audit_table, write_table
     from adafuse.storage.files import check_writable
 
+    if predictions is None:
+        if csv is not None or scorer is not None:
+            name = "--scorer" if csv is None else "--csv"
+            raise UserError(f"{name} is for predictions; give --predictions, or leave it out")
+        _check_rows(benchmark, references, as_json)
     if csv is not None:
         check_writable(csv)
     name, rows, texts = read_files(benchmark, predictions, references, scorer)
@@ -167,3 +177,38 @@ def audit(
         f"\n{strict.score.primary}: strict {first:.2f}, published {second:.2f},"
         f" {second - first:+.2f} points"
     )
+
+
+def _check_rows(benchmark: str, references: Path, as_json: bool) -> NoReturn:
+    from adafuse.benchmarks.description import PaperFigures, describe
+    from adafuse.config.reading import read_values
+    from adafuse.storage.files import shipped
+    from adafuse.workflow.layout import file_sha256
+
+    if benchmark not in BENCHMARKS:
+        raise UserError(
+            f"appendix C of the paper has no benchmark {benchmark!r}; name one of"
+            f" {', '.join(BENCHMARKS)}, or give --predictions{nearest(benchmark, [*BENCHMARKS])}"
+        )
+    file = shipped("config") / "benchmarks" / f"{benchmark}.yaml"
+    values = read_values(file, "benchmark", "docs/benchmarks.md")
+    paper = PaperFigures.model_validate(values["paper"])
+    figures = paper.beside(describe(read_rows(references), None))
+    sha256 = file_sha256(references)
+    agree = all(ours == theirs for ours, theirs in figures.values())
+    theirs = sha256 == paper.sha256
+    if as_json:
+        echo_json(
+            {"benchmark": benchmark, "figures": figures, "agree": agree, "sha256": sha256}
+            | {"authors_file": theirs}
+        )
+    else:
+        for name, (ours, said) in figures.items():
+            mark = "ok" if ours == said else "other"
+            typer.echo(f"{mark:<6}{name}: {ours} ({said} in appendix C)")
+        known = f"SHA-256 of this file: {sha256}, of the authors': {paper.sha256}"
+        same = f"the figures are the paper's, but not every byte is the authors'; {known}"
+        other = f"these are not the rows of the paper; {known}"
+        mine = f"this is the authors' file, byte for byte (SHA-256 {sha256})"
+        typer.echo(mine if theirs else same if agree else other)
+    raise typer.Exit(0 if agree else FAILED)

@@ -1,5 +1,6 @@
 """`adafuse score` and `adafuse audit` as a person uses them."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -112,6 +113,40 @@ def test_the_audit_lists_what_only_published_accepts(files: Path) -> None:
 def test_json_goes_to_standard_output_and_is_what_the_file_holds(files: Path) -> None:
     done = adafuse("score", "--json", "--out", "score.json")
     assert json.loads(done.stdout) == json.loads(Path("score.json").read_text())
+
+
+def test_rows_are_compared_with_appendix_c(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    audit = ["audit", "--benchmark", "squad", "--references", "refs.jsonl"]
+    done = CliRunner().invoke(app, audit)
+    assert done.exit_code == 1
+    assert "other rows: 3 (2500 in appendix C)" in done.stdout
+    assert "these are not the rows of the paper; SHA-256 of this file: " in done.stdout
+    own = hashlib.sha256(Path("refs.jsonl").read_bytes()).hexdigest()
+    for sha256, sentence in (
+        (own, "this is the authors' file, byte for byte"),
+        ("0" * 64, "the figures are the paper's, but not every byte is the authors'"),
+    ):
+        monkeypatch.setattr(
+            "adafuse.config.reading.read_values",
+            lambda *_, sha256=sha256: {
+                "paper": {"rows": 3, "question_chars": 5, "answer_chars": 11.3, "sha256": sha256}
+            },
+        )
+        done = CliRunner().invoke(app, audit)
+        assert (done.exit_code, sentence in done.stdout) == (0, True), done.stdout
+    told = json.loads(CliRunner().invoke(app, [*audit, "--json"]).stdout)
+    assert told["figures"]["answer_chars"] == [11.3, 11.3]
+    assert (told["agree"], told["authors_file"]) == (True, False)
+
+
+def test_rows_of_another_benchmark_have_no_figures(files: Path) -> None:
+    done = CliRunner().invoke(app, ["audit", "--benchmark", "squat", "--references", "refs.jsonl"])
+    assert "has no benchmark 'squat'" in str(done.exception)
+    assert "did you mean 'squad'" in str(done.exception)
+    done = CliRunner().invoke(
+        app, ["audit", "--benchmark", "nq", "--references", "refs.jsonl", "--scorer", "nq"]
+    )
+    assert str(done.exception).startswith("--scorer is for predictions")
 
 
 def test_the_audit_as_json_has_every_case_and_both_scores(files: Path) -> None:
