@@ -73,6 +73,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "adafuse doctor --model A --model B --device cuda:0 --batch-size 16",
         "adafuse doctor --model A --server http://127.0.0.1:8000",
     ),
+    "preflight": ("adafuse preflight", "srun --gpus=1 adafuse preflight my.yaml"),
     "bench": ("adafuse bench --repeats 3", "adafuse bench --model A --model B --json"),
 }
 """Of each command; lines are short enough for a terminal of 80 columns."""
@@ -108,8 +109,8 @@ AUTHORS: dict[str, str] = {
 FAILED, WRONG, UNFINISHED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
 STATUSES = {
     0: "success",
-    FAILED: "a failure: a prompt of `generate`, a job of `status`, a check of `doctor` or `audit`,"
-    " or adafuse itself (with a traceback)",
+    FAILED: "a failure: a prompt of `generate`, a job of `status`, a check of `doctor`, `preflight`"
+    " or `audit`, or adafuse itself (with a traceback)",
     WRONG: "an error in the command, or in a file or setting that it reads",
     UNFINISHED: "`status`: not everything is decoded yet",
     INTERRUPTED: "Ctrl-C; `generate --out` keeps the finished prompts for --resume",

@@ -21,6 +21,7 @@ from adafuse.cli.init import init
 from adafuse.cli.methods import methods
 from adafuse.cli.pin import pin
 from adafuse.cli.plan import plan
+from adafuse.cli.preflight import preflight
 from adafuse.cli.processor import processor
 from adafuse.cli.report import report
 from adafuse.cli.score import audit, score
@@ -72,7 +73,7 @@ app = typer.Typer(
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Decode": (generate, serve, fit, advise, show, methods),
     "Evaluate": (init, pin, plan, score, audit, report, export, status),
-    "This machine": (doctor, processor, bench),
+    "This machine": (doctor, preflight, processor, bench),
 }
 
 

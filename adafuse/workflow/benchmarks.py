@@ -197,7 +197,7 @@ def _fetch(source: SourceConfig, path: Path) -> None:
     """Fetch in a process of its own, so that planning never loads `datasets`."""
     logger.warning("fetching dataset %s, once; this may take minutes", source.dataset)
     step = ["step", "fetch", "--source", source.model_dump_json(), "--out", str(path)]
-    environment = {**os.environ, **({} if _hub_answers() else {"HF_HUB_OFFLINE": "1"})}
+    environment = {**os.environ, **({} if hub_answers() else {"HF_HUB_OFFLINE": "1"})}
     done = subprocess.run(
         [sys.executable, "-m", "adafuse", *step], capture_output=True, text=True, env=environment
     )
@@ -211,7 +211,7 @@ def _fetch(source: SourceConfig, path: Path) -> None:
 
 
 @cache
-def _hub_answers() -> bool:
+def hub_answers() -> bool:
     """Ask once: without a network, each dataset would be tried for half a minute."""
     from huggingface_hub.constants import ENDPOINT
 

@@ -43,13 +43,17 @@ def standing_hub(
         def do_GET(self) -> None:
             place = urlsplit(self.path).path.removeprefix("/")
             hub.asked.append(place)
+            told = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+            if place == "api/whoami-v2":
+                return self._send(200 if told else 401, b"{}", {})
+            if not place:
+                return self._send(200, b"", {})
             api = place.startswith("api/")
             kind, *words = place.split("/")[1:] if api else ["models", *place.split("/")]
             name, rest = "/".join(words[:2]), words[2:]
             repository = f"{kind}/{name}"
             if repository not in hub.repositories:
                 return self._send(404, b"", {"X-Error-Code": "RepoNotFound"})
-            told = self.headers.get("Authorization") == f"Bearer {TOKEN}"
             if repository in hub.closed and not told and rest[:1] in (["auth-check"], ["resolve"]):
                 return self._send(403 if told else 401, b"", {"X-Error-Code": "GatedRepo"})
             folder = hub.repositories[repository]
