@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -241,6 +241,22 @@ def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:
     return Path(folder)
 
 
+def hub_answers() -> bool:
+    """Ask once whether the hub can be reached; if not, each request would wait for its timeout."""
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE and _answers(constants.ENDPOINT)
+
+
+@cache
+def _answers(endpoint: str) -> bool:
+    try:
+        urlopen(endpoint, timeout=5).close()
+    except OSError as error:
+        return isinstance(error, HTTPError)
+    return True
+
+
 def ask_hub(place: str) -> dict[str, Any]:
     """Return what the hub's API has at a place, asked with this machine's token, if it has one.
 
@@ -249,8 +265,11 @@ def ask_hub(place: str) -> dict[str, Any]:
     """
     from huggingface_hub import constants, get_token
 
-    if constants.HF_HUB_OFFLINE:
-        raise OSError("HF_HUB_OFFLINE is set")
+    if not hub_answers():
+        offline = constants.HF_HUB_OFFLINE
+        raise OSError(
+            "HF_HUB_OFFLINE is set" if offline else f"{constants.ENDPOINT} does not answer"
+        )
     token = get_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = Request(f"{constants.ENDPOINT}/api/{place}", headers=headers)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -87,7 +88,8 @@ def _devices() -> Iterator[Device]:
     yield Device("cpu", platform.machine(), free_memory(torch.device("cpu")))
     for index in range(torch.cuda.device_count()):
         card = torch.device("cuda", index)
-        yield Device(str(card), torch.cuda.get_device_name(card), free_memory(card))
+        with suppress(RuntimeError):  # the driver is too old for torch
+            yield Device(str(card), torch.cuda.get_device_name(card), free_memory(card))
 
 
 def _wrong(installation: Installation) -> Iterator[Finding]:

@@ -9,13 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 from adafuse.benchmarks.description import Described, describe
 from adafuse.benchmarks.prompts import FewShotFile, make_prompt_template, read_few_shot
@@ -36,6 +33,7 @@ from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.files import folder_digest
+from adafuse.models.hub import hub_answers
 from adafuse.storage.files import write_text
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import is_damaged, write_stamp
@@ -208,18 +206,6 @@ def _fetch(source: SourceConfig, path: Path) -> None:
         reason = told[-1].removeprefix("error: ")
         kind = UserError if Path(str(source.dataset)).is_dir() else UnavailableSourceError
         raise kind(reason or f"{source.dataset!r} cannot be fetched")
-
-
-@cache
-def hub_answers() -> bool:
-    """Ask once: without a network, each dataset would be tried for half a minute."""
-    from huggingface_hub.constants import ENDPOINT
-
-    try:
-        urlopen(ENDPOINT, timeout=5).close()
-    except OSError as error:
-        return isinstance(error, HTTPError)
-    return True
 
 
 def prepare_benchmark(config: Config, benchmark: str) -> Prepared:

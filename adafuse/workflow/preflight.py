@@ -1,8 +1,10 @@
 """What jobs would fail of on this machine: its GPUs, versions and disks, and what is not here."""
 
 import os
+import platform
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,14 +20,12 @@ import torch
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.models.files import weight_bytes
-from adafuse.models.hub import ask_hub
+from adafuse.models.hub import ask_hub, hub_answers
 from adafuse.models.installation import look_around
 from adafuse.models.memory import free_host_memory, free_memory
 from adafuse.models.spec import ModelEntry
 from adafuse.storage.files import write_bytes
 from adafuse.storage.journal import only_writer
-from adafuse.storage.provenance import this_machine
-from adafuse.workflow.benchmarks import hub_answers
 from adafuse.workflow.jobs import decode_job, gpus, loaded
 from adafuse.workflow.prefetch import needs_of
 
@@ -56,13 +56,13 @@ def preflight(config: Config | None) -> list[Check]:
 
 
 def _node() -> Iterator[Check]:
-    here = this_machine()
-    job = f"Slurm job {here['slurm_job']}" if here["slurm_job"] else "not in a Slurm job"
-    if not here["slurm_job"] and shutil.which("sbatch") is None:
-        job = "no Slurm here"
-    cores = len(psutil.Process().cpu_affinity() or ())
+    host, number = (os.environ.get(name) for name in ("SLURMD_NODENAME", "SLURM_JOB_ID"))
+    job = f"Slurm job {number}"
+    if number is None:
+        job = "not in a Slurm job" if shutil.which("sbatch") else "no Slurm here"
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
     memory = f"{free_host_memory() / _GB:.1f} GB of memory free"
-    yield Check("node", "ok", f"{here['host']}, {job}, {cores} cores, {memory}")
+    yield Check("node", "ok", f"{host or platform.node()}, {job}, {cores} cores, {memory}")
 
 
 def _versions() -> Iterator[Check]:
@@ -80,22 +80,21 @@ def _cards(config: Config | None) -> Iterator[Check]:
     cuda = f"CUDA {torch.version.cuda}" if torch.version.cuda else "torch built without CUDA"
     cards = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
     for card in cards:
-        about = f"{card}, {torch.cuda.get_device_name(card)}, {driver}, {cuda}"
+        about = f"{card}, {driver}, {cuda}"
         try:
+            about += f", {torch.cuda.get_device_name(card)}"
             ones = torch.ones(64, 64, device=card)
             computed = float((ones @ ones).sum()) == 64**3
             about += f", {free_memory(card) / _GB:.1f} GB free"
-        except RuntimeError as error:  # no kernel for this card, memory that others hold
+        except RuntimeError as error:  # an old driver, no kernel for this card, others' memory
             about, computed = f"{about}: {str(error).splitlines()[0]}", False
-        fix = (
-            "" if computed else "; it does not compute: ask for another node, or update the driver"
-        )
-        yield Check("gpu", "ok" if computed else "fail", about + fix)
+        fix = "it does not compute; use another node, or torch for this driver (docs/gpu.md)"
+        yield Check("gpu", *(("ok", about) if computed else ("fail", f"{about}; {fix}")))
     needed = {} if config is None else _needed(config)
     most = max(needed.values(), default=0)
     none = "" if cards else f"none ({driver}, {cuda}); "
     if len(cards) < most:
-        login = not this_machine()["slurm_job"] and shutil.which("sbatch") is not None
+        login = "SLURM_JOB_ID" not in os.environ and shutil.which("sbatch") is not None
         ask = f"submit this as a Slurm job with --gpus={most} (docs/hpc.md)"
         fix = ask if login else "ask for more, or lower decode.gpu (docs/gpu.md)"
         text = f"{none}{len(cards)} of the {most} that a job asks for; {fix}"
@@ -198,7 +197,7 @@ def _hub() -> Iterator[Check]:
     from huggingface_hub import get_token
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
-    answers = not HF_HUB_OFFLINE and hub_answers()
+    answers = hub_answers()
     if HF_HUB_OFFLINE:
         yield Check("hub", "ok", "offline mode (HF_HUB_OFFLINE is set)")
     elif answers:
@@ -228,13 +227,10 @@ def _token() -> Check:
 
 
 def _needs(config: Config) -> Iterator[Check]:
-    from huggingface_hub.constants import HF_HUB_OFFLINE
-
     needs = needs_of(config)
     here = sum(need.here for need in needs)
     counts = f"{here} of {len(needs)} models and data sets of the hub are here"
     yield Check("needs", "ok", counts if needs else "no model or data set of the hub")
-    online = not HF_HUB_OFFLINE and hub_answers()
     for need in needs:
         unpinned = isinstance(need.subject, ModelEntry) and need.subject.revision is None
         if need.here and unpinned:
@@ -245,4 +241,4 @@ def _needs(config: Config) -> Iterator[Check]:
             fix = (
                 why or f"{need.name} is missing; run `snakemake prefetch` where there is a network"
             )
-            yield Check("needs", "warn" if online and why is None else "fail", fix)
+            yield Check("needs", "warn" if hub_answers() and why is None else "fail", fix)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from adafuse.config.reading import parse_config
-from adafuse.workflow import benchmarks, preflight
+from adafuse.workflow import preflight
 from adafuse.workflow.preflight import Check
 from tests.conftest import toy_path
 from tests.support.hub import TOKEN, Hub, standing_hub
@@ -34,9 +34,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with standing_hub({}) as hub:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        benchmarks.hub_answers.cache_clear()
         yield hub
-    benchmarks.hub_answers.cache_clear()
 
 
 def found(name: str, values: dict[str, Any] | None = None) -> list[Check]:
@@ -103,7 +101,7 @@ def test_each_gpu_computes_and_weights_that_do_not_fit_fail(
     values["models"]["left"]["path"] = toy_path("llama")
     FakeCards(monkeypatch, count=2, free=10**12)
     first, second = found("gpu", values)
-    assert first.text.startswith("cuda:0, Toy 8 GB, driver 580.95.05, ")
+    assert first.text.startswith("cuda:0, driver 580.95.05, ") and "Toy 8 GB" in first.text
     assert (first.status, second.status) == ("ok", "ok")
     FakeCards(monkeypatch, count=1, free=1000)
     fails = [check.text for check in found("gpu", values) if check.status == "fail"]
@@ -123,6 +121,18 @@ def test_a_gpu_without_a_kernel_fails_with_the_reason(monkeypatch: pytest.Monkey
     check = one("gpu")
     assert check.status == "fail"
     assert "CUDA error: no kernel image is available; it does not compute" in check.text
+
+
+def test_a_driver_that_is_too_old_fails_and_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(card: Any) -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", fails)
+    check = one("gpu")
+    assert (check.status, "is too old (found version 11040)" in check.text) == ("fail", True)
 
 
 def test_a_results_folder_that_cannot_be_written_fails(
@@ -196,6 +206,6 @@ def test_the_hub_is_asked_about_the_token_which_is_never_shown(
 
 def test_a_hub_that_does_not_answer_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(preflight, "hub_answers", lambda: False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     check = one("hub")
     assert (check.status, check.text.endswith("export HF_HUB_OFFLINE=1")) == ("warn", True)
