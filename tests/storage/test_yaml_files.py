@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from adafuse.errors import UserError
 from adafuse.options import Flag, Positive, Section, Text, parse
-from adafuse.storage.yaml_files import TwiceError, parse_json, parse_yaml
+from adafuse.storage.yaml_files import TwiceError, parse_json, parse_yaml, with_key
 
 _SCALARS = (
     st.none()
@@ -140,3 +140,36 @@ class Some(Section):
 def test_a_value_of_another_type_is_a_sentence_with_the_line_or_the_fix(text, told) -> None:
     with pytest.raises(UserError, match=told):
         parse(Some, parse_yaml(f"\n\n{text}", "some.yaml"), "some")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: {b: x}", "a: {b: x, k: v}"),
+        ("a: {b: x, k: null} # c", "a: {b: x, k: v} # c"),
+        ("a: {b: 'x', k: }", "a: {b: 'x', k: v }"),
+        ("a:\n  b: x # c\n  c: 1", "a:\n  b: x # c\n  k: v\n  c: 1"),
+        ("a:\n    b: x", "a:\n    b: x\n    k: v"),
+        ("a:\n  k:\n  b: x\n", "a:\n  k: v\n  b: x\n"),
+        ('{"a": {"b": "x"}}', '{"a": {"b": "x", "k": "v"}}'),
+        ("z: &m {b: x}\na: *m\n", "z: &m {b: x, k: v}\na: *m\n"),
+        ("a: {b: x, k: v}", "a: {b: x, k: v}"),
+    ],
+)
+def test_a_key_is_put_after_another_one_and_all_else_stays(text: str, expected: str) -> None:
+    assert with_key(text, ["a"], "b", "k", "v") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: {b: x, k: w}",  # it has another value
+        "z: &m {b: x}\na: {<<: *m}",  # it would be put into z, too
+        "a: {c: x}",
+        "a: [b]",
+        "a:\n  b: >-\n    x\n  c:\n    d: 1",  # it would come into c
+    ],
+)
+def test_a_key_is_refused_where_something_else_would_change(text: str) -> None:
+    with pytest.raises(ValueError, match=r"k cannot be put after a\.b"):
+        with_key(text, ["a"], "b", "k", "v")
