@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from adafuse.cli.errors import FAILED
 from adafuse.cli.options import AsJson
 from adafuse.cli.output import counted, echo_json
 from adafuse.records.views import one_line
-
-if TYPE_CHECKING:
-    from adafuse.config.config import Config
 
 _COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -33,9 +30,11 @@ def preflight(
     the current one, and removed. No token is printed. Exit status: 0 nothing
     fails (there may be warnings), 1 something does.
     """
+    from adafuse.config.reading import read_configs
+    from adafuse.workflow.prefetch import with_commits
     from adafuse.workflow.preflight import preflight as found
 
-    checks = found(_read(config) if config else None)
+    checks = found(with_commits(read_configs(config)) if config else None)
     counts = Counter(check.status for check in checks)
     if as_json:
         echo_json({"checks": [*map(asdict, checks)], "healthy": not counts["fail"]})
@@ -45,18 +44,3 @@ def preflight(
             typer.echo(f"{status} {check.name:<10} {one_line(check.text)}")
         typer.echo(f"{counted(counts['fail'], 'failure')}, {counted(counts['warn'], 'warning')}")
     raise typer.Exit(FAILED if counts["fail"] else 0)
-
-
-def _read(files: list[Path]) -> "Config":
-    from adafuse.config.reading import parse_config, read_config_values
-    from adafuse.workflow.prefetch import with_commits
-
-    values: dict[str, Any] = {}
-    for file in files:
-        if values:
-            from snakemake.utils import update_config
-
-            update_config(values, read_config_values(file))
-        else:
-            values = read_config_values(file)
-    return with_commits(parse_config(values))

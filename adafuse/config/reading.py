@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,16 @@ def read_config_values(path: Path) -> dict[str, Any]:
         if isinstance(part, dict) and isinstance(files := part.get("plugins"), list):
             part["plugins"] = [_beside(path, file) for file in files]
     return values
+
+
+def read_configs(files: Sequence[Path]) -> Config:
+    """Read and check configurations for Snakemake, of which later ones change earlier ones."""
+    values = read_config_values(files[0])
+    for file in files[1:]:
+        from snakemake.utils import update_config
+
+        update_config(values, read_config_values(file))
+    return parse_config(values)
 
 
 def _beside(config: Path, file: Any) -> Any:

@@ -14,11 +14,10 @@ from typing import Any
 
 import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from snakemake.utils import update_config
 
 from adafuse.cli import steps
 from adafuse.config.config import Config
-from adafuse.config.reading import parse_config, read_config_values
+from adafuse.config.reading import read_configs
 from adafuse.errors import UserError
 from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.compare import Comparison
@@ -42,14 +41,6 @@ from tools.docs.decoded_rows import ROWS, agreement, restore
 from tools.docs.pages import ROOT, TEMPLATES
 
 PAGE = ROOT / "docs/results.md"
-
-
-def read_configs(files: Sequence[Path]) -> Config:
-    """Read configurations as `snakemake --configfile` does: later files change earlier ones."""
-    values: dict[str, Any] = {}
-    for file in files:
-        update_config(values, read_config_values(file))
-    return parse_config(values)
 
 
 def score_again(config: Config, rows: Path, folder: Path) -> Config:
