@@ -1,6 +1,6 @@
 """`adafuse score` and `adafuse audit`: check files of predictions and rows, without any model."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -78,7 +78,7 @@ def score(
     from adafuse.metrics.registry import check_protocol
     from adafuse.metrics.score import evaluate
     from adafuse.metrics.scorer import PUBLISHED
-    from adafuse.metrics.translation import bertscore_f1, require_model
+    from adafuse.metrics.translation import require_model
     from adafuse.storage.files import check_writable, write_text
 
     check_protocol(protocol)
@@ -88,16 +88,20 @@ def score(
     if spm_sha256 is not None:
         require_model(spm_sha256)
     excluded = read_exclusions(exclude, rows) if exclude is not None else frozenset()
-    result = evaluate(
-        rows, texts, name, protocol, benchmark=benchmark, run=predictions.stem, exclude=excluded
-    )
-    totals = result.score
     if bertscore is not None:
         from adafuse.models.memory import use_threads
 
         use_threads(threads)
-        f1 = bertscore_f1(result.outcomes, bertscore).of_rows(totals.n)
-        totals = replace(totals, metrics={**totals.metrics, "bertscore_f1": f1})
+    totals = evaluate(
+        rows,
+        texts,
+        name,
+        protocol,
+        benchmark=benchmark,
+        run=predictions.stem,
+        exclude=excluded,
+        bertscore=bertscore,
+    ).score
     if out is not None:
         write_text(out, json_text(totals, indent=2) + "\n")
     if as_json:

@@ -226,6 +226,10 @@ def score(
     from adafuse.metrics.score import score_trace, write_outcomes, write_score
 
     task, layout = plan.config.benchmarks[benchmark], plan.layout
+    if task.bertscore is not None:
+        from adafuse.models.memory import use_threads
+
+        use_threads(1)  # Snakemake runs as many steps at a time as there are cores
     result = score_trace(
         layout.rows(benchmark),
         layout.trace(benchmark, run),
@@ -234,6 +238,7 @@ def score(
         benchmark=benchmark,
         run=run,
         within_budget=task.within_budget,
+        bertscore=task.bertscore,
     )
     about = {"scorer": task.scorer, "score": asdict(result.score)}
     write_outcomes(outcomes, result.outcomes, about)
@@ -243,13 +248,22 @@ def score(
 
 
 @step
-def compare(plan: "Plan", csv: Path, markdown: Path) -> None:
-    """Build the main table from scores; the published protocol has tables of its own in it."""
-    from adafuse.report.main_table import score_table, stored_tables, tables_markdown
+def compare(
+    plan: "Plan", csv: Path, markdown: Path, metrics_csv: Path, metrics_markdown: Path
+) -> None:
+    """Build the main table from scores, with one of all metrics; protocols are never mixed."""
+    from adafuse.report.main_table import (
+        metrics_table,
+        score_table,
+        stored_tables,
+        tables_markdown,
+    )
     from adafuse.report.tables import write_table
 
     strict, published, paper = stored_tables(plan.config)
     write_table(score_table(strict, tables_markdown(strict, published, paper)), csv, markdown)
+    both = [table for table in (strict, published) if table is not None]
+    write_table(metrics_table(both), metrics_csv, metrics_markdown)
     logger.info("%d runs on %d benchmarks", len(strict.rows), len(strict.columns))
 
 

@@ -10,6 +10,7 @@ from adafuse.benchmarks.prompts import SLOT, Layout
 from adafuse.benchmarks.rows import Fields
 from adafuse.decoding.words import StopAfter
 from adafuse.errors import UserError
+from adafuse.metrics.bertscore import wrong_language
 from adafuse.metrics.registry import SCORERS
 from adafuse.options import BatchSize, Flag, Identifier, Located, Number, Positive, Section, Text
 from adafuse.plugins import not_there
@@ -85,6 +86,12 @@ class SampleConfig(Section):
     come from the same source as the test rows: `skip` is then the size of their sample"""
 
 
+def _language(code: str) -> str:
+    if wrong := wrong_language(code):
+        raise ValueError(wrong)
+    return code
+
+
 class BenchmarkConfig(Section):
     """A benchmark: rows, prompt template, stop conditions, scorer."""
 
@@ -113,6 +120,10 @@ class BenchmarkConfig(Section):
     cut short (above 5 %)"""
     scorer: Text
     """how texts are scored: one of the [scorers](#scorers)"""
+    bertscore: Annotated[Text, AfterValidator(_language)] | None = None
+    """language of the answers, such as `de`, for BERTScore F1 beside the metrics of the scorer in
+    `tables/metrics.md`; it needs `pip install '.[bertscore]'`, and the language's model is
+    downloaded when the workflow is planned; change it when you report BERTScore"""
     limit: Positive | None = None
     """number of rows, from the first; change it when you try things out"""
     sample: SampleConfig | None = None

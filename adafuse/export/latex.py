@@ -90,6 +90,7 @@ def _sources(config: Config, p_values: bool) -> dict[str, str]:
     main = tables_markdown(*stored_tables(config), beside)
     found = {
         "main": f"# Scores, strict scoring\n\n{escape_markdown(legend)}\n\n{main}",
+        "metrics": read("metrics.md"),
         "comparison": read("comparison.md"),
         "gain": read("gain.md"),
         "audit": read("audit.md").partition("\n## ")[0],  # without examples

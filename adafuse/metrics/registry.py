@@ -1,9 +1,10 @@
 """All scorers by name: those of the entry points `adafuse.scorers`, too."""
 
 from dataclasses import replace
+from itertools import chain
 
 from adafuse.errors import UserError, unknown
-from adafuse.metrics import gsm8k, short_answers, translation
+from adafuse.metrics import bertscore, gsm8k, short_answers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
 from adafuse.plugins import add_installed, not_there, note, twice
 
@@ -44,7 +45,8 @@ def register_scorer(scorer: Scorer) -> Scorer:
 
 def metric_named(name: str, otherwise: Metric | None = None) -> Metric:
     """Return a metric by its name in files; that is the label of one that no scorer here has."""
-    named = (m for scorer in SCORERS.values() for m in scorer.metrics if m.name == name)
+    known = chain([bertscore.F1], *(scorer.metrics for scorer in SCORERS.values()))
+    named = (metric for metric in known if metric.name == name)
     return next(named, otherwise or Metric(name, name.replace("_", " ")))
 
 

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from adafuse.benchmarks.rows import Row
 from adafuse.benchmarks.shards import PreparedRow, read_prepared
 from adafuse.errors import UserError
+from adafuse.metrics.bertscore import with_bertscore
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
 from adafuse.metrics.scorer import STRICT, Details, Metric, Outcome, Prediction, Scorer, trimmed
@@ -120,13 +121,14 @@ def evaluate(
     run: str,
     exclude: Collection[str] = (),
     within_budget: bool = False,
+    bertscore: str | None = None,
 ) -> ScoredRun:
     """Score predictions of the rows of a benchmark under one protocol.
 
     Predictions have "id", "text" and perhaps "stop_reason", "fits" and "thoughts", at most one per
     row; what comes before the answer of a model that thinks is not scored.
     `strict` leaves out the ids to `exclude`; `published` keeps them. `within_budget` scores of each
-    text what fits.
+    text what fits. `bertscore` adds BERTScore F1 for a language, such as "de".
     """
     chosen = scorer_named(scorer, f"benchmark {benchmark!r}")
     check_protocol(protocol)
@@ -144,6 +146,8 @@ def evaluate(
     texts = {name: text for name, text in answers.items() if name not in failed}
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
+    if bertscore is not None:
+        judgement = with_bertscore(judgement, bertscore)
     never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
     score = Score(
         benchmark=benchmark,
@@ -191,6 +195,7 @@ def score_trace(
     benchmark: str,
     run: str,
     within_budget: bool = False,
+    bertscore: str | None = None,
 ) -> ScoredRun:
     """Score a merged trace against the prepared rows of its benchmark; see `evaluate`.
 
@@ -210,6 +215,7 @@ def score_trace(
         run=run,
         exclude=shots,
         within_budget=within_budget,
+        bertscore=bertscore,
     )
     if (said := read_metadata(trace).get(CERTIFICATE)) is None:
         return found

@@ -1,4 +1,4 @@
-"""Translations: corpus BLEU and chrF2++ with sacrebleu, and BERTScore."""
+"""Translations: corpus BLEU and chrF2++ with sacrebleu."""
 
 import hashlib
 import unicodedata
@@ -9,8 +9,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adafuse.errors import UserError, install
-from adafuse.metrics.intervals import Estimate, mean
+from adafuse.errors import UserError
+from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.scorer import (
     PUBLISHED,
     Corpus,
@@ -161,7 +161,7 @@ def _outcomes(pairs: Sequence[Prediction], counts: "NgramCounts") -> tuple[Outco
 
 
 class AbsentModelError(UserError):
-    """The model is not here and cannot be fetched."""
+    """What a metric needs, a model or a package, is not here and cannot be fetched."""
 
 
 def model_file() -> Path:
@@ -200,18 +200,6 @@ def _fetch(path: Path) -> None:
             f" ({' '.join(str(error).split())}); put it at {str(path)!r} or use the scorer"
             " translation_13a"
         ) from None
-
-
-def bertscore_f1(outcomes: Sequence[Outcome], language: str) -> Estimate:
-    """Return the mean BERTScore F1 in percent, best over the gold answers; an empty text has 0."""
-    try:
-        from bert_score import score
-    except ImportError:
-        raise UserError(f"BERTScore needs the package bert-score; {install('bertscore')}") from None
-    filled = [outcome for outcome in outcomes if outcome.text.strip()]
-    texts, answers = [o.text for o in filled], [list(o.answers) for o in filled]
-    values = iter(score(texts, answers, lang=language)[2].tolist() if filled else [])
-    return mean([next(values) if outcome.text.strip() else 0.0 for outcome in outcomes])
 
 
 def _scorer(name: str, doc: str, metric: str, label: str, tokenize: str) -> Scorer:

@@ -82,7 +82,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
     audit = ["audit"] if PUBLISHED in protocols else []
-    names = ("comparison", "gain", "certificates", *audit, "datasets")
+    names = ("metrics", "comparison", "gain", "certificates", *audit, "datasets")
     texts = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
     texts["published"] = title + numbers

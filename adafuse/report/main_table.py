@@ -31,6 +31,10 @@ _LEGEND = (
 )
 MACRO_AVERAGE = "macro average"
 _MEAN = f" The {MACRO_AVERAGE} is the mean of a row's own cells."
+_METRICS = (
+    f"In percent with 95 % intervals ({INTERVALS}). The first metric of each benchmark is that of"
+    " the main table, by which runs are compared. Best of each column in bold."
+)
 _PUBLISHED = (
     "The rules of the scorer that the paper used for its Table 1, for comparison with its numbers;"
     " they accept wrong answers (audit.md shows which). That scorer finds rows by lower-cased"
@@ -279,6 +283,49 @@ def score_table(table: ScoreTable, markdown: str = "") -> Table:
         rows.append([row.run, row.method, "+".join(row.models), *numbers, *last])
     heads += ["macro_average", "macro_average_failed"]
     return Table(["run", "method", "models", *heads], rows, markdown)
+
+
+def metrics_table(tables: Iterable[ScoreTable]) -> Table:
+    """Return a row per score and metric; the Markdown has a table per benchmark and protocol."""
+    rows: list[list[object]] = []
+    parts = ["# All metrics\n", f"{_METRICS}\n"]
+    for table in tables:
+        competing = [not row.oracle for row in table.rows]
+        for place, column in enumerate(table.columns):
+            scores = [row.cells[place].score for row in table.rows]
+            present = [score for score in scores if score]
+            names = dict.fromkeys(score.primary for score in present)
+            names |= dict.fromkeys(name for score in present for name in score.metrics)
+            rows += [
+                [score.protocol, score.benchmark, score.run, score.n, name, *astuple(value)]
+                for score in present
+                for name, value in score.metrics.items()
+            ]
+            shown = [_metric_cells(scores, competing, name) for name in names]
+            cells = [
+                [escape(row.run), *texts]
+                for row, *texts in zip(table.rows, *shown, strict=True)
+                if any(texts)
+            ]
+            if present:
+                title = f"{column.name}, {present[0].protocol} scoring, n = {column.n}"
+                labels = [escape(metric_named(name).label) for name in names]
+                parts += [f"## {escape(title)}\n", markdown_table(["run", *labels], cells)]
+    columns = ("protocol", "benchmark", "run", "n", "metric", "value", "low", "high")
+    return Table(columns, rows, "\n".join(parts))
+
+
+def _metric_cells(
+    scores: Sequence[Score | None], competing: Sequence[bool], name: str
+) -> list[str]:
+    values = [score.metrics.get(name) if score else None for score in scores]
+    plain = [Cell(value.value if value else None) for value in values]
+    cells = _with_best(plain, competing, metric_named(name))
+    ends = [value.ends(form=" [{}, {}]") if value else "" for value in values]
+    return [
+        (f"**{cell.text}**" if cell.best else cell.text) + end
+        for cell, end in zip(cells, ends, strict=True)
+    ]
 
 
 def _numbers(score: Score | None, count: int) -> Sequence[float | None]:

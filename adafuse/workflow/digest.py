@@ -13,6 +13,7 @@ from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.methods import resolve
 from adafuse.methods.selections import Certified
+from adafuse.metrics.bertscore import require_bertscore
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import require_model
 from adafuse.models.files import content_digest, model_key
@@ -119,6 +120,7 @@ class Digests:
         self.missing: dict[str, str] = {}
         self._prepared = cache(partial(prepare_benchmark, config))
         self.decode_job = cache(self._make_job)
+        self.bert_model = cache(require_bertscore)
         self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
         self.shard_digest = cache(lambda *cell: shard_digest(self.shard(*cell)))
 
@@ -168,11 +170,16 @@ class Digests:
         task = self.config.benchmarks[benchmark]
         needs_spm = SCORERS[task.scorer].needs_spm and SPBLEU not in self.missing
         spm = require_model(self.config.spm_sha256) if needs_spm else None
-        return [task.scorer, task.within_budget, spm, scoring_version(task.scorer)]
+        settings = [task.scorer, task.within_budget, spm, scoring_version(task.scorer)]
+        if (language := task.bertscore) is not None:
+            settings.append(None if BERTSCORE in self.missing else str(self.bert_model(language)))
+        return settings
 
 
 SPBLEU = "spBLEU"
 """What is missing without the SentencePiece model of spBLEU."""
+BERTSCORE = "BERTScore"
+"""What is missing without the package bert-score, or without a model that it needs."""
 
 
 def _published(config: Config) -> str | None:

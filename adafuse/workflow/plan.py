@@ -27,7 +27,7 @@ from adafuse.storage.journal import digest_of, journal_path, only_writer, too_ma
 from adafuse.storage.parquet import read_metadata
 from adafuse.version import CODE_VERSION
 from adafuse.workflow.benchmarks import UnavailableSourceError
-from adafuse.workflow.digest import SPBLEU, Digests
+from adafuse.workflow.digest import BERTSCORE, SPBLEU, Digests
 from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows, memory_mb, model_bytes
 from adafuse.workflow.layout import ResultsLayout, config_variable
 from adafuse.workflow.prefetch import needs_of, with_commits
@@ -48,8 +48,8 @@ class Plan(Digests):
     """Answers the rules' questions; everything is computed at most once.
 
     Benchmarks are read while the workflow is planned, so that a job's digest changes with the rows
-    of its own shard and with nothing else. What is not here, a hub dataset or the SentencePiece
-    model of spBLEU, is planned as if it were new; `missing` says why, and nothing may run.
+    of its own shard and with nothing else. What is not here, a hub dataset or the model of spBLEU
+    or BERTScore, is planned as if it were new; `missing` says why, and nothing may run.
     """
 
     def __init__(self, config: Config) -> None:
@@ -98,6 +98,12 @@ class Plan(Digests):
                 require_model(plan.config.spm_sha256)
             except AbsentModelError as error:
                 plan.missing[SPBLEU] = str(error)
+        languages = [task.bertscore for task in plan.config.benchmarks.values()]
+        try:
+            for language in dict.fromkeys(filter(None, languages)):
+                plan.bert_model(language)
+        except AbsentModelError as error:
+            plan.missing[BERTSCORE] = str(error)
         plan._check_gates()
         return plan
 

@@ -243,7 +243,11 @@ STEPS: dict[str, Step] = {
         depends=lambda digests, *cell: [*cell, *digests.score_settings(cell[1])],
     ),
     "compare": Step(
-        outputs=_table("main"),
+        outputs=lambda at: {
+            **_table("main")(at),
+            "metrics_csv": at.table("metrics.csv"),
+            "metrics_markdown": at.table("metrics.md"),
+        },
         reads=_main_scores,
         depends=_table_settings,
         title="main, strict",

@@ -13,6 +13,7 @@ from adafuse.metrics.score import NEVER_RIGHT, Score
 from adafuse.report.main_table import (
     ScoreTable,
     build_table,
+    metrics_table,
     score_table,
     tables_markdown,
     to_markdown,
@@ -151,3 +152,31 @@ def test_both_protocols_stand_apart_with_their_difference_in_points() -> None:
     assert "published scoring" in published and "| 48.6 [43.6, 53.6] |" in published
     assert text.count("**Note:**") == 1
     assert "| one | +7.5 | +7.5 | +7.5 |" in difference
+
+
+def test_every_metric_of_every_run_stands_in_a_table_of_its_benchmark_and_protocol() -> None:
+    more = {"bertscore_f1": Estimate(91.2, 90.0, 92.5), "f1": Estimate(50.04)}
+    fewer = {"bertscore_f1": Estimate(91.24), "f1": Estimate(49.0)}
+    full = [
+        replace(FULL[0], metrics={**FULL[0].metrics, **more}),
+        replace(FULL[3], metrics={**FULL[3].metrics, **fewer}),
+        FULL[1],
+    ]
+    published = build_table(["qa"], RUNS, [score("qa", "one", 45, protocol="published")], None)
+    made = metrics_table([table(*full), published])
+    assert made.markdown.splitlines()[4:] == [
+        "## qa, strict scoring, n = 10", "",
+        "| run | exact match | BERTScore F1 | token F1 |", "| --- | ---: | ---: | ---: |",
+        "| one | 41.1 [36.1, 46.1] | **91.2** [90.0, 92.5] | **50.0** |",
+        "| both\\_1 | **60.0** [55.0, 65.0] | **91.2** | 49.0 |", "",
+        "## mt, strict scoring, n = 10", "",
+        "| run | exact match |", "| --- | ---: |", "| one | **30.0** [25.0, 35.0] |", "",
+        "## qa, published scoring, n = 10", "",
+        "| run | exact match |", "| --- | ---: |", "| one | **45.0** [40.0, 50.0] |",
+    ]  # fmt: skip
+    rows = list(csv.DictReader(io.StringIO(to_csv(made))))
+    assert len(rows) == 3 + 3 + 1 + 1
+    assert rows[1] == {
+        "protocol": "strict", "benchmark": "qa", "run": "one", "n": "10",
+        "metric": "bertscore_f1", "value": "91.2000", "low": "90.0000", "high": "92.5000",
+    }  # fmt: skip
