@@ -338,6 +338,17 @@ def datasets(plan: "Plan", csv: Path, markdown: Path) -> None:
 
 
 @step
+def case_study(plan: "Plan", markdown: Path) -> None:
+    """Show rows on which ensembles stand out from their models, with all answers and the rounds."""
+    from adafuse.report.case_study import case_study_page
+    from adafuse.storage.files import write_text
+
+    page, count = case_study_page(plan.config)
+    write_text(markdown, page)
+    logger.info("%d rows", count)
+
+
+@step
 def experiment(plan: "Plan", svg: Path, csv: Path, png: Path, *, experiment: str) -> None:
     """Turn results into the numbers and the figure of an experiment."""
     from adafuse.report.charts import rendered

@@ -204,7 +204,7 @@ class Plan(Digests):
         self._started = True
 
     def _unasked(self, wanted: Collection[Path]) -> list[Path]:
-        """Return figures and the folder of pages that targets do not name, and earlier ones did.
+        """Return what is made on demand and that targets do not name, and earlier ones did.
 
         Others stay while they are what would be made: a user may have asked for one by its name.
         """
@@ -215,6 +215,8 @@ class Plan(Digests):
         figures = [Job.of("experiment", name) for name in names]
         asked = "experiments" in earlier
         files = self.files(each for each in figures if asked or not self.is_fresh(each))
+        if not self.is_fresh(study := Job.of("case_study")):
+            files += self.outputs(study)
         pages = any(path.is_relative_to(self.layout.report) for path in wanted)
         shown = "report" in self.config.targets or pages
         if not shown and ("report" in earlier or not self.is_fresh(Job.of("report"))):

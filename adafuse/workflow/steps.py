@@ -114,6 +114,13 @@ def _fused_traces(config: Config) -> list[Job]:
     return [trace_job(config, *cell) for cell in cells]
 
 
+def _case_study_reads(config: Config) -> list[Job]:
+    cells = list(product(config.main_benchmarks, config.main_runs))
+    rows = [Job.of("prepare", name) for name in config.main_benchmarks]
+    scores = [Job.of("score", STRICT, *cell) for cell in cells]
+    return [*rows, *(trace_job(config, *cell) for cell in cells), *scores]
+
+
 def certified_cells(config: Config) -> Cells:
     """Return the benchmarks and runs of the main table that are chosen with a certificate."""
     runs = [name for name in config.main_runs if config.runs[name].method == Certified.name]
@@ -287,6 +294,12 @@ STEPS: dict[str, Step] = {
         reads=lambda config: [Job.of("prepare", name) for name in config.main_benchmarks],
         depends=_dataset_settings,
         title="data sets",
+    ),
+    # Only when it is asked for by its name.
+    "case_study": Step(
+        outputs=lambda at: {"markdown": at.table("case_study.md")},
+        reads=_case_study_reads,
+        depends=lambda digests: [REPORT_VERSION, digest.runs_settings(digests.config)],
     ),
     "experiment": Step(
         wildcards=("experiment",),

@@ -355,6 +355,18 @@ def test_figures_and_pages_that_targets_never_named_are_moved_when_they_are_stal
     assert there(folder) == [*SHOWN[:3], "experiments/both.csv"]
 
 
+def test_case_studies_stay_until_they_are_stale(values: dict[str, Any]) -> None:
+    page = made(values, "tables") / "tables/case_study.md"
+    write_text(page, "x")
+    write_stamp(page, shown(values, "tables").key(Job.of("case_study")))
+    start(values, "tables")
+    assert page.exists()
+    start(values, "tables", tau=0.5, wanted={page})
+    assert page.exists(), "it is made again"
+    start(values, "tables", tau=0.5)
+    assert not page.exists() and (page.parents[1] / "orphans/tables/case_study.md").exists()
+
+
 def test_figures_and_pages_that_are_made_now_stay(values: dict[str, Any]) -> None:
     folder = made(values, "tables", "experiments", "report")
     start(values, "tables", tau=0.5, wanted={folder / name for name in SHOWN})
