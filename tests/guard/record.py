@@ -31,7 +31,8 @@ def of_results(results: Path) -> Record:
     for file in results.glob("traces/*/*.parquet"):
         rows = ((row["id"], row) for row in pq.read_table(file).to_pylist())
         record |= of_rows(f"{file.parent.name}/{file.stem}", rows)
-    for file in [*results.glob("tables/*.csv"), *results.glob("experiments/*.csv")]:
+    tables = {*results.glob("tables/*.csv")} - {results / "tables/metrics.csv"}  # as the scores are
+    for file in [*tables, *results.glob("experiments/*.csv")]:
         with file.open(newline="", encoding="utf-8") as stream:
             for number, line in enumerate(csv.DictReader(stream), 1):
                 record |= _cells(f"{file.parent.name}/{file.stem}, line {number}", line)
