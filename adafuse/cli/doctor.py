@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,13 +10,17 @@ import typer
 from adafuse.cli.errors import FAILED
 from adafuse.cli.options import DECODING, AsJson, BatchSize, MaxNewTokens, option, with_models
 from adafuse.cli.output import counted, echo_json
+from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 from adafuse.records.views import one_line
 
 if TYPE_CHECKING:
     from adafuse.models.doctor import ModelFacts, Report
+    from adafuse.models.fit import Fit
     from adafuse.models.installation import Installation
     from adafuse.tokenization.thoughts import Thinking
+
+FIT = "Whether models fit"
 
 
 @with_models
@@ -25,14 +30,20 @@ def doctor(
     prompt_tokens: Annotated[
         int, option("Tokens of the longest prompt.", "N", DECODING, min=1)
     ] = 512,
+    fit: Annotated[
+        bool, option("Only say how the models fit into memory, by their configs.", "", FIT)
+    ] = False,
+    gpus: Annotated[
+        str | None, option("The GPUs of another machine, for --fit.", "4x80GiB", FIT)
+    ] = None,
     as_json: AsJson = False,
     *,
     models: Sequence[ModelSpec] = (),
 ) -> None:
     """Check the installation, and models without loading their weights.
 
-    Memory is estimated. Exit status: 0 no problem was found (there may be
-    warnings), 1 a problem was found.
+    Memory is estimated. --fit needs no tokenizers and no weights. Exit status: 0
+    no problem was found (there may be warnings), 1 a problem was found.
     """
     from adafuse.decoding.words import Settings
     from adafuse.options import parse
@@ -41,6 +52,10 @@ def doctor(
     from adafuse.models.doctor import Load, examination  # imports torch
 
     rows = None if batch_size == "auto" else batch_size
+    if fit:
+        raise typer.Exit(_fit(models, gpus, rows, prompt_tokens + max_new_tokens, as_json))
+    if gpus is not None:
+        raise UserError("--gpus names the GPUs of another machine for --fit; add it")
     report = examination(models, Load(rows, prompt_tokens, max_new_tokens))
     if as_json:
         echo_json({**asdict(report), "healthy": report.healthy})
@@ -68,6 +83,36 @@ def _lines(report: "Report") -> Iterator[str]:
     problems = sum(finding.problem for finding in report.findings)
     warnings = len(report.findings) - problems
     yield f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}"
+
+
+def _fit(
+    models: Sequence[ModelSpec], gpus: str | None, rows: int | None, longest: int, as_json: bool
+) -> int:
+    """Print how models fit; return the exit status."""
+    from adafuse.models import fit as fitting
+
+    if not any(spec.server is None for spec in models):
+        raise UserError("--fit needs models that are loaded; name them with --model")
+    sizes = None if gpus is None else fitting.gpus_named(gpus)
+    found = fitting.fit(models, sizes, rows, longest)
+    if as_json:
+        echo_json(asdict(found))
+    else:
+        typer.echo("\n".join(_fit_lines(found, longest)))
+    return 0 if found.where else FAILED
+
+
+def _fit_lines(found: "Fit", longest: int) -> Iterator[str]:
+    for need in found.needs:
+        forms = ", ".join(f"{form} {_gib(size)}" for form, size in need.weights.items())
+        yield f"model {one_line(need.model)}: {forms}"
+        without = "" if need.cached else " (without keys and values, which are not estimated)"
+        yield f"  an example of {longest} tokens: {_gib(need.row)}{without}"
+    for size, alike in groupby(found.rooms, key=found.rooms.__getitem__):
+        yield f"{', '.join(alike)}: {_gib(size, 1)} may be taken"
+    for need, form, names in zip(found.needs, found.forms, found.where or (), strict=False):
+        yield f"  {one_line(need.model)} ({form or need.dtype}) on {'+'.join(names)}"
+    yield found.sentence
 
 
 def _gib(size: float, digits: int = 3) -> str:

@@ -129,7 +129,8 @@ def torn_file(model: str, revision: str | None) -> str | None:
 
 _ITEM = {"float32": 4, "bfloat16": 2, "float16": 2}
 _QUANTIZED = {"int8": 1.0, "int4": 4.5 / 8}  # NF4 has a float32 for each 64 weights
-_LAYER = re.compile(r"(^|\.)\d+\.")
+LAYER = re.compile(r"(^|\.)\d+\.")
+"""Where the number of a layer ends in the name of a weight."""
 
 
 @cache
@@ -158,6 +159,11 @@ def weight_bytes(
 def item_bytes(dtype: str, quantization: str | None) -> float:
     """Return the bytes of one weight of a linear layer."""
     return _ITEM[dtype] if quantization is None else _QUANTIZED[quantization]
+
+
+def is_linear(name: str, shape: Sequence[int]) -> bool:
+    """Whether a weight is that of a linear layer, which `quantization` makes smaller."""
+    return len(shape) == 2 and LAYER.search(name) is not None and ".experts." not in name
 
 
 def local_path(path: str, revision: str | None) -> Path | None:
@@ -283,8 +289,8 @@ def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | Non
     total = 0.0
     for name, tensor in tensors.items():
         if tensor.dtype in ("F32", "F16", "BF16"):
-            linear = len(tensor.shape) == 2 and _LAYER.search(name) and ".experts." not in name
-            total += math.prod(tensor.shape) * item_bytes(dtype, quantization if linear else None)
+            how = quantization if is_linear(name, tensor.shape) else None
+            total += math.prod(tensor.shape) * item_bytes(dtype, how)
         else:
             total += tensor.data_offsets[1] - tensor.data_offsets[0]
     return total

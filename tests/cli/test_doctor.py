@@ -1,6 +1,8 @@
 """`adafuse doctor` for people and machines."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -100,3 +102,42 @@ def test_one_model_is_served_and_another_is_here(distributions):
         done = doctor(*PAIR, "--server", server.url, "--server", "none", *SHORT)
     assert done.exit_code == 0, done.stdout
     assert "memory on cpu" in done.stdout
+
+
+def test_how_models_fit_on_other_gpus_is_told_with_the_options_to_use(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        config = (Path(toy_path("llama")) / "config.json").read_text()
+        (tmp_path / name / "config.json").write_text(config)
+    models = ["--model", str(tmp_path / "a"), "--model", str(tmp_path / "b")]
+    done = doctor("--fit", *models, "--gpus", "2x24GiB")
+    assert done.exit_code == 0, done.exception
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(
+        rf"model {tmp_path}/a: bfloat16 0\.00\d GiB, int8 0\.00\d GiB, int4 0\.00\d GiB", lines[0]
+    )
+    assert lines[1].startswith("  an example of 768 tokens: 0.0")
+    assert lines[4:] == [
+        "cuda:0, cuda:1: 21.6 GiB may be taken",
+        f"  {tmp_path}/a (bfloat16) on cuda:0",
+        f"  {tmp_path}/b (bfloat16) on cuda:0",
+        "fits with --device cuda:0",
+    ]
+    small = doctor("--fit", *models, "--gpus", "0.001GiB", "--json")
+    assert small.exit_code == 1
+    assert json.loads(small.stdout)["where"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            ["--gpus", "4x80GiB", *PAIR],
+            "--gpus names the GPUs of another machine for --fit; add it",
+        ),
+        (["--fit"], "--fit needs models that are loaded; name them with --model"),
+        (["--fit", *PAIR, "--gpus", "many"], "--gpus 'many' is not a list of GPUs; write one such"),
+    ],
+)
+def test_what_fit_cannot_use_is_refused(options, sentence):
+    assert str(doctor(*options).exception).startswith(sentence)
