@@ -10,6 +10,7 @@ import torch
 
 from adafuse.errors import UserError
 from adafuse.models.files import LAYER, is_linear, item_bytes, weight_bytes
+from adafuse.models.hub import explaining_failure
 from adafuse.models.language_model import context_length, load_config
 from adafuse.models.memory import SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import WEIGHTS_SHARE, dtype_of
@@ -118,7 +119,9 @@ def need_of(spec: ModelSpec, device: str, longest: int) -> Need:
         weights, block = {kind: size}, size // layers
     else:
         counts, parts = Counter[bool](), Counter[str]()
-        for name, weight in without_weights(plain, config).named_parameters():
+        with explaining_failure(plain):
+            network = without_weights(plain, config)
+        for name, weight in network.named_parameters():
             counts[is_linear(name, weight.shape)] += weight.numel()
             layer = LAYER.search(name)
             parts[name[: layer.end()] if layer else name] += weight.numel()

@@ -181,3 +181,9 @@ def test_a_quantized_checkpoint_counts_by_its_files(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"are quantized \(bitsandbytes\).*; download them first"):
         need_of(ModelSpec(path=str(tmp_path)), "cuda:0", 8)
+
+
+def test_a_config_of_no_language_model_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "vit"}')
+    with pytest.raises(UserError, match=r"cannot be loaded: Unrecognized configuration class"):
+        need_of(ModelSpec(path=str(tmp_path)), "cuda:0", 8)
