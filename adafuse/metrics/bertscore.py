@@ -9,6 +9,7 @@ from adafuse.errors import UserError, install
 from adafuse.metrics.intervals import Estimate, mean
 from adafuse.metrics.scorer import Judgement, Metric, Outcome
 from adafuse.metrics.translation import AbsentModelError
+from adafuse.version import installed_version
 
 F1 = Metric("bertscore_f1", "BERTScore F1")
 
@@ -23,7 +24,7 @@ def wrong_language(language: str) -> str | None:
 class BertModel:
     """The model with which bert-score of a `version` reads texts, and the `layer` that it takes.
 
-    The `folder` of its files has the name of a commit.
+    The `folder` of its files has the name of a commit; the version names that of transformers, too.
     """
 
     name: str
@@ -36,13 +37,23 @@ class BertModel:
         return f"bert-score {self.version}, {self.name} ({commit}), layer {self.layer}"
 
     def f1(self, outcomes: Sequence[Outcome]) -> Estimate:
-        """Return the mean F1 in percent, best over the gold answers; an empty text has 0."""
+        """Return the mean F1 in percent, best over the gold answers; an empty text has 0.
+
+        Raises:
+            UserError: the tokenizer names no greatest length, which bert-score needs.
+        """
         from bert_score import score
 
         filled = [outcome for outcome in outcomes if outcome.text.strip()]
         texts, answers = [o.text for o in filled], [list(o.answers) for o in filled]
         how = {"model_type": str(self.folder), "num_layers": self.layer}
-        values = iter(score(texts, answers, **how)[2].tolist() if filled else [])
+        try:
+            values = iter(score(texts, answers, **how)[2].tolist() if filled else [])
+        except OverflowError:  # bert-score cuts texts at the length that the tokenizer names
+            raise UserError(
+                f"BERTScore cannot use {self.name}, whose tokenizer names no greatest length; add"
+                f" model_max_length to {str(self.folder / 'tokenizer_config.json')!r}"
+            ) from None
         return mean([next(values) if outcome.text.strip() else 0.0 for outcome in outcomes])
 
 
@@ -70,7 +81,8 @@ def require_bertscore(language: str) -> BertModel:
             folder = download(ModelEntry(path=name))
         except UserError as error:
             raise AbsentModelError(f"BERTScore for {language!r}: {error}") from None
-    return BertModel(name, folder, utils.model2layers[name], __version__)
+    version = f"{__version__} (transformers {installed_version('transformers')})"
+    return BertModel(name, folder, utils.model2layers[name], version)
 
 
 def with_bertscore(judgement: Judgement, language: str) -> Judgement:

@@ -21,6 +21,7 @@ from adafuse.metrics.score import read_score
 from adafuse.metrics.scorer import Judgement, Outcome
 from adafuse.storage.parquet import write_rows
 from adafuse.storage.traces import PROMPT_FIELDS
+from adafuse.version import installed_version
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.plan import Plan
 from tests.support.configuration import values
@@ -72,7 +73,10 @@ def test_empty_texts_count_as_0_and_the_model_is_named(package: list[Any], model
     outcomes = (Outcome("a", "z", ("x", "y"), 1.0), Outcome("b", " ", ("x",), 0.0))
     judged = with_bertscore(Judgement(outcomes, {}), "de")
     assert judged.metrics["bertscore_f1"].value == pytest.approx(40)
-    assert judged.details["bertscore"] == (f"bert-score 0.3.13, {MULTILINGUAL} ({COMMIT}), layer 9")
+    transformers = installed_version("transformers")
+    assert judged.details["bertscore"] == (
+        f"bert-score 0.3.13 (transformers {transformers}), {MULTILINGUAL} ({COMMIT}), layer 9"
+    )
     assert package == [{"model_type": str(model), "num_layers": 9}]
     assert metric_named("bertscore_f1").label == "BERTScore F1"
 
@@ -90,6 +94,18 @@ def test_a_model_that_is_not_here_and_a_language_that_is_none_are_one_sentence(
         require_bertscore("en")
     with pytest.raises(UserError, match="'German' is not the code of a language, such as en or de"):
         require_bertscore("German")
+
+
+def test_a_tokenizer_without_a_greatest_length_is_one_sentence(
+    package: list[Any], model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score(*_: Any, **how: Any) -> None:
+        raise OverflowError("int too big to convert")
+
+    monkeypatch.setattr(sys.modules["bert_score"], "score", score)
+    sentence = f"{MULTILINGUAL}, whose tokenizer names no greatest length; add model_max_length to"
+    with pytest.raises(UserError, match=sentence):
+        require_bertscore("de").f1([Outcome("a", "x", ("x",), 1.0)])
 
 
 def test_a_file_is_scored_with_it(package: list[Any], model: Path, tmp_path: Path) -> None:
