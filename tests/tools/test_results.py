@@ -8,9 +8,9 @@ from adafuse.workflow.plan import Plan
 from adafuse.workflow.steps import Job
 from tests.support.small_workflow import configuration
 from tools.docs.decoded_rows import keep, restore, use
-from tools.docs.results import run_step, score_again
+from tools.docs.results import page, run_step, score_again
 
-TABLES = ("main.csv", "comparison.csv", "gain.csv")
+TABLES = ("main.csv", "comparison.csv", "gain.csv", "certificates.csv")
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def decoded(tmp_path_factory):
     """A results folder with the traces of three runs, and what they give."""
     folder = tmp_path_factory.mktemp("decoded")
     plan = Plan.of(settings(folder))
-    for table in ("compare", "compare_runs"):
+    for table in ("compare", "compare_runs", "certificates"):
         make(plan, Job.of(table))
     return plan
 
@@ -41,13 +41,23 @@ def settings(folder, prompt="Question: {question}\nAnswer:"):
     task["source"] = {"file": "adafuse/toy/benchmarks/toy_qa.jsonl"}
     task |= {"sample": {"size": 6}, "prompt": prompt}
     values["runs"]["mistral"] = {"method": "single", "models": ["mistral"]}
-    values["runs"]["best"] = {"method": "best_of", "models": ["mistral", "llama"]}
-    return values | {"results": str(folder), "protocols": ["strict"]}
+    both = {"models": ["mistral", "llama"]}
+    values["runs"]["best"] = both | {"method": "best_of"}
+    values["runs"]["certified"] = both | {"method": "certified", "options": {"runs": ["adafuse"]}}
+    values["benchmarks"]["more"] = task | {"sample": {"size": 6, "skip": 6}}
+    task["calibration"] = "more"
+    pairs = {"title": "Pairs", "kind": "paired", "benchmarks": ["qa"], "runs": ["llama", "adafuse"]}
+    return values | {
+        "results": str(folder),
+        "protocols": ["strict"],
+        "main": {"benchmarks": ["qa"]},
+        "experiments": {"pairs": pairs},
+    }
 
 
 def test_rows_that_were_kept_give_the_tables_of_the_traces_without_any_model(decoded, tmp_path):
     rows = tmp_path / "rows.parquet"
-    assert keep(decoded.config, rows) == {"qa": 18}
+    assert keep(decoded.config, rows) == {"qa": 18, "more": 18}
     folder = tmp_path / "again"
     values = settings(folder)
     for name in values["models"]:
@@ -57,6 +67,10 @@ def test_rows_that_were_kept_give_the_tables_of_the_traces_without_any_model(dec
     for table in TABLES:
         again = (folder / "tables" / table).read_bytes()
         assert again == decoded.layout.table(table).read_bytes()
+    written = page(shown)
+    assert "| qa | llama | adafuse | -33.3 [" in written
+    assert "### certified on qa" in written
+    assert "| adafuse | 1." in written.split("## Costs")[1]
 
 
 def test_rows_that_were_kept_are_not_decoded_again_elsewhere(decoded, tmp_path):
@@ -79,7 +93,7 @@ def test_rows_of_an_unfinished_run_are_kept_but_not_shown(decoded, tmp_path):
     values = settings(decoded.config.results)
     values["runs"]["fixed"] = {"method": "fixed_length", "models": ["mistral", "llama"]}
     config = Plan.of(values).config
-    assert keep(config, rows) == {"qa": 18}
+    assert keep(config, rows) == {"qa": 18, "more": 18}
     with pytest.raises(UserError, match=r"no benchmark has all rows of all runs of the main table"):
         score_again(config, rows, tmp_path / "again")
 

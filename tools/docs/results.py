@@ -55,7 +55,11 @@ def score_again(config: Config, rows: Path, folder: Path) -> Config:
         run_step(plan, Job.of("prepare", benchmark))
     for cell in decoded:
         run_step(plan, Job.of("score", STRICT, *cell))
-    for chosen in STEPS["choose"].cells(config):
+    tables: list[tuple[Sequence[str], Sequence[str]]] = [(config.main_benchmarks, config.main_runs)]
+    tables += [(each.benchmarks, each.runs) for each in config.experiments.values()]
+    for chosen in dict.fromkeys(cell for table in tables for cell in product(*table)):
+        if chosen[1] not in config.chosen_runs:
+            continue
         job = Job.of("choose", *chosen)
         if all(map(Path.exists, plan.inputs(job))):
             run_step(plan, job)
@@ -169,7 +173,7 @@ class RealResults:
     def certificates(self) -> str:
         """Return what `certified` runs were chosen by, a table for each benchmark."""
         text = self.layout.table("certificates.md").read_text(encoding="utf-8")
-        return "##" + text.replace("\n## ", "\n### ").split("\n###", 1)[1].strip() + "\n"
+        return "###" + text.replace("\n## ", "\n### ").split("\n###", 1)[1].rstrip() + "\n"
 
     def pairs(self) -> str:
         """Return the tests of runs against each other, of those that no table above has."""
