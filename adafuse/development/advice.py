@@ -1,8 +1,9 @@
 """Whether two or more models are worth fusing, by what they write for development rows."""
 
+import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
@@ -27,6 +28,7 @@ FEW_ROWS = 50
 """With fewer rows, only large differences can be told."""
 MOSTLY = 50.0  # of more answers cut, in percent, nothing can be told
 SAMPLES = 3
+MANY = 0.1  # of more answers that are empty, or wrong in form only, the verdict speaks
 LITTLE = 2.0
 """Points below which the answers of one model add little to those of the other."""
 
@@ -169,8 +171,9 @@ def _judged(
         samples=tuple(sorted(answers, key=lambda row: len({*row.texts}) == 1)[:SAMPLES]),
         answers=answers,
     )
-    verdict = _verdict(advice, better, metric)
-    return replace(advice, verdict=" ".join([verdict, *dict.fromkeys(filter(None, failed))]))
+    notes = [*filter(None, failed), *_forms(advice, metric)]
+    verdict = " ".join([_verdict(advice, better, metric), *dict.fromkeys(notes)])
+    return replace(advice, verdict=verdict)
 
 
 def scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
@@ -234,8 +237,9 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
     said = [f"Fused, the models score {interval} points against {member.name} alone, {best}."]
     if not found.alike_cut:
         said.append(
-            f"Limits cut {advice.cut:.0f} % of the fused answers and {member.cut:.0f} % of its own,"
-            f" and {found.beyond:.0f} % go beyond, which cannot be compared: raise max_new_tokens."
+            f"These cannot be compared: max_new_tokens cut {advice.cut:.0f} % of the fused answers"
+            f" and {member.cut:.0f} % of those of {member.name}, and {found.beyond:.0f} % have more"
+            " tokens than it allows; raise it."
         )
     elif found.significant and gain > 0:
         said.append("Fuse them.")
@@ -254,10 +258,44 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
             " branching 3, other methods, or a gate (adafuse fit)."
         )
     if unequal and gain <= 0:
-        said.append("The models are unequal: give the better one more weight, or fit a gate.")
+        said.append("The models are unequal: fit a gate, or give the better one (more) weight.")
     if advice.rows < FEW_ROWS:
         said.append(f"So few rows ({advice.rows}) show only large differences; use more.")
     return " ".join(said)
+
+
+def _forms(advice: Advice, metric: Metric) -> Iterator[str]:
+    """Say where scores tell of the form of answers more than of what is known."""
+    names = [*(member.name for member in advice.members), "the ensemble"]
+    given = [*zip(*(row.texts for row in advice.answers), strict=True)]
+    many = MANY * advice.rows
+    empty = {
+        n: sum(not text.strip() for text in texts) for n, texts in zip(names, given, strict=True)
+    }
+    if found := [f"{count} of {name}" for name, count in empty.items() if count > many]:
+        yield f"Empty answers of {advice.rows}: {', '.join(found)}; look at the prompt and stop."
+    if not metric.binary:
+        return
+    inside = {
+        name: sum(
+            row.values[n] != 1 and any(_words(a) in _words(row.texts[n]) for a in row.accepted)
+            for row in advice.answers
+        )
+        for n, name in enumerate(names)
+    }
+    if max(inside.values()) > many:
+        counts = ", ".join(f"{count} of {name}" for name, count in inside.items())
+        yield (
+            f"Wrong answers that contain an accepted one: {counts}. So the scores tell whether"
+            " answers have the form that the scorer wants, too: look at them (--answers), and give"
+            " few-shot examples, stop, or a chat template, or another scorer."
+        )
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, with a space on each side."""
+    words = re.findall(r"\w+", text.lower())
+    return f" {' '.join(words)} "
 
 
 def _undecided(found: Comparison) -> str:

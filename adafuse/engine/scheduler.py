@@ -40,7 +40,8 @@ class Advanced(Generic[ExampleT]):
 class Finished(Generic[ExampleT]):
     """An event: `example` ended `seconds` after its admission.
 
-    Where it raised, `error` is a sentence and `traceback` where it came from.
+    Where it raised, `error` is a sentence; `traceback` is where that came from, unless it is a
+    mistake of the user's.
     """
 
     example: ExampleT
@@ -136,7 +137,8 @@ class Scheduler(Generic[ExampleT]):
         except Exception as raised:  # the border of an example: the others go on
             if out_of_memory(raised):  # in which the others have a part
                 raise
-            error, trace = said(raised), traceback.format_exc()
+            error = said(raised)  # a mistake of the user's is all said by its sentence
+            trace = None if isinstance(raised, UserError) else traceback.format_exc()
         self._live.remove(live)
         return Finished(live.example, time.perf_counter() - live.started, error, trace)
 

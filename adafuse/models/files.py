@@ -203,7 +203,7 @@ def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
     file = local_path(path, revision)
     try:
         tensors = [] if file is None else GGUFReader(file).tensors
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, struct.error):
         return None
     return sum(int(tensor.n_elements) for tensor in tensors) * _ITEM[dtype] or None
 
@@ -225,7 +225,10 @@ def gguf_ends(path: str, revision: str | None) -> list[int]:
 
 def check_gguf(path: str, revision: str | None) -> None:
     """Refuse a GGUF file on this machine that is a LoRA, or a part of a model."""
-    said = dict(_gguf_pairs(path, revision))
+    pairs = list(_gguf_pairs(path, revision))
+    if pairs[-1:] == [_TORN]:
+        raise UserError(f"model {path!r} is cut off, or no GGUF file; download it again")
+    said = dict(pairs)
     kind = b"".join(said.get(b"general.type") or [b"model"]).decode(errors="replace")
     if kind == "adapter" or b"adapter.type" in said:
         raise UserError(f"model {path!r} is a LoRA or other adapter, not a model; {_MERGE}")

@@ -157,6 +157,11 @@ def _sentence(error: str, model: ModelEntry) -> str:
         )
     if "use_safetensors=True" in error and not model.allow_pickle:
         return f"model {model.path!r} {REFUSED}"
+    if "backend tokenizer" in error:
+        return (
+            f"model {model.path!r} has no tokenizer that can be read (tokenizer.json, or"
+            " tokenizer.model with its package); download it again"
+        )
     reason = error.strip().split("\n")[0]
     if model.path.endswith(GGUF) and "reshape" in reason:  # of fewer bytes than its header says
         return f"model {model.path!r} is cut off; download it again"

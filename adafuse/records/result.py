@@ -235,7 +235,7 @@ class Result(ResultView):
             the models' own answers if the method starts from these. Prompts of a batch are decoded
             at the same time, so their seconds do not add up.
         error: one sentence on what went wrong; None unless `stop_reason` is "error".
-        traceback: where the error was raised; None unless `stop_reason` is "error".
+        traceback: where the error was raised; None without one, or for a mistake of the user's.
         fits: how many characters of the text fit into `max_new_tokens` tokens of some model; None
             if all do. A method that commits spans may exceed the limit with the last one.
         thoughts: how many characters of the text come before the answer of models that think: all

@@ -27,7 +27,7 @@ from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
 from adafuse.serve.decoder import DecodingThread, Job, News
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
-from adafuse.serve.metrics import requests
+from adafuse.serve.metrics import Times, requests
 from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
 from adafuse.serve.page import FILES, add_page
 from adafuse.serve.protocol import (
@@ -249,6 +249,7 @@ class Exchange:
 
     def __init__(self, service: Service, request: Request, kind: type[Body]) -> None:
         self.service, self.request, self.kind = service, request, kind
+        self.came = time.monotonic()
         self.jobs: list[Job] = []
         self.queue: asyncio.Queue[tuple[int, News | Result]] = asyncio.Queue()
 
@@ -300,6 +301,7 @@ class Exchange:
                 deadline,
                 reply.body.stream,
                 own,
+                times=Times(self.came),
             )
             for index, (prompt, run, own) in enumerate(zip(prompts, runs, thoughts, strict=True))
         ]

@@ -82,10 +82,11 @@ class Metrics:
                 self._token.labels(method).observe((now - first) / (tokens - times.tokens))
         counts = map(_list, (result.prompt_tokens, result.tokens, result.forwards))
         seconds = (moment - times.came for moment in (began, first, now))
+        stop = result.stop_reason if how in ("done", "error") else how
         requests.info(
             "%s %s method=%s stop=%s prompt_tokens=%s tokens=%s forwards=%s rounds=%d"
             " queue=%.3f first=%.3f seconds=%.3f",
-            *(name, how, method, result.stop_reason, *counts, len(result.rounds), *seconds),
+            *(name, how, method, stop, *counts, len(result.rounds), *seconds),
         )
 
     def text(self) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from adafuse import Ensemble, UserError
 from adafuse.benchmarks.shards import PreparedRow
-from adafuse.development.advice import _verdict, advise
+from adafuse.development.advice import _forms, _verdict, advise
 from adafuse.development.gate_fitting import Development, fit
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import evaluate
@@ -205,3 +205,15 @@ def test_a_few_answers_are_there_to_be_looked_at(advice, pair, rows):
         assert sample.texts == tuple(found[0].text for found in (*own, fused))
     different = [len(set(sample.texts)) > 1 for sample in advice.samples]
     assert different == sorted(different, reverse=True)
+
+
+def test_answers_that_are_empty_or_right_in_another_form_are_told(advice):
+    row = advice.answers[0]
+    told = replace(row, accepted=("Rome",), texts=("It is rome.", "", "Rome"), values=(0, 0, 1))
+    other = replace(told, texts=("Romeo", "Rome", "Rome"), values=(0, 1, 1))
+    changed = replace(advice, rows=4, answers=(told, told, other, other))
+    empty, form = _forms(changed, METRIC)
+    first, second = (member.name for member in advice.members)
+    assert empty.startswith(f"Empty answers of 4: 2 of {second};")
+    assert f"accepted one: 2 of {first}, 0 of {second}, 0 of the ensemble." in form
+    assert not [*_forms(replace(changed, answers=(other,) * 4), METRIC)]
