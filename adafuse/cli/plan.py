@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from adafuse.workflow.forecast import Forecast
+    from adafuse.workflow.pilot import Pilot
     from adafuse.workflow.plan import Plan
+    from adafuse.workflow.snakemake import PlannedJob
 
 MOST_REASONS = 10
 
@@ -30,14 +32,21 @@ def plan(
         list[str] | None, option("Plan for this target instead of all (repeatable).", "NAME")
     ] = None,
     profile: Annotated[str | None, option("A profile of Snakemake.", "PROFILE")] = None,
+    pilot: Annotated[
+        int | None,
+        option("Decode so many rows of each benchmark and run here, to measure.", "ROWS", min=1),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what `snakemake` would run, why, and what it takes; nothing is run.
+    """Show what `snakemake` would run, why, and what it takes.
 
     Hours are those of all jobs together, each times its GPUs: `low` without any
     margin, `high` as they are requested from a cluster, and `likely` by the jobs
-    that have ended already, if there are any. Jobs that use no GPU have a table
-    of their own. Run it in the folder in which Snakemake runs.
+    that have ended already and by pilots, if there are any. Jobs that use no GPU
+    have a table of their own. Nothing is run, except with --pilot: 20 rows of
+    each benchmark and run are enough, or twice `batch_size`. Jobs take these
+    rows over. Run it in the folder in which Snakemake runs, and a pilot on a
+    machine like those of the jobs.
     """
     from adafuse.workflow.forecast import Measured, forecast
     from adafuse.workflow.snakemake import PLANS, planned_jobs
@@ -50,6 +59,7 @@ def plan(
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]
     jobs = planned_jobs([*files, *chosen], target or [])
+    left_out = {} if pilot is None else _take_pilots(jobs, pilot)
     measured = {id(each): Measured(each) for each in PLANS}
     forecasts = [
         forecast(each.plan, each.job, each.resources, measured[id(each.plan)])
@@ -59,19 +69,61 @@ def plan(
     counts = Counter(each.job.step for each in jobs)
     models = [entry for each in PLANS for entry in _models(each, jobs)]
     missing = [reason for each in PLANS for reason in each.missing.values()]
-    sizes = [size for each in measured.values() for size in each.bytes]
-    rows = sum(each.rows for each in forecasts)
-    disk = sum(sizes) / len(sizes) * rows / 1e6 if sizes else None
+    pilots = dict(pair for each in measured.values() for pair in each.pilots.items())
     if as_json:
         found = {"steps": counts, "decoding": [*map(asdict, forecasts)], "models": models}
-        echo_json({**found, "missing": missing, "trace_mb": disk})
+        measures = [{"benchmark": b, "run": r, **asdict(p)} for (b, r), p in pilots.items()]
+        echo_json({**found, "missing": missing, "pilots": measures, "no_pilot": left_out})
         return
-    _print(counts, forecasts, disk)
+    _print(counts, forecasts)
+    asked = dict.fromkeys((each.benchmark, each.run) for each in forecasts)
+    _print_pilots([pilots[cell] for cell in asked if cell in pilots], left_out)
     for model in models:
         size = f"{model['gb']:.3g} GB" if model["gb"] else "size unknown"
         typer.echo(f"model {model['path']}: {size}, {model['where']}")
     for reason in missing:
         typer.echo(f"missing: {reason}")
+
+
+def _take_pilots(jobs: "list[PlannedJob]", size: int) -> dict[str, list[str]]:
+    """Take the pilots of what was not measured yet; return those that cannot be, by the reason."""
+    from tqdm import tqdm
+
+    from adafuse.workflow.forecast import Measured
+    from adafuse.workflow.pilot import take_pilots
+    from adafuse.workflow.snakemake import PLANS
+
+    left_out: dict[str, list[str]] = {}
+    for plan in PLANS:
+        measured = Measured(plan)
+        asked = {
+            (each.job.values[0], each.job.values[1]): int(each.resources.get("gpu", 0))
+            for each in jobs
+            if each.plan is plan and each.job.step == "decode"
+        }
+        unknown = [cell for cell, cards in asked.items() if not measured.knows(cell, cards)]
+        with tqdm(total=len(unknown), unit="pilot", disable=None) as bar:
+            for cell, found in take_pilots(plan, unknown, size):
+                bar.update(cell in unknown)
+                if isinstance(found, UserError):
+                    left_out.setdefault(str(found), []).append("/".join(cell))
+    return left_out
+
+
+def _print_pilots(pilots: "list[Pilot]", left_out: dict[str, list[str]]) -> None:
+    for reason, cells in left_out.items():
+        typer.echo(f"no pilot of {', '.join(cells)}: {reason}")
+    if not pilots:
+        return
+    places = {", ".join(each.gpus) or f"a CPU of {each.host}" for each in pilots}
+    where = " and on ".join(sorted(places))
+    memory, card = (max(getattr(p, name) for p in pilots) for name in ("memory_mb", "gpu_mb"))
+    used = f"{memory / 1000:.1f} GB of memory" + f", {card / 1000:.1f} GB of a GPU" * (card > 0)
+    rows = sum(len(each.digests) for each in pilots)
+    kinds = f"{rows:,} rows of {len(pilots)} pairs of a benchmark and a run"
+    typer.echo(f"pilots: {kinds}, on {where}; they used at most {used}")
+    if few := sum(not each.full for each in pilots):
+        typer.echo(f"likely is too high for {few} of them: give --pilot twice the batch size")
 
 
 def _models(plan: "Plan", jobs: list[Any]) -> list[dict[str, Any]]:
@@ -99,7 +151,7 @@ def _models(plan: "Plan", jobs: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _print(counts: Counter[str], forecasts: "list[Forecast]", disk: float | None) -> None:
+def _print(counts: Counter[str], forecasts: "list[Forecast]") -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -127,8 +179,9 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]", disk: float | None
         console.print(escape(f"{count} of these jobs: {why}"), highlight=False)
     if len(whys) > MOST_REASONS:
         console.print(f"{len(whys) - MOST_REASONS} further reasons: --json has all")
-    traces = "unknown before a job has ended" if disk is None else f"about {disk:,.1f} MB"
-    console.print(f"disk for traces: {traces}", highlight=False)
+    sizes = [each.trace_mb for each in forecasts if each.trace_mb is not None]
+    disk = f"about {2 * sum(sizes):,.1f} MB" if sizes else "unknown before a pilot or a job"
+    console.print(f"disk for traces, with merged ones: {disk}", highlight=False)
 
 
 def _table(title: str, forecasts: "list[Forecast]") -> "Table":

@@ -296,7 +296,7 @@ def decoder_of(job: DecodeJob) -> Iterator[tuple[Decoder, list[Any]]]:
     if not job.served:
         yield ensemble_decoder, []
         return
-    with _loaded(job) as ensemble:
+    with load_ensemble(job) as ensemble:
         yield partial(ensemble_decoder, ensemble=ensemble), ensemble.served_by
 
 
@@ -313,7 +313,7 @@ def ensemble_decoder(
 
     if answers is not None and not METHODS[job.method].uses_models:
         ensemble = Ensemble((), _weights(job), Place.of(job.models[0]))
-    ensemble = ensemble or _loaded(job)
+    ensemble = ensemble or load_ensemble(job)
     results = ensemble.stream(
         [row.prompt for row in rows],
         method=job.method,
@@ -352,10 +352,10 @@ def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Fi
         job.settings.model_dump(),
     )
     options = resolve(job.method, job.options).unfitted
-    return fit(_loaded(job), [development], method=job.method, **options)
+    return fit(load_ensemble(job), [development], method=job.method, **options)
 
 
-def _loaded(job: DecodeJob) -> "Ensemble":
+def load_ensemble(job: DecodeJob) -> "Ensemble":
     """Load the models of a job; it has the CPU threads that Snakemake or Slurm gives it."""
     import torch
 

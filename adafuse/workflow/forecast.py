@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from adafuse.errors import UserError
@@ -13,10 +13,10 @@ from adafuse.storage.journal import Journal, journal_path
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import ENGINE_VERSION
 from adafuse.workflow.jobs import fit_job, least_seconds, loaded, model_bytes
-from adafuse.workflow.plan import TRIED, Plan
+from adafuse.workflow.pilot import Pilot, read_pilot
+from adafuse.workflow.plan import TRIED, Cell, Plan
 from adafuse.workflow.steps import Job
 
-Cell = tuple[str, str]
 _NO_RESULT = ("benchmark", "run", "devices", "allow_pickle", "timed", "fitted_on")
 """Parts of a job's record that no text depends on."""
 
@@ -29,7 +29,8 @@ class Forecast:
     """A job that decodes: what it asks a cluster for, and its hours.
 
     `low` is decoding without any margin, `high` the time that is asked for. `likely` goes by jobs
-    that were measured, and is None before there are any. `rows` are those that are left to decode.
+    and pilots that were measured, and is None before there are any; so is `trace_mb`, the size of
+    the rows' traces. `rows` are those that are left to decode.
     """
 
     step: str
@@ -43,17 +44,31 @@ class Forecast:
     likely: float | None
     high: float
     why: str
+    trace_mb: float | None = None
 
 
 class Measured:
-    """How long jobs that have ended took, in terms of the least seconds that they can take."""
+    """What jobs that have ended took, in terms of the least seconds that they can take, and pilots.
+
+    A pilot on a CPU says nothing of jobs with GPUs; one on a GPU is taken for jobs that ask for
+    none, which use what there is.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.ratios: dict[tuple[str, str, bool], list[float]] = {}
-        self.bytes: list[float] = []
+        self.bytes: dict[Cell, list[float]] = {}
+        self.pilots: dict[Cell, Pilot] = {}
         for cell in plan.all_cells():
+            if (pilot := read_pilot(plan, cell)) is not None:
+                self.pilots[cell] = pilot
+                self.bytes[cell] = [pilot.row_bytes]
             for shard in plan.shards(cell[0]):
                 self._read(plan, cell, shard)
+        self._guesses = {key: median(each) for key, each in self.ratios.items()}
+        for cell, pilot in self.pilots.items():
+            cards = len(pilot.gpus)
+            if (least := _least(plan, cell, 1, cards)) > 0:
+                self._guesses.setdefault((*cell, cards > 0), pilot.row / least)
 
     def _read(self, plan: Plan, cell: Cell, shard: int) -> None:
         found = trace_of(plan, *cell, shard) or {}
@@ -69,16 +84,36 @@ class Measured:
             self.ratios.setdefault(key, []).append((ended - started).total_seconds() / least)
         trace = plan.layout.shard_trace(*cell, shard)
         if trace.is_file():
-            self.bytes.append(trace.stat().st_size / rows)
+            self.bytes.setdefault(cell, []).append(trace.stat().st_size / rows)
 
-    def ratio(self, benchmark: str, run: str, cards: int) -> float | None:
-        """Return that of the cell itself, else the median of the run's, else of all."""
+    def knows(self, cell: Cell, cards: int) -> bool:
+        """Whether a job or a pilot of a cell itself was measured."""
+        return (*cell, cards > 0) in self.ratios or self.pilot(cell, cards) is not None
+
+    def pilot(self, cell: Cell, cards: int) -> Pilot | None:
+        """Return the pilot that tells how long the jobs of a cell take."""
+        pilot = self.pilots.get(cell)
+        return pilot if pilot is not None and (pilot.gpus or not cards) else None
+
+    def seconds(self, cell: Cell, rows: int, least: float, cards: int) -> float | None:
+        """Return the seconds of a job: by jobs of its cell, a pilot, the run's other jobs, or all.
+
+        `least` are those that decoding its rows takes at least.
+        """
         on_gpu = cards > 0
-        own = self.ratios.get((benchmark, run, on_gpu))
-        of_run = [r for key, each in self.ratios.items() for r in each if key[1:] == (run, on_gpu)]
-        others = [r for key, each in self.ratios.items() for r in each if key[2] == on_gpu]
-        best = own or of_run or others
-        return median(best) if best else None
+        if own := self.ratios.get((*cell, on_gpu)):
+            return median(own) * least
+        if (pilot := self.pilot(cell, cards)) is not None:
+            return pilot.seconds(rows)
+        others = {key[:2]: each for key, each in self._guesses.items() if key[2] == on_gpu}
+        of_run = [each for key, each in others.items() if key[1] == cell[1]]
+        best = of_run or [*others.values()]
+        return median(best) * least if best else None
+
+    def trace_bytes(self, cell: Cell, rows: int) -> float | None:
+        """Return the size of the traces of so many rows, by those of the cell, or else of all."""
+        sizes = self.bytes.get(cell) or [each for of in self.bytes.values() for each in of]
+        return fmean(sizes) * rows if sizes else None
 
 
 def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured) -> Forecast:
@@ -87,16 +122,24 @@ def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured)
     cell, cards, shard = (benchmark, run), int(asked.get("gpu", 0)), None
     if job.step == "decode":
         shard = int(job.values[2])
-        rows, why = _left(plan, benchmark, run, shard)
+        rows, why = _left(plan, cell, shard, measured.pilots.get(cell))
     else:
         rows, why = TRIED * len(plan.prepared(benchmark).rows), "a gate is fitted"
     least = _least(plan, cell, rows, cards, fits=job.step == "fit")
-    ratio = measured.ratio(benchmark, run, cards)
-    likely = None if ratio is None else ratio * least / 3600
-    high = int(asked["runtime"]) / 60
-    mem_mb = int(asked["mem_mb"])
+    seconds, size = measured.seconds(cell, rows, least, cards), measured.trace_bytes(cell, rows)
     return Forecast(
-        job.step, benchmark, run, shard, rows, cards, mem_mb, least / 3600, likely, high, why
+        job.step,
+        benchmark,
+        run,
+        shard,
+        rows,
+        cards,
+        mem_mb=int(asked["mem_mb"]),
+        low=least / 3600,
+        likely=None if seconds is None else seconds / 3600,
+        high=int(asked["runtime"]) / 60,
+        why=why,
+        trace_mb=None if size is None or job.step == "fit" else size / 1e6,
     )
 
 
@@ -107,16 +150,19 @@ def _least(plan: Plan, cell: Cell, rows: int, cards: int, *, fits: bool = False)
     return least_seconds(job, here, rows, cards) + least_seconds(job, served, rows, 1)
 
 
-def _left(plan: Plan, benchmark: str, run: str, shard: int) -> tuple[int, str]:
+def _left(plan: Plan, cell: Cell, shard: int, pilot: Pilot | None) -> tuple[int, str]:
     """Return how many rows of a shard are left to decode, and why they are."""
-    rows = plan.shard(benchmark, shard)
-    path = journal_path(plan.layout.shard_trace(benchmark, run, shard))
-    digests = plan.row_digests(benchmark, run, shard)
-    known = len(Journal(path, digests).rows) if path.is_file() else 0
-    why = rerun_reason(plan, benchmark, run, shard)
+    path, digests = (
+        journal_path(plan.layout.shard_trace(*cell, shard)),
+        plan.row_digests(*cell, shard),
+    )
+    known = {*Journal(path, digests).rows} if path.is_file() else set()
+    if pilot is not None and not plan.config.benchmarks[cell[0]].timed:
+        known |= {name for name, digest in digests.items() if digest in pilot.digests}
+    why = rerun_reason(plan, *cell, shard)
     if known:
-        why += f"; {known} of {len(rows)} rows are decoded already"
-    return len(rows) - known, why
+        why += f"; {len(known)} of {len(digests)} rows are decoded already"
+    return len(digests) - len(known), why
 
 
 def trace_of(plan: Plan, benchmark: str, run: str, shard: int) -> dict[str, Any] | None:

@@ -67,6 +67,10 @@ class ResultsLayout:
     def shard_trace(self, benchmark: str, run: str, shard: int | str) -> Path:
         return self._path("traces", benchmark, run, f"{shard}.parquet")
 
+    def pilot(self, benchmark: str, run: str) -> Path:
+        """The trace of the rows that `adafuse plan --pilot` decoded."""
+        return self._path("traces", benchmark, run, ".pilot", "rows.parquet")
+
     def gate(self, benchmark: str, run: str) -> Path:
         """What a run has learned from the rows of a benchmark."""
         return self._path("gates", benchmark, f"{run}.json")

@@ -143,7 +143,7 @@ def test_hours_on_gpus_and_without_one_are_not_added_up() -> None:
     assert _cells([without]) == ("1", "5", "1.0", "-", "3.0")
     console = Console(width=80, record=True, file=StringIO())
     with patch("rich.console.Console", lambda **_: console):
-        _print(Counter(decode=2), [on_gpu, without], None)
+        _print(Counter(decode=2), [on_gpu, without])
     told = console.export_text()
     gpu, cpu = told.split("Hours of jobs without a GPU")
     assert "GPU hours" in gpu and re.search(r"2\.0 .* 4\.0 .* 6\.0", gpu)
