@@ -9,10 +9,10 @@ import typer
 
 from adafuse.cli.errors import FAILED, UNFINISHED
 from adafuse.cli.options import AsJson, ResultsFolder, option, results_config
-from adafuse.cli.output import echo_json
+from adafuse.cli.output import counted, echo_json
 
 if TYPE_CHECKING:
-    from adafuse.workflow.status import ShardStatus
+    from adafuse.workflow.status import Progress, ShardStatus
 
 
 def status(
@@ -26,9 +26,11 @@ def status(
     """Show which decode jobs are done, running, stopped, failed, stale or waiting.
 
     Counts the jobs that plain `snakemake` runs for the configuration's
-    `targets`, and lists the servers that the workflow starts, and files that
-    this configuration does not make. Run it in the folder in which Snakemake
-    runs. Exit status: 0 all decoded, 1 a job or a server failed, 3 not finished.
+    `targets`, says how fast they are, how long decoding still takes (by pilots
+    and jobs that have ended) and how many GPU hours it took so far, and lists
+    failed rows, the servers that the workflow starts, and files that this
+    configuration does not make. Run it in the folder in which Snakemake runs.
+    Exit status: 0 all decoded, 1 a job or a server failed, 3 not finished.
     """
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
@@ -36,6 +38,7 @@ def status(
     from adafuse.workflow.status import (
         decoded_with,
         failed_steps,
+        progress,
         server_statuses,
         shard_status,
     )
@@ -50,11 +53,13 @@ def status(
     ]
     steps, orphans = failed_steps(plan, jobs), list(map(str, plan.orphans()))
     versions, servers = decoded_with(plan), server_statuses(plan, jobs, shards)
+    now = progress(plan, shards)
     if as_json:
-        others = {"failed_steps": steps, "orphans": orphans, "versions": versions}
+        others = {"failed_steps": steps, "orphans": orphans, "versions": versions, "progress": now}
         echo_json({"shards": shards, "servers": servers, **others})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
+        typer.echo(_pace(now, {shard.state for shard in shards} <= {"done"}))
         for server in servers:
             said = "".join(f", {part}" for part in (server.url, server.detail) if part)
             log = f" ({server.log})" if server.log else ""
@@ -98,10 +103,18 @@ def _print(shards: "list[ShardStatus]", steps: list[dict[str, str]], left_out: i
         table.add_row(escape(benchmark), escape(run), *cells, _rows(of_run, "/"))
     console.print(table)
     for shard in shards:
-        if shard.state not in ("done", "waiting"):
+        if shard.detail or shard.state not in ("done", "waiting"):
             console.print(escape(_sentence(shard)))
     for step in steps:
         console.print(escape(f"failed: {step['log']}: {step['error']}"))
+
+
+def _pace(now: "Progress", done: bool) -> str:
+    running = f"{counted(now.running, 'job')} with {now.rows_per_minute:,.1f} rows a minute"
+    by = "by these jobs" if now.running else "by one job at a time"
+    left = "unknown" if now.hours_left is None else f"about {now.hours_left:,.2f} hours, {by}"
+    parts = [f"running: {running}"] * (now.running > 0) + [f"time left: {left}"] * (not done)
+    return "; ".join([*parts, f"GPU hours so far: {now.gpu_hours:,.2f}"])
 
 
 def _rows(shards: "list[ShardStatus]", of: str) -> str:

@@ -51,13 +51,14 @@ class Measured:
     """What jobs that have ended took, in terms of the least seconds that they can take, and pilots.
 
     A pilot on a CPU says nothing of jobs with GPUs; one on a GPU is taken for jobs that ask for
-    none, which use what there is.
+    none, which use what there is. `gpu_hours` are those of all jobs that have ended.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.ratios: dict[tuple[str, str, bool], list[float]] = {}
         self.bytes: dict[Cell, list[float]] = {}
         self.pilots: dict[Cell, Pilot] = {}
+        self.gpu_hours = 0.0
         for cell in plan.all_cells():
             if (pilot := read_pilot(plan, cell)) is not None:
                 self.pilots[cell] = pilot
@@ -67,21 +68,22 @@ class Measured:
         self._guesses = {key: median(each) for key, each in self.ratios.items()}
         for cell, pilot in self.pilots.items():
             cards = len(pilot.gpus)
-            if (least := _least(plan, cell, 1, cards)) > 0:
+            if (least := least_of(plan, cell, 1, cards)) > 0:
                 self._guesses.setdefault((*cell, cards > 0), pilot.row / least)
 
     def _read(self, plan: Plan, cell: Cell, shard: int) -> None:
         found = trace_of(plan, *cell, shard) or {}
         if not {"rows", "place", "started", "finished"} <= found.keys():
             return  # not from here
-        rows, place = found["rows"], found["place"]
+        rows, cards = found["rows"], len(found["place"]["gpus"])
+        started, ended = (datetime.fromisoformat(found[name]) for name in ("started", "finished"))
+        seconds = (ended - started).total_seconds()
+        self.gpu_hours += cards * seconds / 3600
         if not rows or found.get("resumed") or found.get("reused"):
             return
-        started, ended = (datetime.fromisoformat(found[name]) for name in ("started", "finished"))
-        cards = len(place["gpus"])
-        if (least := _least(plan, cell, rows, cards)) > 0:
+        if (least := least_of(plan, cell, rows, cards)) > 0:
             key = (*cell, cards > 0)
-            self.ratios.setdefault(key, []).append((ended - started).total_seconds() / least)
+            self.ratios.setdefault(key, []).append(seconds / least)
         trace = plan.layout.shard_trace(*cell, shard)
         if trace.is_file():
             self.bytes.setdefault(cell, []).append(trace.stat().st_size / rows)
@@ -125,7 +127,7 @@ def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured)
         rows, why = _left(plan, cell, shard, measured.pilots.get(cell))
     else:
         rows, why = TRIED * len(plan.prepared(benchmark).rows), "a gate is fitted"
-    least = _least(plan, cell, rows, cards, fits=job.step == "fit")
+    least = least_of(plan, cell, rows, cards, fits=job.step == "fit")
     seconds, size = measured.seconds(cell, rows, least, cards), measured.trace_bytes(cell, rows)
     return Forecast(
         job.step,
@@ -143,7 +145,8 @@ def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured)
     )
 
 
-def _least(plan: Plan, cell: Cell, rows: int, cards: int, *, fits: bool = False) -> float:
+def least_of(plan: Plan, cell: Cell, rows: int, cards: int, *, fits: bool = False) -> float:
+    """Return the least seconds of decoding rows of a cell, or of fitting its gate on them."""
     job = fit_job(plan.config, *cell) if fits else plan.decode_job(*cell)
     here = [model_bytes(model, quantized=False) for model in loaded(job)]
     served = [model_bytes(model) for model in job.models if model.server is not None]

@@ -4,14 +4,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
-from adafuse.storage.parquet import read_metadata
-from adafuse.workflow.forecast import rerun_reason
+from adafuse.storage.parquet import read_metadata, read_rows
+from adafuse.version import versions
+from adafuse.workflow.forecast import Measured, least_of, rerun_reason, trace_of
 from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import Started
@@ -21,6 +23,9 @@ State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
 _ERROR = re.compile(r"error: |\S+ \S+ ERROR |[A-Za-z_.]*(Error|Exception|Interrupt)\b|Aborted")
 _TAIL = 1 << 16
+_TIME = r"^(?P<time>\S+ \S+),\d+ INFO "
+_BEGUN = re.compile(rf"{_TIME}.*: (?P<left>\d+) of \d+ rows to do", re.MULTILINE)
+_ROW = re.compile(rf"{_TIME}(?P<done>\d+) of \d+: ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ class ShardStatus:
     """One decode job, and how many of its `of` rows there are.
 
     `stale` has a trace of another configuration; `running` and `stopped` have a journal, with and
-    without a process that writes it. `detail` is the process or the error, `log` where that stands.
+    without a process that writes it. `detail` is the process or the error, `log` where that stands;
+    of one that is done, which of its rows failed.
     """
 
     benchmark: str
@@ -96,15 +102,82 @@ def failed_steps(plan: Plan, jobs: Mapping[str, dict[str, str]]) -> list[dict[st
 
 def decoded_with(plan: Plan) -> Counter[str]:
     """Return how many shards of the merged traces were decoded with which versions."""
-    found: Counter[str] = Counter()
+    found, names = Counter[str](), versions()
     for cell in plan.all_cells():
         with suppress(UserError):
             shards = read_metadata(plan.layout.trace(*cell)).get("shards", [])
             sources = [source for shard in shards for source in shard.get("reused_from", [])]
             for shard in (*shards, *(each for source in sources for each in source["decoded"])):
-                versions = shard["versions"].items()
-                found[", ".join(f"{name} {version}" for name, version in versions if version)] += 1
+                told = {name: shard["versions"].get(name) for name in names}  # not of plug-ins
+                found[", ".join(f"{name} {each}" for name, each in told.items() if each)] += 1
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The rows that the jobs which run decode in a minute, and GPU hours so far.
+
+    `hours_left` is until all rows are decoded by as many jobs as run now, one if none does; None
+    before anything was measured.
+    """
+
+    running: int
+    rows_per_minute: float
+    hours_left: float | None
+    gpu_hours: float
+
+
+def progress(plan: Plan, shards: Iterable[ShardStatus]) -> Progress:
+    """Return how fast decoding is, by the logs of the jobs that run and by what was measured."""
+    measured, running, rate = Measured(plan), 0, 0.0
+    hours, seconds = measured.gpu_hours, list[float | None]()
+    for shard in shards:
+        cell = shard.benchmark, shard.run
+        if shard.state == "done":
+            continue
+        cards, left = plan.resources(*cell, shard.shard).gpu, shard.of - shard.rows
+        seconds.append(measured.seconds(cell, left, least_of(plan, cell, left, cards), cards))
+        if shard.state == "running" and (seen := _seen(plan, shard)) is not None:
+            running += 1
+            hours += cards * (datetime.now() - seen.begun).total_seconds() / 3600
+            rate += 60 * seen.rows / max(1.0, (seen.last - seen.begun).total_seconds())
+    known = [each for each in seconds if each is not None]
+    took = sum(known) / 3600 / max(1, running) if len(known) == len(seconds) else None
+    return Progress(running, rate, took, hours)
+
+
+class _Seen(NamedTuple):
+    """What the log of a job says: when it began and when its last row ended, and how many did."""
+
+    begun: datetime
+    last: datetime
+    rows: int
+    done: int
+
+
+def _seen(plan: Plan, shard: ShardStatus) -> _Seen | None:
+    log = plan.layout.log("decode", shard.benchmark, shard.run, str(shard.shard))
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    starts = [*_BEGUN.finditer(text)]
+    if not starts:
+        return None
+    begun = datetime.fromisoformat(starts[-1]["time"])
+    rows = [*_ROW.finditer(text, starts[-1].end())]
+    last = datetime.fromisoformat(rows[-1]["time"]) if rows else begun
+    done = int(rows[-1]["done"]) if rows else shard.of - int(starts[-1]["left"])
+    return _Seen(begun, last, len(rows), done)
+
+
+def _failed_rows(plan: Plan, benchmark: str, run: str, shard: int) -> str | None:
+    """Return how many rows of a shard that is done failed, and what the first one says."""
+    if not (trace_of(plan, benchmark, run, shard) or {}).get("failed"):
+        return None
+    own, merged = plan.layout.shard_trace(benchmark, run, shard), plan.layout.trace(benchmark, run)
+    rows = read_rows(own if own.is_file() else merged, ["id", "shard", "error"])
+    failed = [row for row in rows if row["error"] and row["shard"] == shard]
+    name, error = failed[0]["id"], " ".join(failed[0]["error"].split())
+    said = re.split(r"(?<=[.!?]) ", error)[0]
+    return f"{len(failed)} failed, the first, {name!r}, with: {said}"
 
 
 def last_error(log: Path) -> str | None:
@@ -137,7 +210,12 @@ def shard_status(
     if state in ("stopped", "waiting") and (job := jobs.get(str(out))):
         state, detail, failed_in = "failed", job["error"], job["log"]
     rows = of if state == "done" else len(journal.rows)
-    return ShardStatus(benchmark, run, shard, state, rows, of, detail, failed_in)
+    if state == "done":
+        detail = _failed_rows(plan, benchmark, run, shard)
+    status = ShardStatus(benchmark, run, shard, state, rows, of, detail, failed_in)
+    if state == "running" and (seen := _seen(plan, status)) is not None:
+        return replace(status, rows=max(rows, seen.done))  # with rows that were decoded before
+    return status
 
 
 def _wrong(plan: Plan, trace: Path, benchmark: str, run: str, shard: int) -> str | None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Results:
         told = json.loads(done.stdout)
         names = {(each["run"], each["shard"]): each for each in told["shards"]}
         assert len(names) == len(told["shards"]) == 6
-        others = {name: told[name] for name in ("orphans", "versions")}
+        others = {name: told[name] for name in ("orphans", "versions", "progress")}
         return {**names, "steps": told["failed_steps"], **others}
 
 
@@ -273,6 +274,72 @@ def test_several_versions_are_listed(results: Results) -> None:
     assert "decoded with several versions, which reruns nothing:" in done.stdout
     assert "  2 shards with torch 2.13.0\n  2 shards with torch 2.14.0\n" in done.stdout
     assert results.asked(status=3)["versions"] == {"torch 2.13.0": 2, "torch 2.14.0": 2}
+
+
+def test_the_version_of_a_plug_in_is_none_of_the_versions(results: Results) -> None:
+    for run, more in (("left", {}), ("both", {"mine": "1.0, 0123"})):
+        shards = [{"versions": {"torch": "2.13.0", **more}}]
+        path = results.folder / f"traces/qa/{run}.parquet"
+        write_rows(path, TRACE_FIELDS, [], {"digest": "0123", "shards": shards})
+    assert results.asked(status=3)["versions"] == {"torch 2.13.0": 2}
+
+
+def test_rows_that_failed_are_told_with_the_first_sentence_of_the_first(
+    values: dict[str, Any],
+) -> None:
+    values["decode"]["max_error_share"] = 1
+    results = Results(values)
+    errors = [None, "no room for it. Take less.\nAnd more", "another"]
+    rows = [
+        {"id": name, "shard": 0, "error": error}
+        for name, error in zip(results.ids(0), errors, strict=False)
+    ]
+    fields = [field for field in TRACE_FIELDS if field.name in ("id", "shard", "error")]
+    digest = results.plan.digest("qa", "left", 0)
+    metadata = {"digest": digest, "failed": 2, "rows": len(rows)}
+    write_rows(results.trace("left", 0), fields, rows, metadata)
+    told = results.asked(status=3)["left", 0]
+    name = results.ids(0)[1]
+    assert told["state"] == "done"
+    assert told["detail"] == f"2 failed, the first, {name!r}, with: no room for it."
+    done = CliRunner().invoke(app, ["status", str(results.folder)])
+    assert f"done: qa/left/0: {told['of']} of {told['of']} rows, 2 failed, the first" in done.stdout
+
+
+def test_the_pace_is_that_of_the_jobs_that_run(results: Results) -> None:
+    assert results.asked(status=3)["progress"]["hours_left"] is None
+    now = datetime.now().replace(microsecond=0)
+    times = [(now - timedelta(minutes=m)).isoformat(sep=" ") for m in (40, 30, 20)]
+    lines = [
+        f"{times[0]},123 INFO both on qa: {len(results.ids(0)) - 1} of 6 rows to do, 1 were dec",
+        f"{times[1]},123 INFO 2 of 6: r1 (eos)",
+        f"{times[2]},123 INFO 3 of 6: r2 (eos)",
+    ]
+    results.log("both", 0, f"{times[0]},1 INFO 5 of 6: of an earlier attempt\n" + "\n".join(lines))
+    place = {"place": {"gpus": ["H100"] * 2}, "rows": 6}
+    spent = {"started": "2026-01-01T10:00:00+00:00", "finished": "2026-01-01T10:30:00+00:00"}
+    digest = {"digest": results.plan.digest("qa", "left", 1)}
+    write_rows(results.trace("left", 1), TRACE_FIELDS, [], digest | place | spent)
+    with only_writer(results.journal("both", 0, rows=2)):
+        told = results.asked(status=3)
+        done = CliRunner().invoke(app, ["status", str(results.folder)])
+    assert told["both", 0]["rows"] == 3, "with the one that was decoded before"
+    pace = told["progress"]
+    assert (pace["running"], pace["gpu_hours"]) == (1, 1.0)
+    assert pace["rows_per_minute"] == pytest.approx(2 / 20)
+    assert "running: 1 job with 0.1 rows a minute; time left: unknown; GPU hours so" in done.stdout
+
+
+def test_the_time_left_is_that_of_jobs_that_were_measured(values: dict[str, Any]) -> None:
+    results = Results(values)
+    place = {"place": {"gpus": []}, "rows": len(results.ids(0))}
+    spent = {"started": "2026-01-01T10:00:00+00:00", "finished": "2026-01-01T11:00:00+00:00"}
+    for run in ("left", "both", "far"):
+        digest = {"digest": results.plan.digest("qa", run, 0)}
+        write_rows(results.trace(run, 0), TRACE_FIELDS, [], digest | place | spent)
+    of_a_row = 1 / len(results.ids(0))
+    left = results.asked(status=3)["progress"]["hours_left"]
+    assert left == pytest.approx(3 * len(results.ids(1)) * of_a_row)
 
 
 def test_what_the_configuration_does_not_make_is_an_orphan(
