@@ -15,6 +15,7 @@ from adafuse.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from adafuse.models.spec import ModelSpec
     from adafuse.workflow.forecast import Forecast
     from adafuse.workflow.pilot import Pilot
     from adafuse.workflow.plan import Plan
@@ -51,11 +52,8 @@ def plan(
     from adafuse.workflow.forecast import Measured, forecast
     from adafuse.workflow.snakemake import PLANS, planned_jobs
 
-    for file in config or ():
-        if not file.is_file():
-            raise UserError(
-                f"configuration {str(file)!r} does not exist; name files of the workflow"
-            )
+    if absent := [str(file) for file in config or () if not file.is_file()]:
+        raise UserError(f"configuration {absent[0]!r} does not exist; name files of the workflow")
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]
     jobs = planned_jobs([*files, *chosen], target or [])
@@ -68,21 +66,21 @@ def plan(
     ]
     counts = Counter(each.job.step for each in jobs)
     models = [entry for each in PLANS for entry in _models(each, jobs)]
+    datasets = [entry for each in PLANS for entry in _datasets(each)]
     missing = [reason for each in PLANS for reason in each.missing.values()]
     pilots = dict(pair for each in measured.values() for pair in each.pilots.items())
     if as_json:
-        found = {"steps": counts, "decoding": [*map(asdict, forecasts)], "models": models}
+        found = {"steps": counts, "decoding": [*map(asdict, forecasts)]}
+        found |= {"models": models, "datasets": datasets, "missing": missing}
         measures = [{"benchmark": b, "run": r, **asdict(p)} for (b, r), p in pilots.items()]
-        echo_json({**found, "missing": missing, "pilots": measures, "no_pilot": left_out})
+        echo_json({**found, "pilots": measures, "no_pilot": left_out})
         return
     _print(counts, forecasts)
     asked = dict.fromkeys((each.benchmark, each.run) for each in forecasts)
     _print_pilots([pilots[cell] for cell in asked if cell in pilots], left_out)
-    for model in models:
-        size = f"{model['gb']:.3g} GB" if model["gb"] else "size unknown"
-        typer.echo(f"model {model['path']}: {size}, {model['where']}")
-    for reason in missing:
-        typer.echo(f"missing: {reason}")
+    lines = [_told("model", each) for each in models] + [_told("dataset", d) for d in datasets]
+    for line in [*lines, *(f"missing: {reason}" for reason in missing)]:
+        typer.echo(line)
 
 
 def _take_pilots(jobs: "list[PlannedJob]", size: int) -> dict[str, list[str]]:
@@ -128,7 +126,7 @@ def _print_pilots(pilots: "list[Pilot]", left_out: dict[str, list[str]]) -> None
 
 def _models(plan: "Plan", jobs: list[Any]) -> list[dict[str, Any]]:
     """Return the models that the jobs load, and whether these are on this machine."""
-    from adafuse.models.files import local_path, weight_bytes
+    from adafuse.models.files import weight_bytes
     from adafuse.workflow.jobs import loaded
 
     cells = {each.job.values[:2] for each in jobs if each.job.step in ("decode", "fit")}
@@ -138,17 +136,59 @@ def _models(plan: "Plan", jobs: list[Any]) -> list[dict[str, Any]]:
         if cell[1] in plan.config.decoded_runs
         for model in loaded(plan.decode_job(*cell))
     }
-    absent = "not on this machine: `snakemake prefetch` downloads it"
     return [
         {
             "path": path,
             "revision": revision,
-            "gb": None if size is None else size / 1e9,
-            "where": absent if local_path(path, revision) is None else "on this machine",
+            "gb": _gb(size),
+            **_standing(model),
         }
         for (path, revision), model in used.items()
         for size in [weight_bytes(path, revision, model.dtype, model.quantization)]
     ]
+
+
+def _standing(model: "ModelSpec") -> dict[str, Any]:
+    """Return whether a model is on this machine, and what downloading it takes if it is not."""
+    from adafuse.models.files import local_path
+    from adafuse.models.hub import model_on_hub
+
+    if local_path(model.path, model.revision) is not None:
+        return {"where": "on this machine"}
+    asked = model_on_hub(model)
+    absent = "not on this machine: `snakemake prefetch` downloads it"
+    return {"where": absent, "access": asked.access, "download_gb": _gb(asked.bytes)}
+
+
+def _datasets(plan: "Plan") -> list[dict[str, Any]]:
+    """Return the hub datasets of the configuration: which are fetched, and how others are had."""
+    from adafuse.models.hub import dataset_on_hub
+
+    found: dict[str, dict[str, Any]] = {}
+    for benchmark, task in plan.config.benchmarks.items():
+        if (name := task.source.dataset) is None or Path(name).is_dir():
+            continue
+        if benchmark not in plan.missing:
+            found[name] = {"path": name, "where": "on this machine"}
+        elif name not in found:
+            asked = dataset_on_hub(name, task.source.revision)
+            size = {"access": asked.access, "download_gb": _gb(asked.bytes)}
+            found[name] = {"path": name, "where": "not on this machine", **size}
+    return [*found.values()]
+
+
+def _gb(size: int | None) -> float | None:
+    return None if size is None else size / 1e9
+
+
+def _told(kind: str, each: dict[str, Any]) -> str:
+    """Say in a line where a model or dataset is, how large, and who may download it."""
+    size = f", {each['gb']:.3g} GB in memory" if each.get("gb") else ""
+    if (access := each.get("access")) is not None:
+        known = each["download_gb"]
+        size = f"; download: {'size ' * (known is None)}"
+        size += access if known is None else f"{known:.3g} GB, {access}"
+    return f"{kind} {each['path']}: {each['where']}{size}"
 
 
 def _print(counts: Counter[str], forecasts: "list[Forecast]") -> None:

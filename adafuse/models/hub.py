@@ -5,8 +5,10 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -184,6 +186,65 @@ def file_patterns(model: ModelEntry) -> tuple[str, ...]:
     """Return patterns of what loading may read, if there are safetensors weights."""
     weights = (SAFE,) if model.server is None else ()
     return (*SETTING_FILES, *weights, *(CODE if model.trust_remote_code else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class OnHub:
+    """What the hub says of a model or dataset: its bytes, and how it can be had, for people."""
+
+    bytes: int | None
+    access: str
+
+
+def model_on_hub(model: ModelEntry) -> OnHub:
+    """Ask the hub what `download` would bring; where it does not answer, a sentence says why."""
+    source, gguf_file = model.source
+
+    def loaded(names: Sequence[str]) -> list[str]:
+        if gguf_file is not None:
+            return [gguf_file]
+        own = [name for name in names if not _matches(name, DUPLICATES)]
+        pickled = model.allow_pickle and not any(_matches(name, [SAFE]) for name in own)
+        patterns = (*file_patterns(model), *(PICKLED if pickled else ()))
+        return [name for name in own if _matches(name, patterns)]
+
+    return _ask(source, model.revision, "model", loaded)
+
+
+def dataset_on_hub(path: str, revision: str | None) -> OnHub:
+    """Ask the hub for a dataset; its bytes are those of all its files, whatever is read of them."""
+    return _ask(path, revision, "dataset", list)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
+
+
+def _ask(
+    path: str, revision: str | None, kind: str, chosen: Callable[[Sequence[str]], list[str]]
+) -> OnHub:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled
+
+    hub, size, access = HfApi(), None, "open to all"
+    failures: tuple[type[Exception], ...] = (*HfHubHTTPError.__bases__, ValueError)
+    try:
+        ask: Callable[..., Any] = hub.model_info if kind == "model" else hub.dataset_info
+        found = ask(path, revision=revision, files_metadata=True, timeout=10)
+        files = {file.rfilename: file.size or 0 for file in found.siblings or ()}
+        size = sum(files.get(name, 0) for name in chosen([*files]))
+        if found.gated:
+            hub.auth_check(path, repo_type=kind)
+            access = "gated, and open to your token"
+    except GatedRepoError:
+        page = f"{hub.endpoint}/{'datasets/' * (kind == 'dataset')}{path}"
+        access = f"gated, and not open to you: accept its terms at {page} and set HF_TOKEN"
+    except OfflineModeIsEnabled:
+        access = "not asked for, as HF_HUB_OFFLINE is set"
+    except failures as error:
+        reason = str(error).strip().splitlines()[0]
+        access = f"not known, as the hub cannot be asked ({reason})"
+    return OnHub(size, access)
 
 
 def download(model: ModelEntry) -> Path:

@@ -1,13 +1,23 @@
 """Downloading hub models; what is in the cache already stands for the hub."""
 
 import json
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from adafuse.errors import UserError
-from adafuse.models.hub import DUPLICATES, code_elsewhere, download, file_patterns
+from adafuse.models.hub import (
+    DUPLICATES,
+    OnHub,
+    code_elsewhere,
+    dataset_on_hub,
+    download,
+    file_patterns,
+    model_on_hub,
+)
 from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
 from tests.support.hub_cache import COMMIT, cached_model
@@ -139,3 +149,78 @@ def test_what_is_downloaded_is_what_loading_reads() -> None:
         ignore_patterns=list(DUPLICATES),
     )
     assert sorted(kept) == sorted(offered)
+
+
+SIZES = {
+    "config.json": 1, "tokenizer.json": 20, "model.safetensors": 300, "pytorch_model.bin": 4000,
+    "original/model.safetensors": 50000, "code.py": 600000, "q4.gguf": 7000000,
+}  # fmt: skip
+"""The files of every repository of the hub that answers, and their bytes."""
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A hub whose models and datasets named `gated` and `closed` are gated; the latter to all."""
+
+    def do_GET(self) -> None:
+        _, owner, name, *rest = self.path.split("?")[0].removeprefix("/api/").split("/")
+        if name == "absent":
+            return self._answer(404, {"X-Error-Code": "RepoNotFound"}, {})
+        if rest == ["auth-check"]:
+            closed = {"X-Error-Code": "GatedRepo"} if name == "closed" else {}
+            return self._answer(403 if closed else 200, closed, {})
+        files = [{"rfilename": file, "size": size} for file, size in SIZES.items()]
+        found = {"id": f"{owner}/{name}", "siblings": files, "tags": [], "private": False}
+        return self._answer(200, {}, {**found, "gated": name != "free" and "manual"})
+
+    def _answer(self, status: int, headers: dict[str, str], body: object) -> None:
+        self.send_response(status)
+        for header in headers.items():
+            self.send_header(*header)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch):
+    """The URL of a hub that answers what is asked about repositories."""
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
+    monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", url)
+    yield url
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        ({"path": "org/free"}, 321),
+        ({"path": "org/free", "allow_pickle": True}, 321),
+        ({"path": "org/free", "trust_remote_code": True}, 600321),
+        ({"path": "org/free/q4.gguf"}, 7000000),
+    ],
+)
+def test_the_hub_says_how_much_a_download_is(answers: str, model: dict, size: int) -> None:
+    assert model_on_hub(ModelEntry(**model)) == OnHub(size, "open to all")
+
+
+def test_the_hub_says_whether_a_gated_model_or_dataset_is_open(answers: str) -> None:
+    assert model_on_hub(ModelEntry(path="org/gated")) == OnHub(321, "gated, and open to your token")
+    closed = "gated, and not open to you: accept its terms at {}{}org/closed and set HF_TOKEN"
+    assert model_on_hub(ModelEntry(path="org/closed")).access == closed.format(answers, "/")
+    found = dataset_on_hub("org/closed", None)
+    assert found == OnHub(sum(SIZES.values()), closed.format(answers, "/datasets/"))
+    absent = model_on_hub(ModelEntry(path="org/absent"))
+    assert absent.bytes is None and absent.access.startswith("not known, as the hub cannot be ask")
+
+
+def test_without_a_network_the_hub_is_not_asked() -> None:
+    assert model_on_hub(ModelEntry(path="org/free")) == OnHub(
+        None, "not asked for, as HF_HUB_OFFLINE is set"
+    )
