@@ -113,6 +113,48 @@ def print_summary(workflow: Any) -> None:
         workflow.output_settings.quiet.discard(Quietness.PROGRESS)
 
 
+class CountedSteps:
+    """A filter of Snakemake's messages: in place of several lines per job, one counts the steps.
+
+    Only a terminal is spared them: Snakemake's log has all, and so has the terminal with `-p` or
+    `--verbose`.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._begun = False
+
+    @classmethod
+    def begin(cls, workflow: Any) -> None:
+        """Have the messages of a workflow filtered from now on, if they go to a terminal."""
+        from snakemake.logging import ColorizingTextHandler, logger
+
+        settings = workflow.output_settings
+        if settings.verbose or settings.printshellcmds or settings.quiet:
+            return
+        for handler in logger.handlers:
+            if isinstance(handler, ColorizingTextHandler) and handler.stream.isatty():
+                handler.addFilter(cls(handler.stream))
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a message is shown as it is."""
+        event = getattr(getattr(record, "event", None), "name", None)
+        if event == "PROGRESS":
+            done, total = (getattr(record, name) for name in ("done", "total"))
+            self._stream.write(f"\r{done} of {total} steps ({done / total:.0%}) done")
+            self._stream.flush()
+            self._begun = True
+        if event in _OF_EACH_JOB or record.msg == "Select jobs to execute...":
+            return False
+        if self._begun:
+            self._stream.write("\n")
+            self._begun = False
+        return True
+
+
+_OF_EACH_JOB = {"PROGRESS", "JOB_INFO", "JOB_STARTED", "JOB_FINISHED", "SHELLCMD", "GROUP_INFO"}
+
+
 def inputs_of(workflow: Any, plan: Plan, step: str) -> Callable[[Mapping[str, str]], list[str]]:
     """Return the input function of a rule: the files that its jobs read.
 
@@ -188,6 +230,7 @@ def start_with(workflow: Any, plan: Plan) -> None:
             sys.exit(f"error: {error}")
         if workflow.scheduler is not None:
             start_one_timer(workflow.scheduler)
+        CountedSteps.begin(workflow)
 
     def onstart(
         handler: Callable[[str], None],

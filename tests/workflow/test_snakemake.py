@@ -1,9 +1,11 @@
 """What the workflow knows of Snakemake beyond its documented interface."""
 
 import copy
+import logging
 import re
 import threading
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,7 @@ from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
 from adafuse.workflow.plan import RULES, Plan
-from adafuse.workflow.snakemake import TESTED, as_written, start_one_timer
+from adafuse.workflow.snakemake import TESTED, CountedSteps, as_written, start_one_timer
 from adafuse.workflow.steps import STEPS
 
 from .conftest import ROOT
@@ -161,3 +163,53 @@ def test_every_step_is_a_rule_and_no_other_rule_has_an_experiment_s_name() -> No
     files = [ROOT / "workflow/Snakefile", *(ROOT / "workflow/rules").glob("*.smk")]
     named = re.findall(r"^rule (\w+):", "\n".join(map(Path.read_text, files)), re.MULTILINE)
     assert {*named} | {*STEPS} | {*WHOLE_PAPER} == RULES
+
+
+class Terminal(StringIO):
+    """What a terminal was sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def snakemake_logger() -> Any:
+    """Snakemake's logger, without the handlers of a test."""
+    logger, handlers, level = (log := snakemake.logging.logger), log.handlers[:], log.level
+    logger.handlers[:] = []
+    logger.setLevel(logging.INFO)
+    yield logger
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+def shown(logger: logging.Logger, stream: StringIO, **settings: Any) -> str:
+    """What Snakemake shows on a stream of two steps and a message."""
+    logger.addHandler(snakemake.logging.ColorizingTextHandler(nocolor=True, stream=stream))
+    quiet = {"verbose": False, "printshellcmds": False, "quiet": set()}
+    CountedSteps.begin(SimpleNamespace(output_settings=SimpleNamespace(**quiet | settings)))
+    event = snakemake.logging.LogEvent
+    for done in (1, 2):
+        logger.info("Select jobs to execute...")
+        logger.info("Execute 1 jobs...", extra={"event": event.JOB_STARTED})
+        logger.info("rule decode:", extra={"event": event.JOB_INFO})
+        logger.info("Finished jobid: 1", extra={"event": event.JOB_FINISHED})
+        logger.info("steps", extra={"event": event.PROGRESS, "done": done, "total": 2})
+    logger.info("Complete log(s): here")
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_one_line_that_counts_the_steps(snakemake_logger: Any) -> None:
+    counted = "\r1 of 2 steps (50%) done\r2 of 2 steps (100%) done\nComplete log(s): here\n"
+    assert shown(snakemake_logger, Terminal()) == counted
+
+
+@pytest.mark.parametrize(
+    ("stream", "settings"),
+    [(StringIO, {}), (Terminal, {"printshellcmds": True}), (Terminal, {"verbose": True})],
+)
+def test_what_is_no_terminal_or_asks_for_all_shows_all(
+    snakemake_logger: Any, stream: type[StringIO], settings: dict[str, Any]
+) -> None:
+    told = shown(snakemake_logger, stream(), **settings)
+    assert told.count("rule decode:") == 2 and "\r" not in told
