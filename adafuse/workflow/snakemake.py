@@ -3,6 +3,7 @@
 That interface may change with any version, so this is the only file that touches it.
 """
 
+import itertools
 import logging
 import os
 import re
@@ -67,6 +68,23 @@ def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
 
 PREFETCH = "prefetch"
 """The rule that fetches what is missing, so that planning for it alone need not."""
+
+
+def check_configfiles() -> None:
+    """End Snakemake with a sentence if its command line names a configuration that does not exist.
+
+    The default profile calls this; Snakemake itself would show a traceback.
+    """
+    words, named = sys.argv[1:], list[str]()
+    for place, word in enumerate(words):
+        if re.fullmatch(r"--configfiles?(=.*)?", word):
+            after = itertools.takewhile(lambda each: each[:1] != "-", words[place + 1 :])
+            named += [word.partition("=")[2]] if "=" in word else after
+    if absent := [name for name in named if not Path(name).is_file()]:
+        sys.exit(
+            f"error: configuration {absent[0]!r} does not exist; --configfile takes all names that"
+            " follow it, so targets go before it: snakemake figure_6 --configfile my.yaml"
+        )
 
 
 def _arguments(given: Sequence[str]) -> dict[str, Any]:

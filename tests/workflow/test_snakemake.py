@@ -14,7 +14,7 @@ import pytest
 import snakemake
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from snakemake.cli import parse_config
+from snakemake.cli import main, parse_config
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.settings.types import ConfigSettings, MaxJobsPerTimespan
 
@@ -22,7 +22,13 @@ from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
 from adafuse.workflow.plan import RULES, Plan
-from adafuse.workflow.snakemake import TESTED, CountedSteps, as_written, start_one_timer
+from adafuse.workflow.snakemake import (
+    TESTED,
+    CountedSteps,
+    as_written,
+    check_configfiles,
+    start_one_timer,
+)
 from adafuse.workflow.steps import STEPS
 
 from .conftest import ROOT
@@ -213,3 +219,36 @@ def test_what_is_no_terminal_or_asks_for_all_shows_all(
 ) -> None:
     told = shown(snakemake_logger, stream(), **settings)
     assert told.count("rule decode:") == 2 and "\r" not in told
+
+
+@pytest.mark.parametrize(
+    ("words", "absent"),
+    [
+        (["--configfile", "nowhere.yaml", "--cores", "1"], "nowhere.yaml"),
+        (["--configfile", "config/toy.yaml", "figure_6", "-n"], "figure_6"),
+        (["figure_6", "--configfile=nowhere.yaml", "-n"], "nowhere.yaml"),
+    ],
+)
+def test_a_configuration_that_does_not_exist_is_one_sentence_of_the_default_profile(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], absent: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["snakemake", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert str(ended.value) == (
+        f"error: configuration {absent!r} does not exist; --configfile takes all names that follow"
+        " it, so targets go before it: snakemake figure_6 --configfile my.yaml"
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [["-n", "--configfile", "a.yaml", "b.yaml", "--", "figure_6"], ["figure_6"]]
+)
+def test_configurations_that_exist_are_not_refused(
+    monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        Path(name).touch()
+    monkeypatch.setattr("sys.argv", ["snakemake", *words])
+    check_configfiles()
