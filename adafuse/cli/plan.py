@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from adafuse.workflow.snakemake import PlannedJob
 
 MOST_REASONS = 10
+MOST_NAMES = 4
 
 
 def plan(
@@ -110,7 +111,8 @@ def _take_pilots(jobs: "list[PlannedJob]", size: int) -> dict[str, list[str]]:
 
 def _print_pilots(pilots: "list[Pilot]", left_out: dict[str, list[str]]) -> None:
     for reason, cells in left_out.items():
-        typer.echo(f"no pilot of {', '.join(cells)}: {reason}")
+        more = f" and {len(cells) - MOST_NAMES} more" * (len(cells) > MOST_NAMES)
+        typer.echo(f"no pilot of {', '.join(cells[:MOST_NAMES])}{more}: {reason}")
     if not pilots:
         return
     places = {", ".join(each.gpus) or f"a CPU of {each.host}" for each in pilots}
@@ -210,10 +212,12 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]") -> None:
     ):
         if some:
             console.print(_table(title, some))
-    longest = max(each.high for each in forecasts)
+    most = max(each.high for each in forecasts)
     memory, cards = (max(getattr(each, name) for each in forecasts) for name in ("mem_mb", "gpus"))
-    requested = f"a job requests at most {longest:.1f} hours, {memory / 1000:,.0f} GB of memory"
-    console.print(f"{requested} and {cards} GPUs", highlight=False)
+    requested = f"a job requests at most {most:.1f} hours, {memory / 1000:,.0f} GB of memory"
+    likely = max((each.likely for each in forecasts if each.likely is not None), default=None)
+    longest = "" if likely is None else f"; the longest likely takes {_hours([likely], [1])} hours"
+    console.print(f"{requested} and {cards} GPUs{longest}", highlight=False)
     whys = Counter(each.why.split("; ")[0] for each in forecasts)
     for why, count in whys.most_common(MOST_REASONS):
         console.print(escape(f"{count} of these jobs: {why}"), highlight=False)

@@ -79,9 +79,10 @@ class Measured:
         started, ended = (datetime.fromisoformat(found[name]) for name in ("started", "finished"))
         seconds = (ended - started).total_seconds()
         self.gpu_hours += cards * seconds / 3600
-        if not rows or found.get("resumed") or found.get("reused"):
+        decoded = rows - found.get("resumed", 0) - found.get("reused", 0)
+        if decoded <= rows / 2:  # and mostly loading
             return
-        if (least := least_of(plan, cell, rows, cards)) > 0:
+        if (least := least_of(plan, cell, decoded, cards)) > 0:
             key = (*cell, cards > 0)
             self.ratios.setdefault(key, []).append(seconds / least)
         trace = plan.layout.shard_trace(*cell, shard)

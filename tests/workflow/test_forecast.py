@@ -123,9 +123,15 @@ def test_a_shard_takes_as_long_as_one_that_was_measured(values: Values) -> None:
     assert on_gpu.likely is None, "a CPU says nothing of a GPU"
 
 
-def test_what_was_resumed_or_copied_is_not_measured(values: Values) -> None:
-    decoded(values, resumed=3)
-    assert not Measured(Plan.of(values)).ratios
+def test_a_job_is_measured_by_the_rows_that_it_decoded_unless_most_were_there(
+    values: Values,
+) -> None:
+    whole = Measured(decoded(values))
+    rows = len(Plan.of(values).shard("qa", 0))
+    (ratio,) = whole.ratios["qa", "both", False]
+    some = Measured(decoded(values, resumed=1, reused=1))
+    assert some.ratios["qa", "both", False] == [pytest.approx(ratio * rows / (rows - 2))]
+    assert not Measured(decoded(values, resumed=rows // 2, reused=1)).ratios
 
 
 def test_a_trace_of_something_else_is_not_measured_and_no_reason_by_itself(values: Values) -> None:
