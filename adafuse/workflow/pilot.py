@@ -231,15 +231,15 @@ def cost(spans: Sequence[Span]) -> tuple[float, float, bool]:
     """Return the seconds that decoding takes once, those of each row, and if batches were full.
 
     A batch is full until the last row is admitted. Rows that ended by then tell how long a forward
-    pass takes in a full batch; all rows, how many there are in one. Where none had ended, the
-    seconds of a row are those of all, divided.
+    pass takes in a full batch; all rows, how many there are in one. Where none had ended, or
+    nothing passes a model, the seconds of a row are those of all, divided.
     """
     start, end = min(span.begun for span in spans), max(span.ended for span in spans)
     full = max(span.begun for span in spans)
     early = [span for span in spans if span.ended <= full]
     passes = sum(span.forwards for span in early)
     if not passes:
-        return start, (end - start) / len(spans), False
+        return start, (end - start) / len(spans), bool(early)
     size = max(sum(o.begun <= s.begun < o.ended for o in spans) for s in spans)
     pace = sum(span.ended - span.begun for span in early) / passes / size
     row = pace * sum(span.forwards for span in spans) / len(spans)

@@ -156,3 +156,5 @@ def test_rows_of_a_full_batch_tell_how_long_a_forward_pass_takes() -> None:
     assert once == pytest.approx(15 - 5 * row)
     # All begin at once: no batch is known to be full.
     assert cost([Span(1, 3, 2), Span(1, 5, 4)]) == (1, 2, False)
+    # A ranker of whole answers takes them one after the other.
+    assert cost([Span(1, 3, 0), Span(3, 5, 0)]) == (1, 2, True)
