@@ -41,6 +41,8 @@ def _records(path: Path, kind: str, columns: Collection[str] | None) -> Iterator
 
 
 def _starts_like_parquet(path: Path) -> bool:
+    if not path.is_file():  # a pipe can be read only once
+        return False
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"

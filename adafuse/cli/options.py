@@ -286,7 +286,12 @@ def number_or_name(text: str) -> int | str:
 MethodName = Annotated[
     str, option("See `adafuse methods`.", "NAME", DECODING, autocompletion=method_names)
 ]
-MaxNewTokens = Annotated[int, option("Maximum new tokens of any model.", "N", DECODING)]
+MaxNewTokens = Annotated[
+    int,
+    option(
+        "Maximum new tokens of any model; an ensemble's last span may go beyond.", "N", DECODING
+    ),
+]
 _OR_AUTO: dict[str, Any] = {"values": ["auto"], "parser": number_or_name}
 BatchSize = Annotated[
     Any, option("Examples at a time: a number, or auto.", "N", DECODING, **_OR_AUTO)

@@ -155,7 +155,7 @@ def _judged(
     answers = _answers(rows, [*alone, fused], [*singles, together])
     advice = Advice(
         rows=len(rows.prompts),
-        metric=metric.label,
+        metric=metric.label + metric.note,
         members=tuple(members),
         fused=together.score.main,
         ceiling=scored(rows, "oracle", oracle).value,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -146,6 +147,7 @@ def evaluate(
     texts = {name: text for name, text in answers.items() if name not in failed}
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
+    _check_lost(chosen, judgement.outcomes, texts.keys(), f"run {run!r} on {benchmark!r}")
     if bertscore is not None:
         judgement = with_bertscore(judgement, bertscore)
     never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
@@ -166,6 +168,22 @@ def evaluate(
         beyond=sum(by_id.get(row.id, {}).get("fits") is not None for row in scored),
     )
     return ScoredRun(score, judgement.outcomes)
+
+
+def _check_lost(
+    scorer: Scorer, outcomes: Sequence[Outcome], texts: Collection[str], owner: str
+) -> None:
+    """Refuse values of rows without a text that are better than those of the others."""
+    values: dict[bool, list[float]] = {True: [], False: []}
+    for outcome in outcomes:
+        values[outcome.id in texts].append(scorer.primary.merit(outcome.value))
+    others, lost = values[True], values[False]
+    if others and lost and fmean(lost) > fmean(others) + 1e-9:
+        raise UserError(
+            f"{owner}: scorer {scorer.name!r} gives the {len(lost)} rows that failed or have no"
+            " prediction better values than the others on average, so that losing rows raises the"
+            " score; let it give an empty text its worst value"
+        )
 
 
 def _fitting(row: Mapping[str, Any]) -> Mapping[str, Any]:

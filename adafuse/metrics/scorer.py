@@ -1,5 +1,6 @@
 """What a scorer is: how the texts of a benchmark are scored, and what it reports."""
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from unicodedata import category
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, wilson
+from adafuse.plugins import code_of, said
 
 if TYPE_CHECKING:
     from adafuse.metrics.paired import PerRow
@@ -93,6 +95,11 @@ class Metric:
     higher_is_better: bool = True
     corpus: Corpus | None = None
 
+    @property
+    def note(self) -> str:
+        """What tables say after its name."""
+        return "" if self.higher_is_better else ", lower is better"
+
     def merit(self, value: float) -> float:
         """Return a value so that of two the larger is better."""
         return value if self.higher_is_better else -value
@@ -111,6 +118,10 @@ class Metric:
         if self.corpus is not None:
             return self.corpus.pooled(rows)
         return float(rows.mean()) * (100 if self.binary else 1)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def trimmed(text: str) -> str:
@@ -189,13 +200,55 @@ class Scorer:
         return message
 
     def score(self, protocol: str, examples: Sequence[Prediction]) -> Judgement:
-        """Score examples under a protocol, "strict" or "published"."""
+        """Score examples under a protocol, "strict" or "published".
+
+        Raises:
+            UserError: an answer is `unreadable`, or the rules fail or do not keep to `Judgement`.
+        """
         assert protocol in PROTOCOLS
         if protocol == STRICT:
             for example in examples:
                 self.check_answers(f"row {example.id!r}", example.answers)
         rules = self.strict if protocol == STRICT else self.published or self.strict
-        return rules(examples)
+        try:
+            found = rules(examples)
+        except Exception as error:
+            if isinstance(error, UserError) or not code_of(self):
+                raise
+            raise UserError(f"scorer {self.name!r} failed: {said(error)}") from error
+        if (wrong := self._wrong(found, [example.id for example in examples])) is not None:
+            raise UserError(f"scorer {self.name!r} {wrong}")
+        return found
+
+    def _wrong(self, found: Judgement, ids: Sequence[str]) -> str | None:
+        """Return what is wrong with a judgement, if anything."""
+        if not isinstance(found, Judgement):
+            return f"returns {type(found).__name__}; return a Judgement"
+        given = [getattr(outcome, "id", None) for outcome in found.outcomes]
+        if given != [*ids] or not isinstance(found.outcomes, tuple):
+            return (
+                f"returns {len(given)} outcomes of {len(ids)} rows, or in another order; return a"
+                " tuple with one for each row, in their order"
+            )
+        for outcome in found.outcomes:
+            if not _is_number(outcome.value):
+                return f"gives row {outcome.id!r} the value {outcome.value!r}; return a number"
+        declared = [metric.name for metric in self.metrics]
+        if self.primary.name not in found.metrics or not found.metrics.keys() <= {*declared}:
+            return f"reports {[*found.metrics]}, but declares {declared}; report what it declares"
+        for name, estimate in found.metrics.items():
+            ends = [end for end in (estimate.low, estimate.value, estimate.high) if end is not None]
+            if not all(map(_is_number, ends)) or sorted(ends) != ends:
+                return f"reports {estimate} as {name!r}; return finite numbers, low to high"
+        if self.primary.corpus is None and found.outcomes:
+            mean = self.primary.pooled(self.primary.rows(found.outcomes, STRICT))
+            score = found.metrics[self.primary.name].value
+            if abs(mean - score) > 1e-6:
+                return (
+                    f"reports the score {score:g}, but its outcomes give {mean:g}: a score is the"
+                    f" mean of their values{', in percent' * self.primary.binary}"
+                )
+        return None
 
 
 def shown_lines(text: str) -> list[str]:

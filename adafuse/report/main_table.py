@@ -309,7 +309,7 @@ def metrics_table(tables: Iterable[ScoreTable]) -> Table:
             ]
             if present:
                 title = f"{column.name}, {present[0].protocol} scoring, n = {column.n}"
-                labels = [escape(metric_named(name).label) for name in names]
+                labels = [escape(m.label) + m.note for m in map(metric_named, names)]
                 parts += [f"## {escape(title)}\n", markdown_table(["run", *labels], cells)]
     columns = ("protocol", "benchmark", "run", "n", "metric", "value", "low", "high")
     return Table(columns, rows, "\n".join(parts))
@@ -357,7 +357,7 @@ def tables_markdown(
 def to_markdown(table: ScoreTable, protocol: str = STRICT, beside: Beside | None = None) -> str:
     """Return one table with its note above and what it leaves out below."""
     headings = [
-        f"{escape(column.name)} ({escape(column.metric.name)}, n = {column.n})"
+        f"{escape(column.name)} ({escape(column.metric.name)}{column.metric.note}, n = {column.n})"
         for column in table.columns
     ]
     rows = []

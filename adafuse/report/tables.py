@@ -277,7 +277,8 @@ def _difference(test: Comparison) -> str:
 def _comparison_section(group: Sequence[Comparison]) -> str:
     first = group[0]
     title = f"{escape(first.benchmark)}, {escape(first.protocol)} scoring"
-    heading = f"## {title} ({escape(first.metric)}, {first.test}, n = {first.n})\n"
+    metric = escape(first.metric) + ", lower is better" * (not first.higher_is_better)
+    heading = f"## {title} ({metric}, {first.test}, n = {first.n})\n"
     head = [name.format(TARGET) for name in _COMPARED]
     return "\n".join([heading, markdown_table(head, map(_comparison_row, group), text=4)])
 
@@ -300,7 +301,7 @@ def _comparison_row(test: Comparison) -> list[str]:
 
 def shown_p(p: float) -> str:
     """Return a p-value for a reader."""
-    return r"\< 0.001" if p < 0.001 else f"{p:.3f}"
+    return r"\< 0.001" if p < 0.001 else f"{float(f'{p:.4g}'):.3f}"  # as of the file
 
 
 def _at_worst(test: Comparison) -> str:

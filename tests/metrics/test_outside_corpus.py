@@ -15,7 +15,7 @@ from adafuse.metrics.audit import audit
 from adafuse.metrics.compare import compare_runs
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.paired import paired_bootstrap, paired_randomization
-from adafuse.metrics.registry import SCORERS, register_scorer
+from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
 from adafuse.metrics.score import ScoredRun, evaluate, read_scored, write_outcomes, write_score
 from adafuse.metrics.scorer import Corpus, Metric, Prediction, Scorer, corpus_rules
 from adafuse.metrics.translation import sacrebleu_corpus
@@ -125,9 +125,10 @@ def test_the_tables_have_it_as_any_other(scorer: str, metric: str) -> None:
     runs = {run: scored(run, scorer) for run in RUNS}
     table = build_table(["mt"], RUNS, [run.score for run in runs.values()], None)
     assert [row.run for row in table.rows if row.cells[0].best] == ["both"]
-    assert f"mt ({metric}, n = 60)" in to_markdown(table)
+    named = metric + metric_named(metric).note
+    assert f"mt ({named}, n = 60)" in to_markdown(table)
     text = comparison_table(compare_runs(RUNS, list(runs.values())), {}).markdown
-    assert f"({metric}, paired bootstrap, n = 60)" in text
+    assert f"({named}, paired bootstrap, n = 60)" in text
 
 
 def test_what_is_stored_is_compared_alike_and_other_references_are_refused(tmp_path: Path) -> None:

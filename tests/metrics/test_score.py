@@ -1,11 +1,16 @@
 """Scoring a run on a benchmark."""
 
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.errors import UserError
+from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import SCORERS, scorer_named
 from adafuse.metrics.score import (
     NEVER_RIGHT,
@@ -16,7 +21,7 @@ from adafuse.metrics.score import (
     write_outcomes,
     write_score,
 )
-from adafuse.metrics.scorer import PROTOCOLS
+from adafuse.metrics.scorer import PROTOCOLS, Judgement, Metric, Outcome, Prediction, Scorer
 
 OFFLINE = [name for name in SCORERS if name != "translation"]
 
@@ -155,3 +160,49 @@ def test_rows_whose_accepted_answers_normalise_to_nothing_are_counted(
         assert f"'a' ({gold!r}); correct them" in told
         with pytest.raises(UserError, match="here: 1 of 1 rows can never be right"):
             scorer_named(scorer, "x").hopeless({"a": (gold,)}, "here")
+
+
+def lower(values: Callable[[Sequence[Prediction]], list[Any]], score: Any = None) -> Scorer:
+    """A scorer that is better lower, with these values, and their mean or another score."""
+
+    def rules(examples: Sequence[Prediction]) -> Judgement:
+        found = values(examples)
+        pairs = zip(examples, found, strict=False)
+        outcomes = tuple(Outcome(e.id, e.text, e.answers, value) for e, value in pairs)
+        mean = sum(found) / len(found) if score is None else score
+        return Judgement(outcomes, {"extra": Estimate(mean)})
+
+    return Scorer("extra", "", (Metric("extra", "extra", higher_is_better=False),), rules)
+
+
+@pytest.mark.parametrize(
+    ("scorer", "says"),
+    [
+        (lower(lambda rows: [1.0, float("nan"), 1.0, 1.0], 1.0), "gives row 'b' the value nan"),
+        (lower(lambda rows: [1.0, "2", 1.0, 1.0], 1.0), "gives row 'b' the value '2'"),
+        (lower(lambda rows: [1.0] * 3), "returns 3 outcomes of 4 rows"),
+        (lower(lambda rows: [0.5] * 4, 50.0), "reports the score 50, but its outcomes give 0.5"),
+        (lower(lambda rows: [1.0] * 4, float("inf")), "reports Estimate(value=inf"),
+        (replace(lower(lambda rows: [1.0] * 4), strict=lambda rows: None), "returns NoneType"),
+        (
+            replace(lower(lambda rows: [1.0] * 4), metrics=(Metric("other", "other"),)),
+            "reports ['extra'], but declares ['other']",
+        ),
+    ],
+)
+def test_a_scorer_that_does_not_keep_to_its_form_is_refused_by_name(
+    scorer: Scorer, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SCORERS, "extra", scorer)
+    with pytest.raises(UserError, match=f"^scorer 'extra' {re.escape(says)}"):
+        score_rows(ROWS, [prediction("a")], "extra", **NAMES)
+
+
+def test_rows_that_were_lost_never_raise_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    wordy = lower(lambda rows: [float(len(row.text)) for row in rows])
+    monkeypatch.setitem(SCORERS, "extra", wordy)
+    texts = [prediction("a"), prediction("b"), prediction("c"), prediction("d", reason="error")]
+    with pytest.raises(UserError, match="gives the 1 rows that failed or have no prediction bett"):
+        score_rows(ROWS, texts, "extra", **NAMES)
+    texts[3] = prediction("d", "")
+    assert score_rows(ROWS, texts, "extra", **NAMES).main.value == 3.75

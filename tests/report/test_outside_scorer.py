@@ -291,7 +291,7 @@ def test_the_report_has_the_lower_score_in_bold_and_marked(stored: Config, tmp_p
     assert page.count("†</sup>") == 1
     table = to_markdown(stored_table(stored))
     assert "**1.0**" in table and table.count("**") == 2
-    assert "qa (edit\\_distance, n = 80)" in table
+    assert "qa (edit\\_distance, lower is better, n = 80)" in table
 
 
 def replace_runs(config: Config) -> Config:
