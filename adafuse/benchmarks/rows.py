@@ -52,13 +52,14 @@ def read_rows(path: Path, limit: int | None = None, fields: Fields = PLAIN) -> t
     """Read the first `limit` rows of a file of records.
 
     A row without id gets a hash of its question; an id that occurred before gets a suffix (-2,
-    -3, ...), so that no row is merged with another.
+    -3, ...) that makes no id of the file, so that no row is merged with another.
     """
-    rows: dict[str, Row] = {}
-    for where, record in islice(read_records(path, "benchmark file"), limit):
-        row = row_of(record, fields, where)
+    records = islice(read_records(path, "benchmark file"), limit)
+    read = [row_of(record, fields, where) for where, record in records]
+    rows, taken = dict[str, Row](), {row.id for row in read}
+    for row in read:
         unique, copy = row.id, 1
-        while unique in rows:
+        while unique in rows or (copy > 1 and unique in taken):
             copy += 1
             unique = f"{row.id}-{copy}"
         rows[unique] = row if copy == 1 else replace(row, id=unique, renamed=True)

@@ -53,10 +53,10 @@ def status(
     ]
     steps, orphans = failed_steps(plan, jobs), list(map(str, plan.orphans()))
     versions, servers = decoded_with(plan), server_statuses(plan, jobs, shards)
-    now = progress(plan, shards)
+    now, outdated = progress(plan, shards), [*map(str, plan.outdated())]
     if as_json:
-        others = {"failed_steps": steps, "orphans": orphans, "versions": versions, "progress": now}
-        echo_json({"shards": shards, "servers": servers, **others})
+        others = {"failed_steps": steps, "orphans": orphans, "outdated": outdated, "progress": now}
+        echo_json({"shards": shards, "servers": servers, "versions": versions, **others})
     else:
         _print(shards, steps, sum(len(plan.shards(name)) for name, _ in cells) - len(shards))
         typer.echo(_pace(now, {shard.state for shard in shards} <= {"done"}))
@@ -68,8 +68,9 @@ def status(
             typer.echo("decoded with several versions, which reruns nothing:")
             for names, count in versions.items():
                 typer.echo(f"  {count} shards with {names}")
-        for path in orphans:
-            typer.echo(f"orphan: {path}: not made by this configuration")
+        lines = [f"outdated: {path}: of an earlier start; run snakemake" for path in outdated]
+        lines += [f"orphan: {path}: not made by this configuration" for path in orphans]
+        typer.echo("".join(f"{line}\n" for line in lines), nl=False)
     states = {shard.state for shard in shards}
     if steps or "failed" in {*states, *(server.state for server in servers)}:
         raise typer.Exit(FAILED)

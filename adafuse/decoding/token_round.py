@@ -167,6 +167,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             entries, margins, weights = yield from choose(texts)
             if not entries or not math.isfinite(entries[0].fused):
                 raise ExampleError(_no_finite(texts))
+            _check(entries[:TRACED], weights, len(texts))
             surface = entries[0].surface
             if surface:
                 for pending in texts:
@@ -184,6 +185,17 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
         example.reason = "length"
     for pending in texts:
         pending.sequence.engine.commit(pending.node)
+
+
+def _check(entries: Sequence[Entry], weights: Sequence[float], models: int) -> None:
+    """Refuse what a method of somebody else must not return: columns of a trace would shift."""
+    lengths = {len(entry.nll) for entry in entries} | ({len(weights)} if weights else set())
+    named = {number for entry in entries for number in entry.proposers}
+    if lengths != {models} or not named <= {*range(models)}:
+        raise ExampleError(
+            f"the method's Choice is not of {models} models: give each entry a p for each model,"
+            " numbers of these as proposers, and a weight for each or none"
+        )
 
 
 def _no_finite(texts: Iterable[PendingText]) -> str:

@@ -296,6 +296,10 @@ class Plan(Digests):
         """Whether those of a job's outputs that exist are what the plan makes."""
         return not self.stale(job)
 
+    def outdated(self) -> list[Path]:
+        """Return the tables of the configuration that stand there from an earlier start."""
+        return [path for job in table_jobs(self.config) for path in self.stale(job)]
+
     def stale(self, job: Job) -> list[Path]:
         """Return those of a job's outputs that exist and are not what the plan makes.
 

@@ -46,6 +46,8 @@ def test_ids_are_unique_whatever_the_file_says(tmp_path_factory, ids: list[str])
     read = read_rows(write(folder, *({"id": i, "question": "q", "answer": "a"} for i in ids)))
     names = [row.id for row in read]
     assert len(set(names)) == len(ids)
+    own = [row.id for row in read if not row.renamed]
+    assert own == list(dict.fromkeys(ids))
 
 
 def test_only_a_newline_ends_a_row(tmp_path: Path) -> None:

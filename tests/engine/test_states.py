@@ -27,6 +27,10 @@ FEW = ("qwen3_5_text", "rwkv", "recurrent_gemma")
 """Kinds of the quick suite: attention and linear layers, no positions, modules that keep states."""
 
 
+ROUNDED = 3e-4
+"""Chunks of a delta rule round differently from single steps, on some CPUs by 1.3e-4."""
+
+
 def stateful():
     marks = dict.fromkeys(STATEFUL, pytest.mark.soak) | dict.fromkeys(FEW, ())
     return [pytest.param(kind, marks=marks[kind]) for kind in sorted(STATEFUL)]
@@ -42,10 +46,10 @@ def test_every_node_is_that_of_a_full_forward(network):
     engine = engine_for(member(network), "tree", top=2, rows=3)
     assert isinstance(engine, StateEngine)
     expected = by_full_forwards(network, PROMPTS)
-    assert grown(engine, PROMPTS) == pytest.approx(expected, abs=1e-4)
+    assert grown(engine, PROMPTS) == pytest.approx(expected, abs=ROUNDED)
     engine.share(PROMPTS[1][:9], least=1)
     sharing = [PROMPTS[1], PROMPTS[1][:9], [*PROMPTS[1][:9], 5]]
-    assert grown(engine, sharing) == pytest.approx(by_full_forwards(network, sharing), abs=1e-4)
+    assert grown(engine, sharing) == pytest.approx(by_full_forwards(network, sharing), abs=ROUNDED)
 
 
 @pytest.mark.parametrize("network", stateful(), indirect=True)

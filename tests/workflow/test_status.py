@@ -63,7 +63,7 @@ class Results:
         told = json.loads(done.stdout)
         names = {(each["run"], each["shard"]): each for each in told["shards"]}
         assert len(names) == len(told["shards"]) == 6
-        others = {name: told[name] for name in ("orphans", "versions", "progress")}
+        others = {name: told[name] for name in ("orphans", "outdated", "versions", "progress")}
         return {**names, "steps": told["failed_steps"], **others}
 
 
@@ -349,7 +349,9 @@ def test_what_the_configuration_does_not_make_is_an_orphan(
     for name in ("tables/main.csv", "tables/old.csv", "traces/qa/gone.parquet", "mine.txt"):
         write_text(results.folder / name, "x")
     orphans = [str(results.folder / name) for name in ("tables/old.csv", "traces/qa/gone.parquet")]
-    assert results.asked(status=3)["orphans"] == orphans
+    told = results.asked(status=3)
+    assert told["orphans"] == orphans
+    assert told["outdated"] == [str(results.folder / "tables/main.csv")]
     assert f"orphan: {orphans[0]}: not made by this configuration\n" in (
         CliRunner().invoke(app, ["status", str(results.folder)]).stdout
     )
