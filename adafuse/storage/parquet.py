@@ -108,7 +108,10 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
                 raise UserError(f"{str(path)!r} has two columns {twice[0]!r}; rename one")
             yield file
     except FileNotFoundError:
-        raise UserError(f"file {str(path)!r} does not exist; check its path") from None
+        fix = "does not exist; check its path"
+        if path.with_suffix(".journal").is_file():
+            fix = "is not finished; run its command again (`adafuse generate` with --resume)"
+        raise UserError(f"file {str(path)!r} {fix}") from None
     except (OSError, pa.ArrowException) as error:
         if path.suffix != ".parquet":
             raise UserError(

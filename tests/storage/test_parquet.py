@@ -96,6 +96,9 @@ def test_files_of_others_are_refused_in_one_sentence(tmp_path: Path) -> None:
         read_rows(torn)
     with pytest.raises(UserError, match="does not exist"):
         read_rows(missing)
+    write_text(missing.with_suffix(".journal"), "")
+    with pytest.raises(UserError, match="is not finished; run its command again"):
+        read_rows(missing)
     pa.parquet.write_table(pa.table({"a": [1]}), plain)
     with pytest.raises(UserError, match="was not written by adafuse"):
         read_metadata(plain)

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from adafuse.config.reading import read_config
 from adafuse.storage.parquet import read_rows
 from tests.guard.record import differences, load, of_results
-from tools.docs.results import page
 
 from .conftest import Workplace
 
@@ -38,18 +36,6 @@ def test_the_table_compares_branching_lengths_and_fusion_rules(
     assert others <= table.keys()
     assert all(row["macro_average"] for row in table.values())
     assert table["adafuse"]["models"] == "mistral+llama"
-
-
-def test_the_page_of_results_is_made_of_what_the_workflow_made(
-    demo: Workplace, table: dict[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(demo.folder)
-    text = page(read_config(Path("results/config.json")))
-    for run, row in table.items():
-        assert f"| {run.replace('_', chr(92) + '_')} | " in text
-        assert f"{float(row['toy_qa']):.1f}" in text
-    assert "only llama right" in text
-    assert text.count(" s, ") == 4 * len(table)  # what each run cost on each benchmark
 
 
 def test_intervals_hold_their_values(table: dict[str, dict[str, str]]) -> None:

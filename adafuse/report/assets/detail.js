@@ -41,7 +41,7 @@
   adafuse.legend = (examples) => {
     const names = [...new Set(examples.flatMap((example) => example.models))];
     return adafuse.make("p", { class: "legend" }, "Proposed by ", ...names.map(adafuse.chip),
-      " · several colours: by all of these models · grey: by no single model · ■ end of the text");
+      " · several colours: by all of these models · no colour: by no single model · ■ end of the text");
   };
 
   // A run's text and one of its rounds, after a `head` and before a `foot`.
