@@ -28,9 +28,9 @@ _UNTOLD = "what no trace tells was changed: a question, a gate, or answers that 
 class Forecast:
     """A job that decodes: what it asks a cluster for, and its hours.
 
-    `low` is decoding without any margin, `high` the time that is asked for. `likely` goes by jobs
-    and pilots that were measured, and is None before there are any; so is `trace_mb`, the size of
-    the rows' traces. `rows` are those that are left to decode.
+    `low` is decoding without any margin, or what is likely if that is less, `high` the time that is
+    asked for. `likely` goes by jobs and pilots that were measured, and is None before there are
+    any; so is `trace_mb`, the size of the rows' traces. `rows` are those that are left to decode.
     """
 
     step: str
@@ -138,7 +138,7 @@ def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured)
         rows,
         cards,
         mem_mb=int(asked["mem_mb"]),
-        low=least / 3600,
+        low=min(least, least if seconds is None else seconds) / 3600,
         likely=None if seconds is None else seconds / 3600,
         high=int(asked["runtime"]) / 60,
         why=why,
