@@ -79,7 +79,7 @@ def check_configfiles() -> None:
     for place, word in enumerate(words):
         if re.fullmatch(r"--configfiles?(=.*)?", word):
             after = itertools.takewhile(lambda each: each[:1] != "-", words[place + 1 :])
-            named += [word.partition("=")[2]] if "=" in word else after
+            named = [word.partition("=")[2]] if "=" in word else [*after]  # the last one counts
     if absent := [name for name in named if not Path(name).is_file()]:
         sys.exit(
             f"error: configuration {absent[0]!r} does not exist; --configfile takes all names that"

@@ -243,7 +243,12 @@ def test_a_configuration_that_does_not_exist_is_one_sentence_of_the_default_prof
 
 
 @pytest.mark.parametrize(
-    "words", [["-n", "--configfile", "a.yaml", "b.yaml", "--", "figure_6"], ["figure_6"]]
+    "words",
+    [
+        ["-n", "--configfile", "a.yaml", "b.yaml", "--", "figure_6"],
+        ["--configfile", "absent.yaml", "-n", "--configfile", "a.yaml"],  # the last one counts
+        ["figure_6"],
+    ],
 )
 def test_configurations_that_exist_are_not_refused(
     monkeypatch: pytest.MonkeyPatch, words: list[str]
