@@ -248,6 +248,7 @@ def start_with(workflow: Any, plan: Plan) -> None:
             sys.exit(f"error: {error}")
         if workflow.scheduler is not None:
             start_one_timer(workflow.scheduler)
+            take_signals_while_selecting(workflow.scheduler)
         CountedSteps.begin(workflow)
 
     def onstart(
@@ -337,6 +338,15 @@ def start_one_timer(scheduler: Any) -> None:
             threading.Timer(delay, look).start()
 
     scheduler._schedule_reevalutation = look_later
+
+
+def take_signals_while_selecting(scheduler: Any) -> None:
+    """Let a signal that comes while jobs are selected end Snakemake.
+
+    The handler of Snakemake 9.27 takes a lock that the interrupted selection holds in the same
+    thread, and waits for it for ever.
+    """
+    scheduler._lock = threading.RLock()
 
 
 def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict[str, str]]:

@@ -1,6 +1,7 @@
 """What the workflow knows of Snakemake beyond its documented interface."""
 
 import copy
+import inspect
 import logging
 import re
 import threading
@@ -28,6 +29,7 @@ from adafuse.workflow.snakemake import (
     as_written,
     check_configfiles,
     start_one_timer,
+    take_signals_while_selecting,
 )
 from adafuse.workflow.steps import STEPS
 
@@ -156,6 +158,16 @@ def test_snakemake_looks_again_once_where_its_rate_limit_kept_jobs_back(
         scheduler._open_jobs.acquire(timeout=5 if number < looks else 0.2) for number in range(2)
     ]
     assert sum(looked) == looks
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_while_jobs_are_selected_ends_snakemake() -> None:
+    assert "with self._lock:" in inspect.getsource(JobScheduler.job_selector)
+    scheduler = SimpleNamespace(_open_jobs=threading.Semaphore(0))
+    take_signals_while_selecting(scheduler)
+    with scheduler._lock:  # as the selection, in the thread that the handler interrupts
+        JobScheduler.exit_gracefully(scheduler)
+    assert scheduler._user_kill == "graceful" and scheduler._open_jobs.acquire(timeout=1)
 
 
 @pytest.mark.parametrize("name", ["all", "paper", "paper_toy", "words_per_round"])
