@@ -157,27 +157,9 @@ def fit(plan: "Plan", gate: Path, *, benchmark: str, run: str) -> None:
 @step
 def decode(plan: "Plan", trace: Path, *, benchmark: str, run: str, shard: int, digest: str) -> None:
     """Decode a shard with a run; an interrupted job goes on where it was."""
-    from adafuse.workflow.decode import decode_shard, decoder_of
-    from adafuse.workflow.jobs import answer_runs
-    from adafuse.workflow.serving import on_servers
-    from adafuse.workflow.steps import gate_jobs
+    from adafuse.workflow.together import decode_together
 
-    config, layout = plan.config, plan.layout
-    gate = next(iter(plan.files(gate_jobs(config, [(benchmark, run)]))), None)
-    planned = plan.decode_job(benchmark, run).with_gate(gate)
-    with on_servers(config, planned) as job, decoder_of(job) as (decoder, served):
-        decode_shard(
-            job,
-            shard,
-            layout.shard_rows(benchmark, shard),
-            trace,
-            digest=digest,
-            decoder=decoder,
-            served=served,
-            answers=[layout.shard_trace(benchmark, r, shard) for r in answer_runs(config, run)],
-            traces=None if config.benchmarks[benchmark].timed else layout.traces,
-            max_error_share=config.decode.max_error_share,
-        )
+    decode_together(plan, (benchmark, run, str(shard)), digest)
 
 
 @app.command()

@@ -180,3 +180,6 @@ class ClusterConfig(FirstAttempt):
     """maximum minutes of any attempt; change it when the partition refuses more"""
     uniform: Flag = False
     """all jobs request what the largest needs; change it when jobs are submitted as arrays"""
+    group: Positive = 1
+    """most decode jobs with the same models that are one job of the cluster, which loads them once;
+    change it when jobs are shorter than their start or their time in the queue"""

@@ -34,12 +34,15 @@ WAIT = 10.0
 
 
 @contextmanager
-def only_writer(path: Path, what: str = "job") -> Iterator[None]:
-    """Hold the lock of `path`, which leaves no file; `what` is whoever else may hold it."""
+def only_writer(path: Path, what: str = "job", patience: float = WAIT) -> Iterator[None]:
+    """Hold the lock of `path`, which leaves no file; `what` is whoever else may hold it.
+
+    It is waited for; -1 is any time.
+    """
     file = _lock_file(path)
     lock = FileLock(file)
     try:
-        lock.acquire(timeout=WAIT)
+        lock.acquire(timeout=patience)
     except Timeout:
         raise UserError(
             f"{str(path)!r} is being written by {_holder(path)}; wait for that {what} or stop it,"
@@ -94,8 +97,9 @@ class Journal:
     wrote do not. As a context it is locked; without that it can be read while a job writes it.
     """
 
-    def __init__(self, path: Path, digests: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, digests: Mapping[str, str], patience: float = WAIT) -> None:
         self.path = path
+        self._patience = patience
         self._digests = digests
         self._held = ExitStack()
         self._servers: list[Any] = []
@@ -106,7 +110,7 @@ class Journal:
     def __enter__(self) -> Self:
         with ExitStack() as held, self._explaining_errors():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            held.enter_context(only_writer(self.path))
+            held.enter_context(only_writer(self.path, patience=self._patience))
             content, good = self._read()
             if content != good:
                 bad = len(content.splitlines()) - good.count(b"\n")

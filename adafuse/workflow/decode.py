@@ -19,13 +19,13 @@ from adafuse.records.result import Answer, Result
 from adafuse.records.served import are_same
 from adafuse.startup import fast_imports
 from adafuse.storage.files import remove_torn
-from adafuse.storage.journal import Journal, Row, journal_path, journal_rows, too_many
+from adafuse.storage.journal import WAIT, Journal, Row, journal_path, journal_rows, too_many
 from adafuse.storage.parquet import as_table, iterate_rows, read_arrow, read_metadata, read_rows
 from adafuse.storage.provenance import this_machine
 from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_joined, write_trace
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.stamps import is_unchanged, keep
+from adafuse.workflow.stamps import is_fresh, is_unchanged, keep, stamp_path, write_stamp
 
 if TYPE_CHECKING:
     from adafuse.development.gate_file import FittedGate
@@ -60,6 +60,8 @@ def decode_shard(
     answers: Sequence[Path] = (),
     traces: Path | None = None,
     max_error_share: float = 1.0,
+    patience: float = WAIT,
+    ahead: bool = False,
 ) -> None:
     """Decode the rows of a shard file and write them, in its order, to a Parquet file.
 
@@ -68,27 +70,23 @@ def decode_shard(
     the plan expects; the `decoder` yields each result with its number as it ends, and `served` is
     what the models' servers say of themselves; `answers` are shard traces of the single models, for
     a method that starts from them. Rows that other servers decoded are decoded again.
+
+    Decoded `ahead`, for a job to come, the trace is left where that job finds it ready. Another
+    process that decodes the shard is waited for with `patience`, in seconds (-1: any time).
     """
     started = _now()
-    place = this_machine()
-    details = [f", {key} {value}" for key, value in place.items() if value and key != "host"]
-    logger.info("running on %s%s", place["host"], "".join(details))
-    rows = read_prepared(file)
-    found = [str(read_metadata(trace).get("digest")) for trace in answers]
-    if decode_digest(job, shard_digest(rows), found) != digest:
-        raise UserError(
-            f"{str(file)!r} is not what digest {digest} was planned for: the configuration, the"
-            " benchmark, a model or a plug-in was changed since; run again"
-        )
+    _log_place()
+    rows = _planned_rows(job, file, answers, digest)
     digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
     servers = _servers_of(answers, served or [])
-    with Journal(journal_path(out), digests) as journal:
+    with Journal(journal_path(out), digests, patience) as journal:
+        if is_ready(out, digest):
+            if not ahead:
+                _take_ready(out)
+            return
         remove_torn(out)
         journal.continue_with(servers, are_same)
-        if too_many(len(failed := _failed(journal)), len(rows), max_error_share):
-            logger.warning("%d rows that failed are decoded again", len(failed))
-            for name in failed:
-                del journal.rows[name]
+        _drop_failed(journal, len(rows), max_error_share)
         journaled = len(journal.rows)
         if traces is not None:
             _keep_earlier(out.parent, digests)
@@ -105,8 +103,48 @@ def decode_shard(
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
         came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
+        came_about |= {"digest": digest, "started": started}
         came_about |= {"served": servers} if servers else {}
-        _write(out, job, shard, rows, journal, digest=digest, started=started, **came_about)
+        _write(ready_path(out) if ahead else out, job, shard, rows, journal, **came_about)
+        if ahead:
+            write_stamp(ready_path(out), digest)
+
+
+def _log_place() -> None:
+    place = this_machine()
+    details = [f", {key} {value}" for key, value in place.items() if value and key != "host"]
+    logger.info("running on %s%s", place["host"], "".join(details))
+
+
+def _planned_rows(
+    job: DecodeJob, file: Path, answers: Sequence[Path], digest: str
+) -> list[PreparedRow]:
+    """Return the rows of a shard file; refuse those that another digest was planned for."""
+    rows = read_prepared(file)
+    found = [str(read_metadata(trace).get("digest")) for trace in answers]
+    if decode_digest(job, shard_digest(rows), found) != digest:
+        raise UserError(
+            f"{str(file)!r} is not what digest {digest} was planned for: the configuration, the"
+            " benchmark, a model or a plug-in was changed since; run again"
+        )
+    return rows
+
+
+def ready_path(out: Path) -> Path:
+    """Return where the trace of a shard is that was decoded ahead of its job."""
+    return out.parent / ".ready" / out.name
+
+
+def is_ready(out: Path, digest: str) -> bool:
+    """Whether a shard was decoded ahead of its job."""
+    return is_fresh(ready_path(out), digest)
+
+
+def _take_ready(out: Path) -> None:
+    ready = ready_path(out)
+    logger.info("a job with the same models has decoded this shard already")
+    ready.replace(out)
+    stamp_path(ready).unlink()
 
 
 def _servers_of(answers: Sequence[Path], served: list[Any]) -> list[Any]:
@@ -263,6 +301,13 @@ def _failed(journal: Journal) -> dict[str, str]:
     return {name: row["error"] for name, row in rows if row["stop_reason"] == "error"}
 
 
+def _drop_failed(journal: Journal, rows: int, share: float) -> None:
+    if too_many(len(failed := _failed(journal)), rows, share):
+        logger.warning("%d rows that failed are decoded again", len(failed))
+        for name in failed:
+            del journal.rows[name]
+
+
 def _check_failed(journal: Journal, rows: int, share: float) -> None:
     failed = _failed(journal)
     if not too_many(len(failed), rows, share):
@@ -287,14 +332,14 @@ def read_answers(files: Sequence[Path], ids: Sequence[str]) -> list[tuple[Answer
 
 
 @contextmanager
-def decoder_of(job: DecodeJob) -> Iterator[tuple[Decoder, list[Any]]]:
+def decoder_of(job: DecodeJob, decoder: Decoder) -> Iterator[tuple[Decoder, list[Any]]]:
     """Return what decodes a job, and the servers of its models.
 
     A job that uses servers connects to them at once: which of its rows are done depends on them.
-    Others load models when there is a row to decode.
+    Others have a `decoder`, which loads models when there is a row to decode.
     """
     if not job.served:
-        yield ensemble_decoder, []
+        yield decoder, []
         return
     with load_ensemble(job) as ensemble:
         yield partial(ensemble_decoder, ensemble=ensemble), ensemble.served_by

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from adafuse.benchmarks.shards import PreparedRow, write_shard
 from adafuse.errors import UserError
-from adafuse.methods import METHODS
 from adafuse.records.result import Result
 from adafuse.startup import fast_imports
 from adafuse.storage.files import write_text
 from adafuse.storage.journal import journal_path
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.storage.provenance import this_machine
-from adafuse.workflow.decode import Answers, decode_shard, ensemble_decoder, load_ensemble
+from adafuse.workflow.decode import Answers, decode_shard, ensemble_decoder
 from adafuse.workflow.digest import decode_digest, shard_digest
 from adafuse.workflow.jobs import DecodeJob, answer_runs
 from adafuse.workflow.plan import Cell, Plan
 from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.steps import gate_jobs
+from adafuse.workflow.together import Models
 
 if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
@@ -169,32 +169,16 @@ def _measured(plan: Plan, cell: Cell) -> Path:
     return plan.layout.pilot(*cell).with_suffix(".json")
 
 
-class _Models:
+class _Models(Models):
     """The models of the last job, and what having them takes in a process of its own."""
 
     def __init__(self) -> None:
+        super().__init__()
         before = time.perf_counter()
         with fast_imports():
             import adafuse.ensemble  # noqa: F401
         self._imports = time.perf_counter() - before
-        self._key: object = None
-        self._ensemble: Ensemble | None = None
-        self._loading = 0.0
-        self._first: float | None = None
-
-    def of(self, job: DecodeJob) -> "Ensemble | None":
-        """Return the models of a job; None if its method only reads answers."""
-        from adafuse.engine.scheduler import release
-
-        if not METHODS[job.method].uses_models:
-            return None
-        if self._key != (key := (job.models, job.weights)):
-            self._ensemble = self._key = self._first = None
-            release()  # before others are loaded
-            before = time.perf_counter()
-            self._ensemble = load_ensemble(job)
-            self._key, self._loading = key, time.perf_counter() - before
-        return self._ensemble
+        self._first: dict[object, float] = {}
 
     def seconds(self, ensemble: "Ensemble | None", start: float) -> float:
         """Return the seconds that a job needs besides those since it began to decode.
@@ -204,8 +188,8 @@ class _Models:
         """
         if ensemble is None:
             return self._imports
-        self._first = start if self._first is None else self._first
-        return self._imports + self._loading + max(0.0, self._first - start)
+        first = self._first.setdefault(self.key, start)
+        return self._imports + self.loading + max(0.0, first - start)
 
 
 @dataclass

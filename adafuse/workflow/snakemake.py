@@ -18,10 +18,12 @@ import yaml
 
 from adafuse.config.reading import read_config_values
 from adafuse.errors import UserError
+from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import EXECUTOR
-from adafuse.workflow.steps import Job
+from adafuse.workflow.steps import STEPS, Job
+from adafuse.workflow.together import shared_models, tell
 
 PLANS: list[Plan] = []
 """The plans of this process, of which there are several where modules use the workflow."""
@@ -208,6 +210,41 @@ def _without_servers(workflow: Any, reads: Sequence[Job]) -> list[Job]:
     return [each for each in reads if each.step != "server"]
 
 
+ONE_AT_A_TIME = "one_at_a_time"
+"""A resource of decode jobs, of which there is one within a job of a cluster."""
+
+
+def group_of(workflow: Any, plan: Plan) -> Callable[[Mapping[str, str]], str | None]:
+    """Return the function that groups decode jobs which share models, as far as this is wanted."""
+
+    def group(wildcards: Mapping[str, str]) -> str | None:
+        models = shared_models(plan, wildcards["benchmark"], wildcards["run"])
+        local, most = workflow.local_exec, plan.config.cluster.group
+        if not (local and workflow.is_main_process):  # which has as many as there are cores
+            workflow.register_resource(ONE_AT_A_TIME, 1)
+        if local or models is None or most == 1:
+            return None
+        name = "_".join(plan.config.runs[wildcards["run"]].models)
+        name += f"_{text_digest(f'{models} {plan.config.results}')[:6]}"
+        groups = workflow.group_settings
+        groups.group_components = {**groups.group_components, name: most}
+        return name
+
+    return group
+
+
+def tell_target_jobs(workflow: Any, plan: Plan) -> None:
+    """Tell the decode jobs of a group, within a job of a cluster, of each other."""
+    from snakemake.target_jobs import parse_target_jobs_cli_args
+
+    if workflow.remote_exec and "--target-jobs" in sys.argv:
+        words = sys.argv[sys.argv.index("--target-jobs") + 1 :]
+        jobs = parse_target_jobs_cli_args([*itertools.takewhile(lambda w: w[:1] != "-", words)])
+        names = STEPS["decode"].wildcards
+        cells = [job.wildcards_dict for job in jobs if {*job.wildcards_dict} == {*names}]
+        tell(plan, [tuple(cell[name] for name in names) for cell in cells], limited=False)
+
+
 def srun(model: str, resources: Any) -> str:
     """Return what starts a server on a node, with the resources of its job, as sbatch gets them."""
     card = f"{resources.get('gpu_model')}:" if resources.get("gpu_model") else ""
@@ -246,6 +283,11 @@ def start_with(workflow: Any, plan: Plan) -> None:
             plan.start(wanted, prefetches={job.rule.name for job in jobs} == {PREFETCH})
         except UserError as error:
             sys.exit(f"error: {error}")
+        if workflow.local_exec:
+            files = {Path(file) for job in workflow.dag.needrun_jobs() for file in job.output}
+            shards = [each for each in plan.all_jobs() if each.step == "decode"]
+            waiting = [each.values for each in shards if plan.outputs(each)[0] in files]
+            tell(plan, waiting, limited=True)
         if workflow.scheduler is not None:
             start_one_timer(workflow.scheduler)
             take_signals_while_selecting(workflow.scheduler)

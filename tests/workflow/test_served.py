@@ -13,7 +13,7 @@ from adafuse.benchmarks.shards import write_shard
 from adafuse.errors import UserError
 from adafuse.storage.journal import journal_rows
 from adafuse.storage.parquet import read_metadata, read_rows
-from adafuse.workflow.decode import decode_shard, decoder_of, merge_shards
+from adafuse.workflow.decode import decode_shard, decoder_of, ensemble_decoder, merge_shards
 from adafuse.workflow.digest import reported_config
 from adafuse.workflow.jobs import answer_runs
 from adafuse.workflow.layout import ResultsLayout
@@ -77,7 +77,7 @@ class Results:
         write_shard(file, plan.prepared("qa").shard(shard))
         answers = [self.trace(r, shard) for r in answer_runs(plan.config, run)]
         job, digest = plan.decode_job("qa", run), plan.digest("qa", run, shard)
-        with decoder_of(job) as (decoder, served):
+        with decoder_of(job, ensemble_decoder) as (decoder, served):
             decode_shard(job, shard, file, trace, digest=digest, decoder=decoder, served=served,
                          answers=answers, traces=plan.layout.traces)  # fmt: skip
         write_stamp(trace, digest)
@@ -202,7 +202,7 @@ def test_a_row_that_is_wrong_itself_fails_alone(distributions: Any, tmp_path: Pa
         file, trace = plan.layout.shard_rows("qa", 0), results.trace("llama", 0)
         write_shard(file, plan.prepared("qa").shard(0))
         job, wanted = plan.decode_job("qa", "llama"), plan.digest("qa", "llama", 0)
-        with decoder_of(job) as (decoder, served):
+        with decoder_of(job, ensemble_decoder) as (decoder, served):
             decode_shard(job, 0, file, trace, digest=wanted, decoder=decoder, served=served)
     assert [row["id"] for row in read_rows(trace) if row["error"]] == ["long"]
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +26,7 @@ RUNS = ("llama", "adafuse")
 MINUTES = 7
 MEMORY = 3000
 ADAFUSE = f"results/traces/{BENCHMARK}/adafuse.parquet"
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "models": {name: {"path": f"adafuse/toy/models/{name}"} for name in ("mistral", "llama")},
     "benchmarks": {
         BENCHMARK: {
@@ -221,6 +222,29 @@ def test_decode_jobs_may_be_an_array_in_a_partition_that_the_user_names(
     assert {job["ArrayTaskId"] for job in jobs} == {"1", "2"}
     assert {job["Partition"] for job in jobs} == {"other"}
     assert_same(checkout.rows("adafuse"), local.rows("adafuse"))
+
+
+def test_decode_jobs_that_share_models_are_one_job_which_loads_them_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    fused = CONFIG["runs"]["adafuse"]
+    runs = CONFIG["runs"] | {"wide": fused | {"options": {"branching": 3}}}
+    alone = Checkout.made(tmp_path / "alone", CONFIG | {"runs": runs})
+    alone.run("--cores=2")
+    together = Checkout.made(
+        tmp_path / "together", CONFIG | {"runs": runs, "cluster": {"group": 4}}
+    )
+    together.run("--profile", "slurm", *SHORT)
+    assert together.tables() == alone.tables()
+    places = {run: [together.place(run, shard)["slurm_job"] for shard in SHARDS] for run in runs}
+    assert len({*places["llama"]}) == len({*places["adafuse"], *places["wide"]}) == 1
+    number = int(places["wide"][0])
+    assert asked(cluster, number)[0] > 2 * MINUTES  # of one after the other
+    assert cluster.job(number)["TresPerJob"] == "gres:gpu:1"
+    logs = [together.decode_log(run, shard) for run in ("adafuse", "wide") for shard in SHARDS]
+    assert sum("loading " in log for log in logs) == 1
+    for run in runs:
+        assert_same(together.rows(run), alone.rows(run))
 
 
 def test_a_job_that_slurm_refuses_has_failed(cluster: Cluster, checkout: Checkout) -> None:

@@ -106,7 +106,7 @@ def test_steps_that_load_no_model_load_no_torch(place: Workplace) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_decode_job_is_followed_in_thirteen_files(
+def test_a_decode_job_is_followed_in_fourteen_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import adafuse.ensemble  # noqa: F401 - what it imports takes long while it is followed
@@ -130,6 +130,7 @@ def test_a_decode_job_is_followed_in_thirteen_files(
     files = {str(path.relative_to(ROOT)) for path in map(Path, reached) if path.parent in rooms}
     planned = ("snakemake", "plan", "steps", "layout", "digest", "jobs", "serving")
     ran = {"adafuse/cli/steps.py", "adafuse/workflow/decode.py", "adafuse/workflow/stamps.py"}
+    ran |= {"adafuse/workflow/together.py"}
     assert files == {f"adafuse/workflow/{name}.py" for name in planned} | ran
     rules = ("workflow/Snakefile", "workflow/rules/common.smk", "workflow/rules/decode.smk")
-    assert len({*files, *rules}) == 13
+    assert len({*files, *rules}) == 14

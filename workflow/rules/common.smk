@@ -9,11 +9,13 @@ from adafuse.workflow.plan import Plan
 from adafuse.workflow.snakemake import (
     PREFETCH,
     as_written,
+    group_of,
     inputs_of,
     print_summary,
     shell_prefix,
     srun,
     start_with,
+    tell_target_jobs,
 )
 from adafuse.workflow.steps import STEPS
 
@@ -29,6 +31,7 @@ for warning in plan.warnings if workflow.is_main_process else ():
     print(f"warning: {warning}", file=sys.stderr)
 print_summary(workflow)
 start_with(workflow, plan)
+tell_target_jobs(workflow, plan)
 
 if plan.config.container is not None:
 

@@ -2,6 +2,10 @@
 # per gate that a run learns from development rows.
 
 
+resource_scopes:
+    one_at_a_time="local",
+
+
 rule decode:
     input:
         inputs("decode"),
@@ -17,6 +21,9 @@ rule decode:
         *plan.config.envmodules,
     # A timed job has the machine to itself, but uses no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if is_timed(wc) else 1
+    # With `cluster.group`, jobs that share models are one job of the cluster, one after the other.
+    group:
+        group_of(workflow, plan)
     # Each attempt asks for more memory and time; the decoded rows are kept.
     resources:
         gpu=lambda wc, attempt: needed(wc, attempt).gpu,
@@ -24,6 +31,7 @@ rule decode:
         runtime=lambda wc, attempt: needed(wc, attempt).runtime,
         # All GPUs of a job are on one node: Slurm would spread --gpus=2 over two.
         nodes=1,
+        one_at_a_time=1,
         slurm_extra=lambda wc: "--exclusive" if is_timed(wc) else "",
     params:
         command=command("decode"),

@@ -18,6 +18,8 @@ for step in [name for name in STEPS if name not in ("decode", "fit", "server")]:
             log_of(step),
         wildcard_constraints:
             **plan.wildcards(step),
+        # A process with models decodes for jobs to come, if their shards are there.
+        priority: 1 if step == "shard" else 0
         localrule: True
         conda:
             "../../environment.yml"
