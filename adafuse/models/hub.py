@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from safetensors import SafetensorError
 
@@ -223,28 +223,17 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _ask(
     path: str, revision: str | None, kind: str, chosen: Callable[[Sequence[str]], list[str]]
 ) -> OnHub:
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, OfflineModeIsEnabled
-
-    hub, size, access = HfApi(), None, "open to all"
-    failures: tuple[type[Exception], ...] = (*HfHubHTTPError.__bases__, ValueError)
+    wanted = {"revision": revision, "files_metadata": True, "timeout": 10}
     try:
-        ask: Callable[..., Any] = hub.model_info if kind == "model" else hub.dataset_info
-        found = ask(path, revision=revision, files_metadata=True, timeout=10)
-        files = {file.rfilename: file.size or 0 for file in found.siblings or ()}
-        size = sum(files.get(name, 0) for name in chosen([*files]))
-        if found.gated:
-            hub.auth_check(path, repo_type=kind)
-            access = "gated, and open to your token"
-    except GatedRepoError:
-        page = f"{hub.endpoint}/{'datasets/' * (kind == 'dataset')}{path}"
-        access = f"gated, and not open to you: accept its terms at {page} and set HF_TOKEN"
-    except OfflineModeIsEnabled:
-        access = "not asked for, as HF_HUB_OFFLINE is set"
-    except failures as error:
-        reason = str(error).strip().splitlines()[0]
-        access = f"not known, as the hub cannot be asked ({reason})"
-    return OnHub(size, access)
+        found = ask_hub(lambda hub: hub.repo_info(path, repo_type=kind, **wanted), kind, path)
+    except HubRefusesError as error:
+        return OnHub(None, str(error))
+    except OSError as error:
+        return OnHub(None, f"not known, as the hub cannot be asked ({error})")
+    files = {file.rfilename: file.size or 0 for file in found.siblings or ()}
+    access = "gated, and open to your token" if found.gated else "open to all"
+    refusal = hub_refusal(kind, path) if found.gated else None
+    return OnHub(sum(files.get(name, 0) for name in chosen([*files])), refusal or access)
 
 
 def download(model: ModelEntry) -> Path:
@@ -323,28 +312,46 @@ def _answers(endpoint: str) -> bool:
     return True
 
 
-def ask_hub(place: str) -> dict[str, Any]:
-    """Return what the hub's API has at a place, asked with this machine's token, if it has one.
+class HubRefusesError(Exception):
+    """The hub does not give something to this machine's token; the text says so, for people."""
+
+
+def ask_hub(question: Callable[[Any], Any], kind: str = "", name: str = "") -> Any:
+    """Ask the hub's API, an `HfApi`, with this machine's token if it has one.
+
+    Args:
+        question: what to call on it.
+        kind, name: what it is about: "model" or "dataset", and its id.
 
     Raises:
-        HTTPError: the hub refuses; OSError: it was not reached, or must not be (HF_HUB_OFFLINE).
+        HubRefusesError: the hub knows no such thing, or not for this token.
+        OSError: it was not reached, or must not be (HF_HUB_OFFLINE).
     """
-    from huggingface_hub import constants, get_token
+    from huggingface_hub import HfApi, constants, get_token
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
     if not hub_answers():
         offline = constants.HF_HUB_OFFLINE
         raise OSError(
             "HF_HUB_OFFLINE is set" if offline else f"{constants.ENDPOINT} does not answer"
         )
-    token = get_token()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    request = Request(f"{constants.ENDPOINT}/api/{place}", headers=headers)
-    with urlopen(request, timeout=_SECONDS) as answer:
-        found = json.loads(answer.read() or b"{}")
-    return found if isinstance(found, dict) else {}
-
-
-_SECONDS = 10
+    unreached: tuple[type[Exception], ...] = (*HfHubHTTPError.__bases__, ValueError)
+    try:
+        return question(HfApi())
+    except GatedRepoError:
+        page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        token = "with the account of HF_TOKEN" if get_token() else "and set HF_TOKEN"
+        raise HubRefusesError(
+            f"{kind} {name!r} is gated; accept its terms at {page} {token}"
+        ) from None
+    except HfHubHTTPError as error:
+        if error.response.status_code in (401, 403, 404):
+            raise HubRefusesError(
+                f"{kind} {name!r} is not on the hub, or is private; check its name and HF_TOKEN"
+            ) from None
+        raise OSError(f"HTTP {error.response.status_code}; try again later") from None
+    except unreached as error:
+        raise OSError(" ".join(str(error).split()) or type(error).__name__) from None
 
 
 def hub_commit(kind: str, name: str) -> tuple[str, str]:
@@ -353,19 +360,19 @@ def hub_commit(kind: str, name: str) -> tuple[str, str]:
     The hub is asked; if it cannot be reached, this machine's cache.
     """
     try:
-        return str(ask_hub(f"{kind}s/{name}")["sha"]), "the hub"
-    except HTTPError as error:
-        reason = _refusal(kind, name, error)
-    except (OSError, ValueError, KeyError) as error:
+        found = ask_hub(lambda hub: hub.repo_info(name, repo_type=kind, timeout=10), kind, name)
+        return str(found.sha), "the hub"
+    except HubRefusesError as error:
+        raise UserError(str(error)) from None
+    except OSError as error:
         from huggingface_hub.constants import HF_HUB_CACHE
 
         cached = Path(HF_HUB_CACHE, "--".join([f"{kind}s", *name.split("/")]), "refs", "main")
         if cached.is_file():
             return cached.read_text(encoding="utf-8").strip(), "this machine's cache"
-        reason = (
+        raise UserError(
             f"the hub cannot be asked for {kind} {name!r} ({error}), and it is not in the cache"
-        )
-    raise UserError(reason)
+        ) from None
 
 
 def hub_refusal(kind: str, name: str) -> str | None:
@@ -374,21 +381,9 @@ def hub_refusal(kind: str, name: str) -> str | None:
     None: it does, or it was not reached.
     """
     try:
-        ask_hub(f"{kind}s/{name}/auth-check")
-    except HTTPError as error:
-        return _refusal(kind, name, error)
-    except (OSError, ValueError):
+        ask_hub(lambda hub: hub.auth_check(name, repo_type=kind), kind, name)
+    except HubRefusesError as error:
+        return str(error)
+    except OSError:
         return None
     return None
-
-
-def _refusal(kind: str, name: str, error: HTTPError) -> str:
-    from huggingface_hub import constants, get_token
-
-    if error.headers.get("X-Error-Code") == "GatedRepo":
-        page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
-        token = "with the account of HF_TOKEN" if get_token() else "and set HF_TOKEN"
-        return f"{kind} {name!r} is gated; accept its terms at {page} {token}"
-    if error.code in (401, 403, 404):
-        return f"{kind} {name!r} is not on the hub, or is private; check its name and HF_TOKEN"
-    return f"the hub does not answer for {kind} {name!r} (HTTP {error.code}); try again later"

@@ -118,7 +118,7 @@ def _log_place() -> None:
 
 def _planned_rows(
     job: DecodeJob, file: Path, answers: Sequence[Path], digest: str
-) -> list[PreparedRow]:
+) -> Sequence[PreparedRow]:
     """Return the rows of a shard file; refuse those that another digest was planned for."""
     rows = read_prepared(file)
     found = [str(read_metadata(trace).get("digest")) for trace in answers]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Literal
-from urllib.error import HTTPError
 
 import psutil
 import torch
@@ -20,7 +19,7 @@ import torch
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.models.files import weight_bytes
-from adafuse.models.hub import ask_hub, hub_answers
+from adafuse.models.hub import HubRefusesError, ask_hub, hub_answers
 from adafuse.models.installation import look_around
 from adafuse.models.memory import free_host_memory, free_memory
 from adafuse.models.spec import ModelEntry
@@ -215,13 +214,11 @@ def _hub() -> Iterator[Check]:
 
 def _token() -> Check:
     try:
-        ask_hub("whoami-v2")
-    except HTTPError as error:
-        if error.code == 401:
-            text = "the hub does not know it; make a new one and set HF_TOKEN"
-            return Check("token", "fail", text)
-        return Check("token", "warn", f"the hub does not say whether it is valid ({error.code})")
-    except (OSError, ValueError) as error:
+        ask_hub(lambda hub: hub.whoami())
+    except HubRefusesError:
+        text = "the hub does not know it; make a new one and set HF_TOKEN"
+        return Check("token", "fail", text)
+    except OSError as error:
         return Check("token", "warn", f"the hub does not say whether it is valid ({error})")
     return Check("token", "ok", "the hub knows it")
 

@@ -65,7 +65,7 @@ def test_downloads_are_told_with_their_size_and_who_may_have_them(
 ) -> None:
     absent = "model org/name: not on this machine: `snakemake prefetch` downloads it; download: "
     words = said()
-    assert f"{absent}size not asked for, as HF_HUB_OFFLINE is set\n" in words
+    assert f"{absent}size not known, as the hub cannot be asked (HF_HUB_OFFLINE is set)\n" in words
     assert f"model {toy_path('llama')}: on this machine, 0.00506 GB in memory\n" in words
     on_hub = OnHub(16_000_000_000, "gated, and open to your token")
     monkeypatch.setattr("adafuse.models.hub.model_on_hub", lambda model: on_hub)

@@ -1,9 +1,9 @@
 """Downloading hub models; what is in the cache already stands for the hub."""
 
 import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from huggingface_hub.utils import filter_repo_objects
@@ -20,12 +20,13 @@ from adafuse.models.hub import (
 )
 from adafuse.models.spec import ModelEntry
 from tests.conftest import toy_path
+from tests.support.hub import TOKEN, Hub, standing_hub
 from tests.support.hub_cache import COMMIT, cached_model
 
 OTHERS = ["consolidated.safetensors", "original/model.safetensors", "model.gguf"]
 
 
-class Hub:
+class Downloads:
     """Stands for the hub's download: keeps what is asked for of some files, in a folder."""
 
     def __init__(self, folder: Path, models: dict[str, dict[str, str]]) -> None:
@@ -45,7 +46,7 @@ class Hub:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Downloads:
     """A hub with one model, whose code is in part that of another."""
     classes = {"AutoConfig": "x.Config", "AutoModelForCausalLM": "org/code--y.Model"}
     files = {
@@ -59,7 +60,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
         "x.py": "",
     }
     others = {"org/code": {"y.py": "", "config.json": "{}"}, "more/code": {"z.py": ""}}
-    made = Hub(tmp_path / "hub", {"org/pickled": files} | others)
+    made = Downloads(tmp_path / "hub", {"org/pickled": files} | others)
     monkeypatch.setattr("huggingface_hub.snapshot_download", made)
     return made
 
@@ -87,21 +88,21 @@ def test_a_model_that_cannot_be_downloaded_is_one_sentence(cache: Path, path: st
         download(ModelEntry(path=path))
 
 
-def test_a_model_without_safetensors_is_refused_before_any_job_needs_it(hub: Hub) -> None:
+def test_a_model_without_safetensors_is_refused_before_any_job_needs_it(hub: Downloads) -> None:
     sentence = rf"'org/pickled' \(commit {COMMIT}\) has no safetensors weights, .* set allow_pickle"
     with pytest.raises(UserError, match=sentence):
         download(ModelEntry(path="org/pickled"))
     assert not [name for name in hub.kept() if name.endswith((".bin", ".py"))]
 
 
-def test_no_weights_of_a_model_on_a_server_come_along(hub: Hub) -> None:
+def test_no_weights_of_a_model_on_a_server_come_along(hub: Downloads) -> None:
     hub.models["org/pickled"]["model.safetensors"] = ""
     download(ModelEntry(path="org/pickled", server="http://node7:8000"))
     assert "config.json" in hub.kept()
     assert not [name for name in hub.kept() if name.endswith((".bin", ".safetensors"))]
 
 
-def test_pickled_weights_come_along_where_they_are_allowed(hub: Hub) -> None:
+def test_pickled_weights_come_along_where_they_are_allowed(hub: Downloads) -> None:
     folder = download(ModelEntry(path="org/pickled", revision="v2", allow_pickle=True))
     assert folder.name == "v2"
     assert [name for name in hub.kept() if name.endswith((".bin", ".py"))] == [
@@ -110,14 +111,14 @@ def test_pickled_weights_come_along_where_they_are_allowed(hub: Hub) -> None:
     assert "pytorch_model.bin.index.json" in hub.kept()
 
 
-def test_pickled_weights_are_not_wanted_beside_safetensors(hub: Hub) -> None:
+def test_pickled_weights_are_not_wanted_beside_safetensors(hub: Downloads) -> None:
     hub.models["org/pickled"]["model.safetensors"] = ""
     download(ModelEntry(path="org/pickled", allow_pickle=True))
     assert "model.safetensors" in hub.kept()
     assert not [name for name in hub.kept() if name.endswith(".bin")]
 
 
-def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub) -> None:
+def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Downloads) -> None:
     hub.models["org/pickled"]["model.safetensors"] = ""
     download(ModelEntry(path="org/pickled"))
     assert not [name for name in hub.kept() if name.endswith(".py")]
@@ -127,7 +128,7 @@ def test_code_comes_along_where_it_is_trusted_that_of_other_models_too(hub: Hub)
     assert hub.kept().count("config.json") == 1, "of other models only their code"
 
 
-def test_a_model_without_any_weights_is_one_sentence(hub: Hub) -> None:
+def test_a_model_without_any_weights_is_one_sentence(hub: Downloads) -> None:
     del hub.models["org/pickled"]["pytorch_model-00001-of-00001.bin"]
     with pytest.raises(UserError, match="has no weights that can be loaded; name another revision"):
         download(ModelEntry(path="org/pickled", allow_pickle=True))
@@ -156,45 +157,24 @@ SIZES = {
     "original/model.safetensors": 50000, "code.py": 600000, "q4.gguf": 7000000,
 }  # fmt: skip
 """The files of every repository of the hub that answers, and their bytes."""
-
-
-class Answers(BaseHTTPRequestHandler):
-    """A hub whose models and datasets named `gated` and `closed` are gated; the latter to all."""
-
-    def do_GET(self) -> None:
-        _, owner, name, *rest = self.path.split("?")[0].removeprefix("/api/").split("/")
-        if name == "absent":
-            return self._answer(404, {"X-Error-Code": "RepoNotFound"}, {})
-        if rest == ["auth-check"]:
-            closed = {"X-Error-Code": "GatedRepo"} if name == "closed" else {}
-            return self._answer(403 if closed else 200, closed, {})
-        files = [{"rfilename": file, "size": size} for file, size in SIZES.items()]
-        found = {"id": f"{owner}/{name}", "siblings": files, "tags": [], "private": False}
-        return self._answer(200, {}, {**found, "gated": name != "free" and "manual"})
-
-    def _answer(self, status: int, headers: dict[str, str], body: object) -> None:
-        self.send_response(status)
-        for header in headers.items():
-            self.send_header(*header)
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+GATED = frozenset({"models/org/gated", "datasets/org/gated"})
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch):
-    """The URL of a hub that answers what is asked about repositories."""
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
+def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub that is asked about repositories, some of them gated."""
+    for name, size in SIZES.items():
+        file = tmp_path / "repository" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        os.truncate(file, size)
+    repositories = dict.fromkeys({"models/org/free", *GATED}, tmp_path / "repository")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", url)
-    monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", url)
-    yield url
-    server.shutdown()
-    server.server_close()
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with standing_hub({**repositories}, GATED) as hub:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+        yield hub
 
 
 @pytest.mark.parametrize(
@@ -206,21 +186,26 @@ def answers(monkeypatch: pytest.MonkeyPatch):
         ({"path": "org/free/q4.gguf"}, 7000000),
     ],
 )
-def test_the_hub_says_how_much_a_download_is(answers: str, model: dict, size: int) -> None:
+def test_the_hub_says_how_much_a_download_is(standing: Hub, model: dict, size: int) -> None:
     assert model_on_hub(ModelEntry(**model)) == OnHub(size, "open to all")
 
 
-def test_the_hub_says_whether_a_gated_model_or_dataset_is_open(answers: str) -> None:
+def test_the_hub_says_whether_a_gated_model_or_dataset_is_open(
+    standing: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = "{} 'org/gated' is gated; accept its terms at {}/{}org/gated and set HF_TOKEN"
+    found = model_on_hub(ModelEntry(path="org/gated"))
+    assert found == OnHub(321, closed.format("model", standing.url, ""))
+    found = dataset_on_hub("org/gated", None)
+    assert found == OnHub(sum(SIZES.values()), closed.format("dataset", standing.url, "datasets/"))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert model_on_hub(ModelEntry(path="org/gated")) == OnHub(321, "gated, and open to your token")
-    closed = "gated, and not open to you: accept its terms at {}{}org/closed and set HF_TOKEN"
-    assert model_on_hub(ModelEntry(path="org/closed")).access == closed.format(answers, "/")
-    found = dataset_on_hub("org/closed", None)
-    assert found == OnHub(sum(SIZES.values()), closed.format(answers, "/datasets/"))
     absent = model_on_hub(ModelEntry(path="org/absent"))
-    assert absent.bytes is None and absent.access.startswith("not known, as the hub cannot be ask")
+    assert absent.bytes is None
+    assert absent.access.startswith("model 'org/absent' is not on the hub, or is private")
 
 
 def test_without_a_network_the_hub_is_not_asked() -> None:
     assert model_on_hub(ModelEntry(path="org/free")) == OnHub(
-        None, "not asked for, as HF_HUB_OFFLINE is set"
+        None, "not known, as the hub cannot be asked (HF_HUB_OFFLINE is set)"
     )

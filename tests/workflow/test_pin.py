@@ -1,8 +1,7 @@
 """Commits written into configurations, whose layout and comments stay."""
 
 from pathlib import Path
-from typing import Any
-from urllib.error import URLError
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -62,11 +61,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A hub that knows everything; what it was asked for."""
     places: list[str] = []
 
-    def ask(place: str) -> dict[str, Any]:
-        places.append(place)
-        return {"sha": COMMIT}
+    def repo_info(name: str, repo_type: str, timeout: int) -> SimpleNamespace:
+        places.append(f"{repo_type}s/{name}")
+        return SimpleNamespace(sha=COMMIT)
 
-    monkeypatch.setattr(models_hub, "ask_hub", ask)
+    hub = SimpleNamespace(repo_info=repo_info)
+    monkeypatch.setattr(models_hub, "ask_hub", lambda question, kind, name: question(hub))
     return places
 
 
@@ -141,8 +141,8 @@ def test_without_the_hub_the_cache_is_asked_and_all_is_written_or_nothing(
 def test_a_hub_that_is_not_reached_is_one_sentence(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(place: str) -> dict[str, Any]:
-        raise URLError("no route to host")
+    def fails(*_: object) -> None:
+        raise OSError("no route to host")
 
     monkeypatch.setattr(models_hub, "ask_hub", fails)
     with pytest.raises(UserError, match=r"no route to host.*and it is not in the cache"):
