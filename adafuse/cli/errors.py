@@ -128,13 +128,13 @@ EXTRAS = {
 """Modules that `pip install adafuse` does not bring, by the extra that does."""
 
 
-def run(app: typer.Typer) -> int:
+def run(app: typer.Typer, program: str = "adafuse") -> int:
     """Run the command line and return its exit status; a mistake becomes one line on stderr."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         # Not every terminal can write what models can.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = _status(app)
+        status = _status(app, program)
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -153,9 +153,9 @@ def run(app: typer.Typer) -> int:
     return status
 
 
-def _status(app: typer.Typer) -> int:
+def _status(app: typer.Typer, program: str) -> int:
     try:
-        status = app(prog_name="adafuse", standalone_mode=False)
+        status = app(prog_name=program, standalone_mode=False)
         return status if isinstance(status, int) else 0
     except UserError as error:
         _tell(f"error: {error}")

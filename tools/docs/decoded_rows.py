@@ -6,7 +6,6 @@ they cost, without rounds. `... use FOLDER` puts the file among the traces of an
 folder: the workflow takes these rows from there, and decodes only the others.
 """
 
-import logging
 import shutil
 import sys
 from collections import Counter
@@ -18,7 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import typer
 
+from adafuse.cli import errors
 from adafuse.config.config import Config
 from adafuse.config.reading import read_config
 from adafuse.errors import UserError
@@ -32,8 +33,6 @@ from adafuse.workflow.stamps import write_stamp
 from tools.docs.pages import ROOT
 
 ROWS = ROOT / "docs/results/rows.parquet"
-
-logger = logging.getLogger(__name__)
 
 _LEFT_OUT = ("rounds", "traceback", "seconds")  # large, or of no meaning on a busy machine
 _COUNTS = [pa.field("rounds_fused", pa.int32()), pa.field("rounds_agreed", pa.int32())]
@@ -140,16 +139,22 @@ def agreement(trace: Path) -> float | None:
     return 100 * agreed / fused if fused else None
 
 
-def main(command: str, path: Path) -> None:
-    """Run a command of this module."""
-    if command == "use":
-        use(path)
-        return
-    for benchmark, number in keep(read_config(path)).items():
-        logger.info("%s: %d rows", benchmark, number)
-    logger.info("%s: %.1f MB", ROWS, ROWS.stat().st_size / 1e6)
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("keep")
+def _keep(config: Path) -> None:
+    """Write docs/results/rows.parquet from the results folder of a config.json."""
+    for benchmark, number in keep(read_config(config)).items():
+        typer.echo(f"{benchmark}: {number} rows")
+    typer.echo(f"{ROWS}: {ROWS.stat().st_size / 1e6:.1f} MB")
+
+
+@app.command("use")
+def _use(folder: Path) -> None:
+    """Put docs/results/rows.parquet among the traces of a results folder."""
+    use(folder)
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    main(sys.argv[1], Path(sys.argv[2]))
+    sys.exit(errors.run(app, "python -m tools.docs.decoded_rows"))

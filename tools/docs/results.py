@@ -13,9 +13,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
+import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from adafuse.cli import steps
+from adafuse.cli import errors, steps
 from adafuse.config.config import Config
 from adafuse.config.reading import read_configs
 from adafuse.errors import UserError
@@ -257,5 +258,14 @@ def main(configs: Sequence[Path], rows: Path = ROWS, out: Path = PAGE) -> None:
         out.write_text(page(shown), encoding="utf-8")
 
 
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def _main(configs: list[Path]) -> None:
+    """Write docs/results.md from docs/results/rows.parquet."""
+    main(configs)
+
+
 if __name__ == "__main__":
-    main([Path(name) for name in sys.argv[1:]])
+    sys.exit(errors.run(app, "python -m tools.docs.results"))
