@@ -17,6 +17,7 @@ from adafuse.models.installation import Finding, Installation, look_around, prob
 from adafuse.models.language_model import (
     NO_LIMIT,
     check_rows,
+    check_weights,
     connected,
     context_length,
     generation_config,
@@ -174,12 +175,14 @@ def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, ModelTokenizer, 
         wrong.append(warning(str(error)))
         exact = False
     facts = _facts(spec, config, reader, exact)
+    wrong += _wrong_network(facts, spec, config) if spec.server is None else ()
     try:
         check_rows(tokenizer, config, spec.path)
     except UserError as error:
-        wrong.append(problem(str(error)))
+        if not any(finding.problem for finding in wrong):  # which may be the reason
+            wrong.append(problem(str(error)))
     if spec.server is None:
-        wrong += [*_wrong_network(facts), *_slow_attention(config, facts, batch)]
+        wrong += _slow_attention(config, facts, batch)
     else:
         model = connected(spec, config, tokenizer)
         lines = list(probe(model.server, plain_ids(tokenizer)))
@@ -295,7 +298,9 @@ def _is_control(tokenizer: PreTrainedTokenizerBase, token: str) -> bool:
     return token in {*tokenizer.all_special_tokens, *tokenizer.get_added_vocab()}
 
 
-def _wrong_network(facts: ModelFacts) -> Iterator[Finding]:
+def _wrong_network(
+    facts: ModelFacts, spec: ModelSpec, config: PreTrainedConfig
+) -> Iterator[Finding]:
     name, folder = f"model {facts.name!r}", Path(facts.name)
     if facts.cache is None:
         yield warning(
@@ -317,6 +322,11 @@ def _wrong_network(facts: ModelFacts) -> Iterator[Finding]:
         yield problem(none if torn is None else torn_weights(torn, facts.name))
     elif facts.weights is None:
         yield warning(f"the weights of {name} are not here yet; they will be downloaded")
+    else:
+        try:
+            check_weights(spec, config)
+        except UserError as error:
+            yield problem(str(error))
 
 
 def _small_context(facts: ModelFacts, batch: Load) -> Iterator[Finding]:

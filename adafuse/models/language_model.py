@@ -23,7 +23,14 @@ from transformers.utils import logging as hf_logging
 
 from adafuse.errors import ExampleError, UserError
 from adafuse.models.adapters import adapted, check_lora
-from adafuse.models.files import check_merged, check_pickled, gguf_ends, torn_file
+from adafuse.models.files import (
+    check_merged,
+    check_pickled,
+    gguf_ends,
+    local_path,
+    safe_files,
+    torn_file,
+)
 from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub, parsed_gguf
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import device_map, device_names, layer_devices, resolved
@@ -247,9 +254,35 @@ def _load(
     return replace(model, chat_date=spec.chat_date, chat_template_kwargs=variables)
 
 
-def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
-    devices, kind = device_names(spec), kind_of(config)
-    logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
+def check_weights(spec: ModelSpec, config: PreTrainedConfig) -> None:
+    """Refuse a model whose weights are not those that its config asks for; none of them are read.
+
+    Quantized weights, pickled ones and those of GGUF files are not looked at, nor is a network that
+    cannot be made without its weights.
+    """
+    folder = local_path(spec.path, spec.revision)
+    if folder is None or not safe_files(folder) or kind_of(config) is not None:
+        return
+    level = hf_logging.get_verbosity()
+    hf_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        with suppress(RuntimeError):
+            _network(spec.model_copy(update={"quantization": None}), config, META)
+    finally:
+        hf_logging.set_verbosity(level)
+
+
+META = "meta"
+"""Where torch has tensors without values."""
+
+
+def _network(
+    spec: ModelSpec, config: PreTrainedConfig, place: str | None = None
+) -> PreTrainedModel:
+    devices, kind = place or device_names(spec), kind_of(config)
+    if place is None:
+        logger.info("loading %s as %s on %s", spec.path, spec.quantization or spec.dtype, devices)
     try:
         loaded: tuple[PreTrainedModel, dict[str, Any]] = from_hub(
             factory_of(config),
@@ -258,7 +291,7 @@ def _network(spec: ModelSpec, config: PreTrainedConfig) -> PreTrainedModel:
             dtype=getattr(torch, spec.dtype),
             # None prefers them where there are both.
             use_safetensors=None if spec.allow_pickle else True,
-            device_map=device_map(spec, config),
+            device_map=place or device_map(spec, config),
             quantization_config=quantization_config(spec.quantization),
             output_loading_info=True,
         )

@@ -136,7 +136,13 @@ def test_settings_that_cannot_be_had_are_a_problem_and_models_are_looked_at_all_
 @pytest.mark.parametrize(
     ("file", "values", "sentence"),
     [
-        ("config.json", {"vocab_size": 700}, r"has 1280 tokens, but its network only 700; give it"),
+        ("config.json", {"vocab_size": 700}, r"has weights of other shapes than its config names"),
+        (
+            "config.json",
+            {"num_hidden_layers": 9},
+            r"has no weights model.layers.4.\S+ that its conf",
+        ),
+        ("config.json", {"num_hidden_layers": 3}, r"of a layer after the last of its config"),
         ("config.json", {"max_position_embeddings": 1100}, r"more than the 1100 positions"),
         ("config.json", {"is_encoder_decoder": True}, r"is an encoder-decoder"),
         (
