@@ -13,6 +13,7 @@ from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import versions
+from adafuse.workflow.decode import is_ready
 from adafuse.workflow.forecast import Measured, least_of, rerun_reason, trace_of
 from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
@@ -232,7 +233,7 @@ def _state(
     plan: Plan, out: Path, cell: tuple[str, str, int], journal: Journal, log: Path
 ) -> tuple[State, str | None]:
     wrong = _wrong(plan, out, *cell) if out.is_file() else ""
-    if wrong is None:
+    if wrong is None or is_ready(out, plan.digest(*cell)):
         return "done", None
     if process := writer(journal.path):
         return "running", process

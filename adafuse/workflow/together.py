@@ -25,10 +25,12 @@ from adafuse.workflow.decode import (
     ensemble_decoder,
     is_ready,
     load_ensemble,
+    ready_path,
 )
 from adafuse.workflow.jobs import DecodeJob, answer_runs
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import on_servers
+from adafuse.workflow.stamps import stamp_path, write_stamp
 from adafuse.workflow.steps import STEPS, Job, gate_jobs
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ Shard = tuple[str, str, str]
 _FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
 _CHARACTERS = 100_000  # of an environment variable; Linux has at most 131,072
 LEAST, TIMES = 60.0, 10
-"""A process decodes for others so many seconds, or so many times as long as it took to load."""
+"""A process begins no shard of another job when it has decoded for so many seconds, and for so many
+times as long as it took to load."""
 
 
 class Models:
@@ -50,7 +53,8 @@ class Models:
 
     def __init__(self) -> None:
         self.key: object = None
-        self.loading = 0.0
+        self.loading = 0.0  # seconds
+        self.since = 0.0  # by the clock of `perf_counter`
         self._ensemble: Ensemble | None = None
 
     def of(self, job: DecodeJob) -> "Ensemble | None":
@@ -64,7 +68,8 @@ class Models:
             release()  # before others are loaded
             before = time.perf_counter()
             self._ensemble = load_ensemble(job)
-            self.key, self.loading = key, time.perf_counter() - before
+            self.key, self.since = key, time.perf_counter()
+            self.loading = self.since - before
         return self._ensemble
 
     def decode(
@@ -124,8 +129,23 @@ def decode_together(plan: Plan, shard: Shard, digest: str) -> None:
     if others.shards and writer(journal_path(plan.layout.shard_trace(*shard))):
         _help(plan, others, models)
     _decode(plan, shard, digest, models, patience=-1 if others.shards else WAIT)
-    if models.key is not None:
-        _help(plan, others, models)
+    if models.key is not None and others.shards:
+        with _kept(plan.layout.shard_trace(*shard), digest):
+            _help(plan, others, models)
+
+
+@contextmanager
+def _kept(trace: Path, digest: str) -> Iterator[None]:
+    """Have a trace ready for the next start, as Snakemake deletes it if this process is stopped."""
+    ready = ready_path(trace)
+    ready.parent.mkdir(exist_ok=True)
+    with suppress(OSError):  # no links on this file system
+        ready.unlink(missing_ok=True)
+        os.link(trace, ready)
+        write_stamp(ready, digest)
+    yield
+    ready.unlink(missing_ok=True)
+    stamp_path(ready).unlink(missing_ok=True)
 
 
 def _decode(plan: Plan, shard: Shard, digest: str, models: Models, **how: Any) -> None:
@@ -151,10 +171,9 @@ def _decode(plan: Plan, shard: Shard, digest: str, models: Models, **how: Any) -
 
 def _help(plan: Plan, others: Others, models: Models) -> None:
     """Decode shards of other jobs that nobody is decoding, as far as their inputs are there."""
-    begun = time.perf_counter()
     for shard in others.shards:
-        spent = time.perf_counter() - begun
-        if others.limited and spent > max(LEAST, TIMES * models.loading):
+        spent = time.perf_counter() - models.since
+        if others.limited and models.key and spent > max(LEAST, TIMES * models.loading):
             return
         job, trace = Job.of("decode", *shard), plan.layout.shard_trace(*shard)
         digest = plan.key(job)

@@ -19,6 +19,7 @@ from adafuse.workflow.decode import Answers, is_ready, ready_path
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
+from adafuse.workflow.status import shard_status
 from adafuse.workflow.steps import Job
 from adafuse.workflow.together import Shard, decode_together, shared_models, tell
 
@@ -191,6 +192,22 @@ def test_an_error_in_the_shard_of_another_job_is_left_to_that_job(
         machine.run("qa", "wide", "0")
 
 
+def test_a_job_that_is_stopped_while_it_decodes_for_others_has_its_trace_at_the_next_start(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    tell(machine.plan, shards(machine.plan), limited=True)
+    monkeypatch.setattr(together, "_help", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        machine.run("qa", "both", "0")
+    before = len(machine.decoded)
+    assert machine.run("qa", "both", "0")["resumed"] == 0
+    assert len(machine.decoded) == before
+    assert not ready_path(machine.trace("qa", "both", "0")).exists()
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_a_process_for_which_the_workflow_waits_ends_after_some_time(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, limited: bool
@@ -223,12 +240,13 @@ def test_more_jobs_than_a_variable_holds_are_told_in_part(machine: Machine) -> N
     assert len(told) < 131_072
 
 
-def test_messages_of_a_shard_decoded_ahead_are_in_the_log_of_its_job(
+def test_a_shard_decoded_ahead_is_done_and_its_messages_are_in_the_log_of_its_job(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "adafuse")
     tell(machine.plan, shards(machine.plan), limited=True)
     machine.run("qa", "both", "0")
+    assert shard_status(machine.plan, {}, "qa", "wide", 0).state == "done"
     log = machine.plan.layout.log("decode", "qa", "wide", "0")
     assert " rows to do" in log.read_text()
     assert log.with_name("0.log.attempts").samefile(log)
