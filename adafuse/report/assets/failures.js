@@ -67,7 +67,9 @@
     $("protocol").parentElement.hidden = adafuse.manifest.protocols.length < 2;
     if ($("search").value !== state.search) $("search").value = state.search;
     const kinds = Object.entries(STATES).filter(([kind]) => benchmark.binary || kind === "" || kind === "any");
-    $("runs").replaceChildren($("runs").firstElementChild, ...benchmark.runs.map((run) => runControl(run, kinds)));
+    const legend = $("runs").firstElementChild;
+    legend.textContent = benchmark.binary ? "Runs: those that are shown, and which must be right or wrong" : "Runs that are shown";
+    $("runs").replaceChildren(legend, ...benchmark.runs.map((run) => runControl(run, kinds)));
   }
 
   function runControl(run, kinds) {
