@@ -76,7 +76,7 @@ def plan(
         measures = [{"benchmark": b, "run": r, **asdict(p)} for (b, r), p in pilots.items()]
         echo_json({**found, "pilots": measures, "no_pilot": left_out})
         return
-    _print(counts, forecasts)
+    _print(counts, forecasts, {name for each in PLANS for name in each.missing})
     asked = dict.fromkeys((each.benchmark, each.run) for each in forecasts)
     _print_pilots([pilots[cell] for cell in asked if cell in pilots], left_out)
     lines = [_told("model", each) for each in models] + [_told("dataset", d) for d in datasets]
@@ -193,7 +193,7 @@ def _told(kind: str, each: dict[str, Any]) -> str:
     return f"{kind} {each['path']}: {each['where']}{size}"
 
 
-def _print(counts: Counter[str], forecasts: "list[Forecast]") -> None:
+def _print(counts: Counter[str], forecasts: "list[Forecast]", missing: set[str]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -211,7 +211,10 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]") -> None:
         ("Hours of jobs without a GPU", [each for each in forecasts if not each.gpus]),
     ):
         if some:
-            console.print(_table(title, some))
+            console.print(_table(title, some, missing))
+    if absent := sum(each.benchmark in missing for each in forecasts):
+        told = f"{absent} jobs of benchmarks whose rows are missing count with their start alone"
+        console.print(told, highlight=False)
     most = max(each.high for each in forecasts)
     memory, cards = (max(getattr(each, name) for each in forecasts) for name in ("mem_mb", "gpus"))
     requested = f"a job requests at most {most:.1f} hours, {memory / 1000:,.0f} GB of memory"
@@ -228,7 +231,7 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]") -> None:
     console.print(f"disk for traces, with merged ones: {disk}", highlight=False)
 
 
-def _table(title: str, forecasts: "list[Forecast]") -> "Table":
+def _table(title: str, forecasts: "list[Forecast]", missing: set[str]) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
@@ -238,7 +241,8 @@ def _table(title: str, forecasts: "list[Forecast]") -> "Table":
         table.add_column(name, justify="right", no_wrap=True)
     benchmarks = [*dict.fromkeys(each.benchmark for each in forecasts)]
     for name in benchmarks:
-        table.add_row(escape(name), *_cells([f for f in forecasts if f.benchmark == name]))
+        jobs, *figures = _cells([f for f in forecasts if f.benchmark == name])
+        table.add_row(escape(name), jobs, *(["-"] * 4 if name in missing else figures))
     if len(benchmarks) > 1:
         table.add_section()
         table.add_row("all", *_cells(forecasts))

@@ -289,6 +289,7 @@ def _snapshot(path: str, revision: str | None, patterns: Sequence[str]) -> Path:
         )
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason if hub_answers() else why_unreached()
         raise UserError(
             f"model {path!r} (revision {revision}) cannot be downloaded ({reason}); check its name"
             " and the network, and HF_TOKEN for a gated one"
@@ -312,6 +313,14 @@ def _answers(endpoint: str) -> bool:
     return True
 
 
+def why_unreached() -> str:
+    """Return why the hub cannot be asked, where `hub_answers` says so."""
+    from huggingface_hub import constants
+
+    offline = constants.HF_HUB_OFFLINE
+    return "HF_HUB_OFFLINE is set" if offline else f"{constants.ENDPOINT} does not answer"
+
+
 class HubRefusesError(Exception):
     """The hub does not give something to this machine's token; the text says so, for people."""
 
@@ -331,10 +340,7 @@ def ask_hub(question: Callable[[Any], Any], kind: str = "", name: str = "") -> A
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
     if not hub_answers():
-        offline = constants.HF_HUB_OFFLINE
-        raise OSError(
-            "HF_HUB_OFFLINE is set" if offline else f"{constants.ENDPOINT} does not answer"
-        )
+        raise OSError(why_unreached())
     unreached: tuple[type[Exception], ...] = (*HfHubHTTPError.__bases__, ValueError)
     try:
         return question(HfApi())

@@ -97,6 +97,8 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
                 yield at_row(named, number), record
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
+        if "OfflineModeIsEnabled" in reason:
+            reason = "it is not on this machine, and the hub is not asked"
         advice = (
             "check its config, its split and its files"
             if Path(source.dataset).is_dir()

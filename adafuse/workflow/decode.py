@@ -1,6 +1,7 @@
 """Decoding a shard into its trace, and joining the traces of the shards of a run."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -80,9 +81,11 @@ def decode_shard(
     digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
     servers = _servers_of(answers, served or [])
     with Journal(journal_path(out), digests, patience) as journal:
-        if is_ready(out, digest):
+        if ahead and is_fresh(out, digest):
+            return
+        if is_ready(out, digest, max_error_share):
             if not ahead:
-                _take_ready(out)
+                _take_ready(out, digest)
             return
         remove_torn(out)
         journal.continue_with(servers, are_same)
@@ -105,9 +108,9 @@ def decode_shard(
         came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
         came_about |= {"digest": digest, "started": started}
         came_about |= {"served": servers} if servers else {}
-        _write(ready_path(out) if ahead else out, job, shard, rows, journal, **came_about)
-        if ahead:
-            write_stamp(ready_path(out), digest)
+        to = ready_path(out) if ahead else out
+        _write(to, job, shard, rows, journal, **came_about)
+        write_stamp(to, digest)  # before another process can decode the shard
 
 
 def _log_place() -> None:
@@ -135,16 +138,45 @@ def ready_path(out: Path) -> Path:
     return out.parent / ".ready" / out.name
 
 
-def is_ready(out: Path, digest: str) -> bool:
-    """Whether a shard was decoded ahead of its job."""
-    return is_fresh(ready_path(out), digest)
+def is_ready(out: Path, digest: str, max_error_share: float = 1.0) -> bool:
+    """Whether the trace of a shard is ready for its job, without too many failed rows."""
+    if not is_fresh(ready_path(out), digest):
+        return False
+    metadata = read_metadata(ready_path(out))
+    return not too_many(metadata["failed"], metadata["rows"], max_error_share)
 
 
-def _take_ready(out: Path) -> None:
+def make_ready(out: Path, digest: str) -> None:
+    """Keep a trace ready until its run is merged, as Snakemake deletes it if its job fails later.
+
+    That is the job which goes on with shards of others, or one that is a job of a cluster with
+    others.
+    """
     ready = ready_path(out)
-    logger.info("a job with the same models has decoded this shard already")
-    ready.replace(out)
-    stamp_path(ready).unlink()
+    ready.parent.mkdir(exist_ok=True)
+    with suppress(OSError):  # the file system has no such links
+        ready.unlink(missing_ok=True)
+        os.link(out, ready)
+        write_stamp(ready, digest)
+
+
+def _take_ready(out: Path, digest: str) -> None:
+    logger.info("this shard is decoded already, by a process with the same models")
+    out.unlink(missing_ok=True)
+    try:
+        os.link(ready_path(out), out)
+    except OSError:
+        ready_path(out).replace(out)
+    write_stamp(out, digest)
+
+
+def _forget_ready(out: Path) -> None:
+    ready = ready_path(out)
+    with suppress(OSError):  # there is none, or there are others
+        stamp_path(ready).unlink(missing_ok=True)
+        ready.unlink(missing_ok=True)
+        stamp_path(ready).parent.rmdir()
+        ready.parent.rmdir()
 
 
 def _servers_of(answers: Sequence[Path], served: list[Any]) -> list[Any]:
@@ -454,6 +486,7 @@ def merge_shards(
     write_joined(out, table, "shards", shards, digest=digest, **names)
     kept = {digest for table in tables for digest in table["digest"].to_pylist()}
     for file in files:
+        _forget_ready(file)
         if journal_rows(journal_path(file)).keys() <= kept:
             journal_path(file).unlink(missing_ok=True)
 

@@ -163,6 +163,7 @@ class Plan(Digests):
         folders = ("tables", "experiments", "scores", "traces", "benchmarks", "gates")
         found = [path for name in folders for path in Path(self.config.results, name).rglob("*")]
         hidden = [path for path in found if any(part.startswith(".") for part in path.parts[-2:])]
+        hidden += [path for path in found if path.suffix == ".lock"]
         return sorted(path for path in {*found} - {*hidden} - made if path.is_file())
 
     def start(self, wanted: Collection[Path] = (), *, prefetches: bool = False) -> None:

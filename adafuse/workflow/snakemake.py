@@ -20,6 +20,7 @@ from adafuse.config.reading import read_config_values
 from adafuse.errors import UserError
 from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
+from adafuse.workflow.decode import is_ready
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import EXECUTOR
 from adafuse.workflow.steps import STEPS, Job
@@ -224,6 +225,9 @@ def group_of(workflow: Any, plan: Plan) -> Callable[[Mapping[str, str]], str | N
             workflow.register_resource(ONE_AT_A_TIME, 1)
         if local or models is None or most == 1:
             return None
+        job = plan.job("decode", wildcards)
+        if workflow.is_main_process and is_ready(plan.outputs(job)[0], plan.key(job)):
+            return None  # else one that fails would keep it from being done
         name = "_".join(plan.config.runs[wildcards["run"]].models)
         name += f"_{text_digest(f'{models} {plan.config.results}')[:6]}"
         groups = workflow.group_settings

@@ -25,12 +25,11 @@ from adafuse.workflow.decode import (
     ensemble_decoder,
     is_ready,
     load_ensemble,
-    ready_path,
+    make_ready,
 )
 from adafuse.workflow.jobs import DecodeJob, answer_runs
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import on_servers
-from adafuse.workflow.stamps import stamp_path, write_stamp
 from adafuse.workflow.steps import STEPS, Job, gate_jobs
 
 if TYPE_CHECKING:
@@ -129,23 +128,10 @@ def decode_together(plan: Plan, shard: Shard, digest: str) -> None:
     if others.shards and writer(journal_path(plan.layout.shard_trace(*shard))):
         _help(plan, others, models)
     _decode(plan, shard, digest, models, patience=-1 if others.shards else WAIT)
-    if models.key is not None and others.shards:
-        with _kept(plan.layout.shard_trace(*shard), digest):
-            _help(plan, others, models)
-
-
-@contextmanager
-def _kept(trace: Path, digest: str) -> Iterator[None]:
-    """Have a trace ready for the next start, as Snakemake deletes it if this process is stopped."""
-    ready = ready_path(trace)
-    ready.parent.mkdir(exist_ok=True)
-    with suppress(OSError):  # no links on this file system
-        ready.unlink(missing_ok=True)
-        os.link(trace, ready)
-        write_stamp(ready, digest)
-    yield
-    ready.unlink(missing_ok=True)
-    stamp_path(ready).unlink(missing_ok=True)
+    if others.shards:
+        make_ready(plan.layout.shard_trace(*shard), digest)
+    if models.key is not None:
+        _help(plan, others, models)
 
 
 def _decode(plan: Plan, shard: Shard, digest: str, models: Models, **how: Any) -> None:

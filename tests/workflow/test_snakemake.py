@@ -28,6 +28,7 @@ from adafuse.workflow.snakemake import (
     CountedSteps,
     as_written,
     check_configfiles,
+    group_of,
     start_one_timer,
     take_signals_while_selecting,
 )
@@ -269,3 +270,26 @@ def test_configurations_that_exist_are_not_refused(
         Path(name).touch()
     monkeypatch.setattr("sys.argv", ["snakemake", *words])
     check_configfiles()
+
+
+def test_decode_jobs_with_the_same_models_are_a_group_but_for_those_that_are_ready(
+    values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values["cluster"] = {"group": 3}
+    plan, limits = Plan.of(values), dict[str, int]()
+    workflow = SimpleNamespace(
+        local_exec=False,
+        is_main_process=True,
+        group_settings=SimpleNamespace(group_components={}),
+        register_resource=limits.__setitem__,
+    )
+    group = group_of(workflow, plan)
+    both, other = ({"benchmark": "qa", "run": "both", "shard": n} for n in "01")
+    left = {"benchmark": "qa", "run": "left", "shard": "0"}
+    assert group(both) == group(other) != group(left)
+    assert {*workflow.group_settings.group_components.values()} == {3}
+    assert limits == {"one_at_a_time": 1}
+    monkeypatch.setattr("adafuse.workflow.snakemake.is_ready", lambda out, key: out.stem == "0")
+    assert (group(both), group(other) is None) == (None, False)
+    workflow.local_exec = True
+    assert group(other) is None

@@ -188,7 +188,9 @@ def test_a_dataset_that_cannot_be_loaded_is_one_sentence(from_dataset: dict[str,
 def test_a_hub_dataset_out_of_reach_is_one_sentence(from_dataset: dict[str, Any]) -> None:
     source = {"dataset": "org/name", "split": "test", "revision": "0" * 40}
     from_dataset["benchmarks"]["qa"]["source"] = source
-    with pytest.raises(UnavailableSourceError, match=r"cannot be loaded .* set HF_HUB_OFFLINE=1"):
+    with pytest.raises(
+        UnavailableSourceError, match=r"cannot be loaded \(it is not on this.* set HF_HUB_OFFLINE=1"
+    ):
         source_file(parse_config(from_dataset), "qa")
 
 

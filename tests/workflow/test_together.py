@@ -15,7 +15,7 @@ from adafuse.records.result import Result
 from adafuse.storage.journal import journal_path, only_writer
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.workflow import together
-from adafuse.workflow.decode import Answers, is_ready, ready_path
+from adafuse.workflow.decode import Answers, is_ready, merge_shards, ready_path
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
@@ -32,6 +32,7 @@ class Machine:
         self.loads: list[tuple[str, ...]] = []
         self.decoded: list[tuple[str, str]] = []
         self.failing = ""
+        self.broken = ""
         monkeypatch.setattr(together, "load_ensemble", self._load)
         monkeypatch.setattr(together, "ensemble_decoder", self._decode)
         for job in plan.all_jobs():
@@ -74,8 +75,11 @@ class Machine:
         for number, row in enumerate(rows):
             self.decoded.append((job.run, row.id))
             counts = (1,) * len(job.models)
-            text = f"{job.run}: {row.prompt}"
-            yield number, Result(text, "stop", (), counts, counts, counts, 0.5)
+            if row.id == self.broken:
+                yield number, Result("", "error", (), counts, counts, counts, 0.5, "too long")
+            else:
+                text = f"{job.run}: {row.prompt}"
+                yield number, Result(text, "stop", (), counts, counts, counts, 0.5)
 
 
 @pytest.fixture
@@ -109,7 +113,6 @@ def test_jobs_that_share_models_load_them_once_and_have_the_traces_of_jobs_that_
         apart = alone.run(*shard)
         assert [known[name] for name in ("digest", "resumed", "reused")] == [apart["digest"], 0, 0]
         assert read_rows(machine.trace(*shard)) == read_rows(alone.trace(*shard))
-        assert not ready_path(machine.trace(*shard)).exists()
     assert len(alone.loads) == len(told)
 
 
@@ -118,7 +121,8 @@ def test_only_jobs_that_the_start_runs_are_decoded_ahead(machine: Machine) -> No
     machine.run("qa", "both", "0")
     assert {run for run, _ in machine.decoded} == {"both", "wide"}
     assert [shard for shard in shards(machine.plan) if machine.ready(*shard)] == [
-        ("qa", "wide", "1")
+        ("qa", "both", "0"),
+        ("qa", "wide", "1"),
     ]
 
 
@@ -179,6 +183,13 @@ def test_a_shard_that_another_process_decodes_is_waited_for_after_all_others(
     assert len(machine.loads) == 1
 
 
+def test_nothing_of_shards_that_are_being_decoded_or_ready_is_an_orphan(machine: Machine) -> None:
+    tell(machine.plan, shards(machine.plan), limited=True)
+    machine.run("qa", "both", "0")
+    with only_writer(journal_path(machine.trace("qa", "left", "0"))):
+        assert machine.plan.orphans() == []
+
+
 def test_an_error_in_the_shard_of_another_job_is_left_to_that_job(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,7 +216,35 @@ def test_a_job_that_is_stopped_while_it_decodes_for_others_has_its_trace_at_the_
     before = len(machine.decoded)
     assert machine.run("qa", "both", "0")["resumed"] == 0
     assert len(machine.decoded) == before
-    assert not ready_path(machine.trace("qa", "both", "0")).exists()
+
+
+def test_what_is_ready_stays_until_the_run_is_merged(machine: Machine) -> None:
+    plan = machine.plan
+    tell(plan, shards(plan), limited=True)
+    for number in "01":
+        machine.run("qa", "both", number)
+        assert machine.ready("qa", "both", number)
+    folder = ready_path(machine.trace("qa", "both", "0")).parent
+    files = [machine.trace("qa", "both", number) for number in "01"]
+    rows = [plan.layout.shard_rows("qa", number) for number in "01"]
+    merge_shards(files, plan.digests("qa", "both"), rows, plan.layout.trace("qa", "both"))
+    assert not folder.exists()
+    assert machine.ready("qa", "wide", "0")
+
+
+def test_what_is_ready_with_too_many_failed_rows_is_decoded_again(
+    machine: Machine, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values["decode"]["max_error_share"] = 0.5
+    failing = Machine(Plan.of(values), monkeypatch)
+    failing.broken = failing.plan.shard("qa", 0)[0].id
+    tell(failing.plan, shards(failing.plan), limited=True)
+    failing.run("qa", "both", "1")
+    assert failing.ready("qa", "wide", "0")
+    values["decode"]["max_error_share"] = 0
+    mended = Machine(Plan.of(values), monkeypatch)
+    assert mended.run("qa", "wide", "0")["failed"] == 0
+    assert ("wide", failing.broken) in mended.decoded
 
 
 @pytest.mark.parametrize("limited", [True, False])
