@@ -1,7 +1,6 @@
 """Decoding a shard into its trace, and joining the traces of the shards of a run."""
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +25,16 @@ from adafuse.storage.provenance import this_machine
 from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_joined, write_trace
 from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
 from adafuse.workflow.jobs import DecodeJob
-from adafuse.workflow.stamps import is_fresh, is_unchanged, keep, stamp_path, write_stamp
+from adafuse.workflow.stamps import (
+    forget_ready,
+    is_fresh,
+    is_ready,
+    is_unchanged,
+    keep,
+    ready_path,
+    take_ready,
+    write_stamp,
+)
 
 if TYPE_CHECKING:
     from adafuse.development.gate_file import FittedGate
@@ -81,12 +89,11 @@ def decode_shard(
     digests = mark_failed(row_digests(job, rows, [_digests(trace) for trace in answers]), answers)
     servers = _servers_of(answers, served or [])
     with Journal(journal_path(out), digests, patience) as journal:
-        if ahead and is_fresh(out, digest):
+        if ahead and (is_fresh(out, digest) or is_ready(out, digest)):
             return
         if is_ready(out, digest, max_error_share):
-            if not ahead:
-                _take_ready(out, digest)
-            return
+            logger.info("this shard is decoded already, by a process with the same models")
+            return take_ready(out, digest)
         remove_torn(out)
         journal.continue_with(servers, are_same)
         _drop_failed(journal, len(rows), max_error_share)
@@ -101,15 +108,14 @@ def decode_shard(
         for result in _decoded(job, left, decoder, answers) if left else ():
             row = {"digest": digests[result["id"]], **result}
             journal.append(row["id"], row)
-            done = f"{len(journal.rows)} of {len(rows)}"
-            logger.info("%s: %s (%s)", done, row["id"], row["stop_reason"])
+            told = len(journal.rows), len(rows), row["id"], row["stop_reason"]
+            logger.info("%d of %d: %s (%s)", *told)
             if row["error"] is not None:
                 _check_failed(journal, len(rows), max_error_share)
         came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
-        came_about |= {"digest": digest, "started": started}
         came_about |= {"served": servers} if servers else {}
         to = ready_path(out) if ahead else out
-        _write(to, job, shard, rows, journal, **came_about)
+        _write(to, job, shard, rows, journal, digest=digest, started=started, **came_about)
         write_stamp(to, digest)  # before another process can decode the shard
 
 
@@ -131,52 +137,6 @@ def _planned_rows(
             " benchmark, a model or a plug-in was changed since; run again"
         )
     return rows
-
-
-def ready_path(out: Path) -> Path:
-    """Return where the trace of a shard is that was decoded ahead of its job."""
-    return out.parent / ".ready" / out.name
-
-
-def is_ready(out: Path, digest: str, max_error_share: float = 1.0) -> bool:
-    """Whether the trace of a shard is ready for its job, without too many failed rows."""
-    if not is_fresh(ready_path(out), digest):
-        return False
-    metadata = read_metadata(ready_path(out))
-    return not too_many(metadata["failed"], metadata["rows"], max_error_share)
-
-
-def make_ready(out: Path, digest: str) -> None:
-    """Keep a trace ready until its run is merged, as Snakemake deletes it if its job fails later.
-
-    That is the job which goes on with shards of others, or one that is a job of a cluster with
-    others.
-    """
-    ready = ready_path(out)
-    ready.parent.mkdir(exist_ok=True)
-    with suppress(OSError):  # the file system has no such links
-        ready.unlink(missing_ok=True)
-        os.link(out, ready)
-        write_stamp(ready, digest)
-
-
-def _take_ready(out: Path, digest: str) -> None:
-    logger.info("this shard is decoded already, by a process with the same models")
-    out.unlink(missing_ok=True)
-    try:
-        os.link(ready_path(out), out)
-    except OSError:
-        ready_path(out).replace(out)
-    write_stamp(out, digest)
-
-
-def _forget_ready(out: Path) -> None:
-    ready = ready_path(out)
-    with suppress(OSError):  # there is none, or there are others
-        stamp_path(ready).unlink(missing_ok=True)
-        ready.unlink(missing_ok=True)
-        stamp_path(ready).parent.rmdir()
-        ready.parent.rmdir()
 
 
 def _servers_of(answers: Sequence[Path], served: list[Any]) -> list[Any]:
@@ -486,7 +446,7 @@ def merge_shards(
     write_joined(out, table, "shards", shards, digest=digest, **names)
     kept = {digest for table in tables for digest in table["digest"].to_pylist()}
     for file in files:
-        _forget_ready(file)
+        forget_ready(file)
         if journal_rows(journal_path(file)).keys() <= kept:
             journal_path(file).unlink(missing_ok=True)
 

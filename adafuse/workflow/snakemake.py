@@ -20,9 +20,9 @@ from adafuse.config.reading import read_config_values
 from adafuse.errors import UserError
 from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
-from adafuse.workflow.decode import is_ready
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import EXECUTOR
+from adafuse.workflow.stamps import is_ready
 from adafuse.workflow.steps import STEPS, Job
 from adafuse.workflow.together import shared_models, tell
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from adafuse.errors import UserError
 from adafuse.storage.files import file_state, write_text
+from adafuse.storage.journal import too_many
+from adafuse.storage.parquet import read_metadata
 
 DAMAGED = "damaged"  # the digest of what is to be made again
 
@@ -99,6 +101,53 @@ def keep(output: Path, folder: Path, most: int) -> None:
     for file in stamps[:-most]:
         (folder / file.stem).unlink(missing_ok=True)
         file.unlink()
+
+
+def ready_path(out: Path) -> Path:
+    """Return where the trace of a shard is that was decoded ahead of its job."""
+    return out.parent / ".ready" / out.name
+
+
+def is_ready(out: Path, digest: str, max_error_share: float = 1.0) -> bool:
+    """Whether the trace of a shard is ready for its job, without too many failed rows."""
+    if not is_fresh(ready_path(out), digest):
+        return False
+    metadata = read_metadata(ready_path(out))
+    return not too_many(metadata["failed"], metadata["rows"], max_error_share)
+
+
+def make_ready(out: Path, digest: str) -> None:
+    """Keep a trace ready until its run is merged, as Snakemake deletes it if its job fails later.
+
+    That is the job which goes on with shards of others, or one that is a job of a cluster with
+    others.
+    """
+    ready = ready_path(out)
+    ready.parent.mkdir(exist_ok=True)
+    with suppress(OSError):  # the file system has no such links
+        ready.unlink(missing_ok=True)
+        os.link(out, ready)
+        write_stamp(ready, digest)
+
+
+def take_ready(out: Path, digest: str) -> None:
+    """Put a trace that is ready in its place."""
+    out.unlink(missing_ok=True)
+    try:
+        os.link(ready_path(out), out)
+    except OSError:
+        ready_path(out).replace(out)
+    write_stamp(out, digest)
+
+
+def forget_ready(out: Path) -> None:
+    """Delete what was kept ready of a trace."""
+    ready = ready_path(out)
+    with suppress(OSError):  # there is none, or there are others
+        stamp_path(ready).unlink(missing_ok=True)
+        ready.unlink(missing_ok=True)
+        stamp_path(ready).parent.rmdir()
+        ready.parent.rmdir()
 
 
 def _write(output: Path, stamp: Stamp) -> None:

@@ -23,13 +23,12 @@ from adafuse.workflow.decode import (
     decode_shard,
     decoder_of,
     ensemble_decoder,
-    is_ready,
     load_ensemble,
-    make_ready,
 )
 from adafuse.workflow.jobs import DecodeJob, answer_runs
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.serving import on_servers
+from adafuse.workflow.stamps import is_ready, make_ready
 from adafuse.workflow.steps import STEPS, Job, gate_jobs
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from adafuse.records.result import Result
 from adafuse.storage.journal import journal_path, only_writer
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.workflow import together
-from adafuse.workflow.decode import Answers, is_ready, merge_shards, ready_path
+from adafuse.workflow.decode import Answers, merge_shards
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.stamps import write_stamp
+from adafuse.workflow.stamps import is_ready, ready_path, write_stamp
 from adafuse.workflow.status import shard_status
 from adafuse.workflow.steps import Job
 from adafuse.workflow.together import Shard, decode_together, shared_models, tell
