@@ -15,15 +15,15 @@ rule decode:
         log_of("decode"),
     wildcard_constraints:
         **plan.wildcards("decode"),
+    # With `cluster.group`, jobs that share models are one job of the cluster, one after the other.
+    group:
+        group_of(workflow, plan)
     conda:
         "../../environment.yml"
     envmodules:
         *plan.config.envmodules,
     # A timed job has the machine to itself, but uses no more threads than other jobs.
     threads: lambda wc: max(1, workflow.cores or 1) if is_timed(wc) else 1
-    # With `cluster.group`, jobs that share models are one job of the cluster, one after the other.
-    group:
-        group_of(workflow, plan)
     # Each attempt asks for more memory and time; the decoded rows are kept.
     resources:
         gpu=lambda wc, attempt: needed(wc, attempt).gpu,
