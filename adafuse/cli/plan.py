@@ -1,7 +1,7 @@
 """`adafuse plan`: what a run of the workflow would take."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -193,7 +193,9 @@ def _told(kind: str, each: dict[str, Any]) -> str:
     return f"{kind} {each['path']}: {each['where']}{size}"
 
 
-def _print(counts: Counter[str], forecasts: "list[Forecast]", missing: set[str]) -> None:
+def _print(
+    counts: Counter[str], forecasts: "list[Forecast]", missing: Collection[str] = ()
+) -> None:
     from rich.console import Console
     from rich.markup import escape
 
@@ -231,7 +233,7 @@ def _print(counts: Counter[str], forecasts: "list[Forecast]", missing: set[str])
     console.print(f"disk for traces, with merged ones: {disk}", highlight=False)
 
 
-def _table(title: str, forecasts: "list[Forecast]", missing: set[str]) -> "Table":
+def _table(title: str, forecasts: "list[Forecast]", missing: Collection[str]) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
