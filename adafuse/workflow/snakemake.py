@@ -221,13 +221,12 @@ def group_of(workflow: Any, plan: Plan) -> Callable[[Mapping[str, str]], str | N
     def group(wildcards: Mapping[str, str]) -> str | None:
         models = shared_models(plan, wildcards["benchmark"], wildcards["run"])
         local, most = workflow.local_exec, plan.config.cluster.group
-        if not (local and workflow.is_main_process):  # which has as many as there are cores
-            workflow.register_resource(ONE_AT_A_TIME, 1)
         if local or models is None or most == 1:
             return None
         job = plan.job("decode", wildcards)
         if workflow.is_main_process and is_ready(plan.outputs(job)[0], plan.key(job)):
             return None  # else one that fails would keep it from being done
+        workflow.register_resource(ONE_AT_A_TIME, 1)  # for what a group asks for
         name = "_".join(plan.config.runs[wildcards["run"]].models)
         name += f"_{text_digest(f'{models} {plan.config.results}')[:6]}"
         groups = workflow.group_settings
@@ -237,10 +236,15 @@ def group_of(workflow: Any, plan: Plan) -> Callable[[Mapping[str, str]], str | N
     return group
 
 
-def tell_target_jobs(workflow: Any, plan: Plan) -> None:
-    """Tell the decode jobs of a group, within a job of a cluster, of each other."""
+def set_up_group(workflow: Any, plan: Plan) -> None:
+    """Have the decode jobs of a group, within a job of a cluster, know of each other.
+
+    They run one after the other: the group has the memory and the GPUs of one.
+    """
     from snakemake.target_jobs import parse_target_jobs_cli_args
 
+    if not workflow.is_main_process:
+        workflow.register_resource(ONE_AT_A_TIME, 1)
     if workflow.remote_exec and "--target-jobs" in sys.argv:
         words = sys.argv[sys.argv.index("--target-jobs") + 1 :]
         jobs = parse_target_jobs_cli_args([*itertools.takewhile(lambda w: w[:1] != "-", words)])

@@ -15,7 +15,7 @@ from adafuse.workflow.snakemake import (
     shell_prefix,
     srun,
     start_with,
-    tell_target_jobs,
+    set_up_group,
 )
 from adafuse.workflow.steps import STEPS
 
@@ -31,7 +31,7 @@ for warning in plan.warnings if workflow.is_main_process else ():
     print(f"warning: {warning}", file=sys.stderr)
 print_summary(workflow)
 start_with(workflow, plan)
-tell_target_jobs(workflow, plan)
+set_up_group(workflow, plan)
 
 if plan.config.container is not None:
 
