@@ -117,10 +117,10 @@ def is_ready(out: Path, digest: str, max_error_share: float = 1.0) -> bool:
 
 
 def make_ready(out: Path, digest: str) -> None:
-    """Keep a trace ready until its run is merged, as Snakemake deletes it if its job fails later.
+    """Keep a trace ready until its run is merged.
 
-    That is the job which goes on with shards of others, or one that is a job of a cluster with
-    others.
+    Snakemake deletes the traces of a job that fails, and of a group of which one job fails. A job
+    that decodes shards of others can fail when its own shard is done.
     """
     ready = ready_path(out)
     ready.parent.mkdir(exist_ok=True)

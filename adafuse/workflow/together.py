@@ -39,7 +39,6 @@ logger = logging.getLogger(__name__)
 Shard = tuple[str, str, str]
 """A benchmark, a run and the number of a shard: what a decode job is for."""
 
-_FORMAT = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
 _CHARACTERS = 100_000  # of an environment variable; Linux has at most 131,072
 LEAST, TIMES = 60.0, 10
 """A process begins no shard of another job when it has decoded for so many seconds, and for so many
@@ -181,8 +180,8 @@ def _logging_to(log: Path) -> Iterator[None]:
     attempts.parent.mkdir(parents=True, exist_ok=True)
     root = logging.getLogger()
     handler = logging.FileHandler(attempts)
-    handler.setFormatter(_FORMAT)
     before, root.handlers = root.handlers, [handler]
+    handler.setFormatter(before[0].formatter if before else None)
     with suppress(OSError):  # its job makes this link, too
         log.unlink(missing_ok=True)
         os.link(attempts, log)

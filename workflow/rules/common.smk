@@ -12,10 +12,10 @@ from adafuse.workflow.snakemake import (
     group_of,
     inputs_of,
     print_summary,
+    set_up_group,
     shell_prefix,
     srun,
     start_with,
-    set_up_group,
 )
 from adafuse.workflow.steps import STEPS
 
