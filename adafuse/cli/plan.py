@@ -80,8 +80,18 @@ def plan(
     asked = dict.fromkeys((each.benchmark, each.run) for each in forecasts)
     _print_pilots([pilots[cell] for cell in asked if cell in pilots], left_out)
     lines = [_told("model", each) for each in models] + [_told("dataset", d) for d in datasets]
-    for line in [*lines, *(f"missing: {reason}" for reason in missing)]:
+    first = [reason for each in PLANS for reason in _first_reasons(each)]
+    for line in [*lines, *(f"missing: {reason}" for reason in first)]:
         typer.echo(line)
+
+
+def _first_reasons(plan: "Plan") -> list[str]:
+    """Return why something is missing, once for the benchmarks that read the same dataset."""
+    found: dict[str, str] = {}
+    for name, reason in plan.missing.items():
+        task = plan.config.benchmarks.get(name)
+        found.setdefault((task.source.dataset if task else None) or name, reason)
+    return [*dict.fromkeys(found.values())]
 
 
 def _take_pilots(jobs: "list[PlannedJob]", size: int) -> dict[str, list[str]]:

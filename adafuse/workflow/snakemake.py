@@ -11,6 +11,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,6 +125,20 @@ def shell_prefix(workflow: Any, plan: Plan) -> str:
         folder = shlex.quote(str(Path(sys.executable).parent))
         words.append(f'export PATH={folder}:"$PATH"; ')
     return "set -euo pipefail; " + "".join(words)
+
+
+_told_later: ContextVar[bool] = ContextVar("_told_later", default=False)
+"""Whether `planned_jobs` runs, whose caller says what is missing."""
+
+
+def print_warnings(workflow: Any, plan: Plan) -> None:
+    """Print what a plan lacks, a line for each reason, and what is odd about its benchmarks."""
+    missing = [f"planned without what is missing: {reason}" for reason in plan.missing.values()]
+    said = [*plan.warnings] if workflow.is_main_process else []
+    if PREFETCH not in sys.argv and not _told_later.get():
+        said = [*dict.fromkeys(missing), *said]
+    for warning in said:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def print_summary(workflow: Any) -> None:
@@ -345,6 +360,7 @@ def planned_jobs(options: Sequence[str], targets: Sequence[str]) -> list[Planned
     PLANS.clear()
     logger.addFilter(keep)  # handlers are removed when Snakemake sets up its own
     logger.propagate = False
+    later = _told_later.set(True)
     try:
         main([*options, "--dry-run", "--", *targets])
     except SystemExit as ended:
@@ -353,6 +369,7 @@ def planned_jobs(options: Sequence[str], targets: Sequence[str]) -> list[Planned
         if ended.code:
             raise
     finally:
+        _told_later.reset(later)
         logger.propagate = True
         logger.removeFilter(keep)
     made = {

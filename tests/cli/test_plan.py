@@ -70,3 +70,13 @@ def test_downloads_are_told_with_their_size_and_who_may_have_them(
     on_hub = OnHub(16_000_000_000, "gated, and open to your token")
     monkeypatch.setattr("adafuse.models.hub.model_on_hub", lambda model: on_hub)
     assert f"{absent}16 GB, gated, and open to your token\n" in said()
+
+
+def test_what_several_benchmarks_lack_is_told_once(planned: dict[str, Any]) -> None:
+    for part in ("train", "test"):
+        hub = {"dataset": "org/rows", "split": part, "revision": "0" * 40}
+        planned["benchmarks"][part] = {**planned["benchmarks"]["qa"], "source": hub}
+    lines = said().splitlines()
+    assert sum(line.startswith("missing: ") for line in lines) == 1
+    assert sum("org/rows" in line for line in lines) == 2, "its download, and why it is missing"
+    assert len(json.loads(said("--json"))["missing"]) == 2

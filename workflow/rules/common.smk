@@ -12,6 +12,7 @@ from adafuse.workflow.snakemake import (
     group_of,
     inputs_of,
     print_summary,
+    print_warnings,
     set_up_group,
     shell_prefix,
     srun,
@@ -25,10 +26,7 @@ try:
     shell.prefix(shell_prefix(workflow, plan))
 except UserError as error:
     sys.exit(f"error: {error}")
-for reason in () if PREFETCH in sys.argv else plan.missing.values():
-    print(f"warning: planned without what is missing: {reason}", file=sys.stderr)
-for warning in plan.warnings if workflow.is_main_process else ():
-    print(f"warning: {warning}", file=sys.stderr)
+print_warnings(workflow, plan)
 print_summary(workflow)
 start_with(workflow, plan)
 set_up_group(workflow, plan)
