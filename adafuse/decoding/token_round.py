@@ -46,17 +46,36 @@ class PendingText:
         assert self.node.next is not None
         return self.node.next
 
+    def logprob(self, surface: bytes) -> Program[float]:
+        """Return log p, in nats, of some bytes after the text, in the ids that would write them.
+
+        No bytes are END. Where bytes merge with those before them into other ids, it is the ratio
+        of what the whole text is to the model to what it was without them.
+
+        Raises:
+            ContextFullError: the model has no position left for them.
+        """
+        after = yield from self.next_token()
+        if not surface:
+            return after.log_end
+        paths = self._extended(surface).path(), self.node.path()
+        yield from evaluated([node for path in paths for node in path])
+        longer, shorter = (math.fsum(node.logprob or 0 for node in path) for path in paths)
+        return longer - shorter
+
     def extend(self, surface: bytes) -> None:
-        token_bytes = self.sequence.model.token_bytes
-        own = self.node.next.greedy if self.node.next and self._keeps_own else None
+        self.node = self._extended(surface)
         self.pending += surface
-        if own is not None and token_bytes.of[own] == surface:
-            self.node = self.node.child(own)
-        else:
-            self.node = self.encoded(self.pending)
         self._settle()
         if self._keeps_own:  # else the model would not go on from here
             self.sequence.tip, self.sequence.pending = self.node, self.pending
+
+    def _extended(self, surface: bytes) -> Node:
+        """Return the node of the text with some bytes after it."""
+        own = self.node.next.greedy if self.node.next and self._keeps_own else None
+        if own is not None and self.sequence.model.token_bytes.of[own] == surface:
+            return self.node.child(own)
+        return self.encoded(self.pending + surface)
 
     def splits_before(self, surface: bytes) -> bool:
         """Whether the model begins a token where `surface` would follow the text."""

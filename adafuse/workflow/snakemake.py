@@ -138,7 +138,7 @@ def print_warnings(workflow: Any, plan: Plan) -> None:
     if PREFETCH not in sys.argv and not _told_later.get():
         said = [*dict.fromkeys(missing), *said]
     for warning in said:
-        print(f"warning: {warning}", file=sys.stderr)
+        sys.stderr.write(f"warning: {warning}\n")
 
 
 def print_summary(workflow: Any) -> None:

@@ -1,6 +1,7 @@
 from itertools import accumulate, pairwise
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from adafuse.engine.reference import ReferenceEngine
 from adafuse.errors import ExampleError
 from adafuse.tokenization.text import encode_bytes
 from tests.conftest import loaded
+from tests.support.scripted import run
 from tests.tokenization.test_added import NAMES
 from tests.tokenization.test_byte_spans import bare_model, toy_model
 
@@ -101,6 +103,32 @@ def test_a_model_splits_before_what_it_does_not_join_to_the_text(name, pieces, s
     whole = encode_bytes(model, strand.pending + surface)
     borders = accumulate((len(model.token_bytes.of[token]) for token in whole), initial=0)
     assert strand.splits_before(surface) == (len(strand.pending) in borders)
+
+
+def whole_ids(strand):
+    return [*strand.sequence.ids, *(node.token for node in strand.node.path())]
+
+
+def total_logprob(model, ids):
+    with torch.no_grad():
+        rows = model.network(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+    places = range(len(PROMPT), len(ids))
+    return sum(float(rows[place - 1, ids[place]]) for place in places)
+
+
+@settings(max_examples=30, deadline=None)
+@given(pieces=st.lists(st.sampled_from([b" the", b" Nig", b"ht", b" of", b"\n", b"7", b"\xc3"])))
+def test_the_logprob_of_bytes_is_what_the_text_gains_by_them(pair, pieces):
+    for model in pair.models:
+        strand = new_strand(model)
+        for piece in pieces:
+            before = total_logprob(model, whole_ids(strand))
+            logprob = run(strand.logprob(piece))
+            strand.extend(piece)
+            after = total_logprob(model, whole_ids(strand))
+            assert logprob == pytest.approx(after - before, abs=1e-3)
+        end = run(strand.logprob(b""))
+        assert end == pytest.approx(run(strand.next_token()).log_end)
 
 
 @pytest.mark.parametrize("name", NAMES)

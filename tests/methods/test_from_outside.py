@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import math
 import os
 import re
 import subprocess
@@ -80,24 +81,28 @@ def test_a_registered_method_decodes_and_both_engines_agree(minimax, pair):
 
 
 @pytest.fixture
-def surest_token(monkeypatch):
+def agreed_token(monkeypatch):
     """The token-level method of the page, in the registry of this process."""
     monkeypatch.chdir(ROOT)
     try:
         exec(TOKENS, {"__name__": "__main__"})
-        yield METHODS["surest_token"]
+        yield METHODS["agreed_token"]
     finally:
-        METHODS.pop("surest_token", None)
+        METHODS.pop("agreed_token", None)
 
 
-def test_the_token_level_method_takes_the_surest_token_and_both_engines_agree(surest_token, pair):
-    settings = {"method": "surest_token", "max_new_tokens": 8}
+def test_the_token_level_method_commits_the_likeliest_proposal_and_both_engines_agree(
+    agreed_token, pair
+):
+    settings = {"method": "agreed_token", "max_new_tokens": 8}
     tree = pair.generate(PROMPTS, **settings)
     plain = pair.generate(PROMPTS, engine="reference", batch_size=1, **settings)
     assert [r.text for r in tree] == [r.text for r in plain]
-    for prompt, result in zip(PROMPTS, tree, strict=True):
-        likeliest = [-logprobs(model, prompt).max().item() for model in pair.models]
-        assert result.rounds[0].candidates[0].fused == pytest.approx(min(likeliest), abs=1e-4)
+    for result in tree:
+        for taken in result.rounds:
+            means = [sum(math.exp(-nll) for nll in each.nll) / 2 for each in taken.candidates]
+            chosen = taken.candidates[taken.selected].fused
+            assert math.exp(-chosen) == pytest.approx(max(means), abs=1e-9)
 
 
 NAMED = re.findall(r"^\| `([\w.]+)(\(.*\))?` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
