@@ -23,6 +23,7 @@ from adafuse.models.language_model import (
     generation_config,
     load_config,
     plain_ids,
+    too_few_tokens,
     torn_weights,
 )
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
@@ -274,6 +275,8 @@ def odd_spans(tokenizer: PreTrainedTokenizerBase, name: str) -> list[str]:
 
 def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> Iterator[Finding]:
     name = f"model {facts.name!r}"
+    if (few := too_few_tokens(facts.vocabulary, facts.rows, facts.name)) is not None:
+        yield warning(few)
     if facts.odd_spans:
         odd = ", ".join(map(repr, facts.odd_spans))
         yield warning(

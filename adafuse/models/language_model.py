@@ -373,6 +373,9 @@ def wrapped(
     if is_wrapper(network.config):
         check_text_only(network.eval(), name)  # type: ignore[no-untyped-call]
     check_rows(tokenizer, network.config, name)
+    rows = network.config.get_text_config().vocab_size
+    if (few := too_few_tokens(id_count(tokenizer), rows, name)) is not None:
+        logger.warning("%s", few)
     return LoadedModel(
         name=name,
         tokenizer=tokenizer,
@@ -419,6 +422,20 @@ def check_rows(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, nam
             f"the tokenizer of model {name!r} has {tokens} tokens, but its network only {rows};"
             " give it the tokenizer that it was trained with"
         )
+
+
+ENOUGH = 0.9
+"""Share of a network's rows that tokenizers have tokens for; the rest pads a matrix."""
+
+
+def too_few_tokens(tokens: int, rows: int, name: str) -> str | None:
+    """Say that a tokenizer has so few tokens that it may be another model's."""
+    if tokens >= ENOUGH * rows:
+        return None
+    return (
+        f"the tokenizer of model {name!r} has {tokens} tokens, and its network {rows}; if it is"
+        " another model's, texts are wrong: give it the one that it was trained with"
+    )
 
 
 def torn_weights(file: str, model: str) -> str:

@@ -291,3 +291,9 @@ def test_the_advice_on_a_start_token_that_is_not_put_before_a_text_helps(copied)
     report = examined(copied)
     assert report.models[0].start == "<|begin_of_text|>"
     assert said(report, problem=False) == []
+
+
+def test_a_tokenizer_with_far_fewer_tokens_than_the_network_has_rows_is_told(copied):
+    change(copied, "config.json", vocab_size=2000)
+    warned = said(examined(str(copied)), problem=False)
+    assert any("has 1280 tokens, and its network 2000; if it is" in each for each in warned)

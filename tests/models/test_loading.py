@@ -109,6 +109,12 @@ def test_a_tokenizer_with_more_tokens_than_the_network_has_rows_is_refused(copy,
         Ensemble([(network, pair.models[1].tokenizer)])
 
 
+@pytest.mark.parametrize(("rows", "told"), [(1280, 0), (1400, 0), (2000, 1)])
+def test_a_tokenizer_with_far_fewer_tokens_may_be_that_of_another_model(rows, told, pair, caplog):
+    Ensemble([(random_llama(rows, seed=0), pair.models[1].tokenizer)])
+    assert caplog.text.count("if it is another model's, texts are wrong") == told
+
+
 def test_special_tokens_may_have_no_row(copy):
     """As Gemma 3's image token has none, which its text models cannot read or write.
 
