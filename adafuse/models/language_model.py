@@ -153,6 +153,9 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
     for spec, config, tokenizer in checked:
         check_rows(tokenizer, config, spec.path)
+        rows = config.get_text_config().vocab_size
+        if (few := too_few_tokens(id_count(tokenizer), rows, spec.path)) is not None:
+            logger.warning("%s", few)
         if spec.server is None and (torn := torn_file(spec.path, spec.revision)) is not None:
             raise UserError(torn_weights(torn, spec.path))
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
@@ -373,9 +376,6 @@ def wrapped(
     if is_wrapper(network.config):
         check_text_only(network.eval(), name)  # type: ignore[no-untyped-call]
     check_rows(tokenizer, network.config, name)
-    rows = network.config.get_text_config().vocab_size
-    if (few := too_few_tokens(id_count(tokenizer), rows, name)) is not None:
-        logger.warning("%s", few)
     return LoadedModel(
         name=name,
         tokenizer=tokenizer,
