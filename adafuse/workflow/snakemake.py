@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from adafuse.errors import UserError
 from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.reasons import reason_to_repeat
 from adafuse.workflow.serving import EXECUTOR
 from adafuse.workflow.stamps import is_ready
 from adafuse.workflow.steps import STEPS, Job
@@ -147,6 +149,27 @@ def print_summary(workflow: Any) -> None:
 
     if workflow.output_settings.dryrun and workflow.output_settings.quiet:
         workflow.output_settings.quiet.discard(Quietness.PROGRESS)
+
+
+FORCED = "Forced execution"
+"""What Snakemake says of a job that `inputs_of` has run again."""
+
+
+def in_words(record: logging.LogRecord) -> bool:
+    """Put what was changed into Snakemake's message of a job that runs again: a filter of them."""
+    if FORCED in (reason := getattr(record, "reason", None) or ""):
+        files: Sequence[str] = getattr(record, "output", ())
+        made = ((plan, _jobs_by_output(plan).get(file)) for plan in PLANS for file in files)
+        for plan, job in made:
+            if job is not None and not plan.is_fresh(job):
+                record.reason = reason.replace(FORCED, reason_to_repeat(plan, job))
+                break
+    return True
+
+
+@cache
+def _jobs_by_output(plan: Plan) -> dict[str, Job]:
+    return {str(path): job for job in plan.all_jobs() for path in plan.outputs(job)}
 
 
 class CountedSteps:
@@ -296,6 +319,7 @@ def start_with(workflow: Any, plan: Plan) -> None:
     do: Snakemake ignores it in a module, as which this workflow may be used, and a later one would
     replace it, so the plan is started before that.
     """
+    from snakemake.logging import logger
 
     def start(log: str, others: Callable[[str], None] = workflow._onstart) -> None:
         others(log)
@@ -328,6 +352,8 @@ def start_with(workflow: Any, plan: Plan) -> None:
 
     workflow._onstart, workflow.onstart = start, onstart
     PLANS.append(plan)
+    if workflow.is_main_process:
+        logger.addFilter(in_words)  # once, however often
 
 
 class PlannedJob(NamedTuple):
@@ -372,12 +398,7 @@ def planned_jobs(options: Sequence[str], targets: Sequence[str]) -> list[Planned
         _told_later.reset(later)
         logger.propagate = True
         logger.removeFilter(keep)
-    made = {
-        str(path): (plan, job)
-        for plan in PLANS
-        for job in plan.all_jobs()
-        for path in plan.outputs(job)
-    }
+    made = {path: (plan, job) for plan in PLANS for path, job in _jobs_by_output(plan).items()}
     wanted = {
         made[path]: r.resources for r in records for path in map(str, r.output) if path in made
     }

@@ -13,9 +13,10 @@ from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import versions
-from adafuse.workflow.forecast import Measured, least_of, rerun_reason, trace_of
+from adafuse.workflow.forecast import Measured, least_of
 from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.reasons import rerun_reason, trace_of
 from adafuse.workflow.serving import Started
 from adafuse.workflow.stamps import is_ready
 from adafuse.workflow.steps import STEPS, Job

@@ -3,11 +3,9 @@
 import copy
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -21,9 +19,10 @@ from adafuse.cli.plan import _cells, _print
 from adafuse.storage.parquet import write_rows
 from adafuse.version import ENGINE_VERSION
 from adafuse.workflow.decode import TRACE_FIELDS
-from adafuse.workflow.forecast import Forecast, Measured, forecast, rerun_reason
+from adafuse.workflow.forecast import Forecast, Measured, forecast
 from adafuse.workflow.jobs import least_seconds, loaded, model_bytes
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.reasons import rerun_reason
 from adafuse.workflow.steps import Job
 
 from .conftest import ROOT, Workplace
@@ -49,64 +48,6 @@ def decoded(values: Values, shard: int = 0, seconds: int = 60, **other: Any) -> 
     path = plan.layout.shard_trace("qa", "both", shard)
     write_rows(path, FIELDS, kept, metadata | other)
     return plan
-
-
-def options(values: Values) -> None:
-    values["runs"]["both"]["options"] = {"tau": 0.9, "branching": 2}
-
-
-def length(values: Values) -> None:
-    values["benchmarks"]["qa"]["max_new_tokens"] = 16
-
-
-def weights(values: Values) -> None:
-    Path(values["models"]["left"]["path"], "model.safetensors").write_bytes(b"others")
-
-
-def another_model(values: Values) -> None:
-    right = Path(values["models"]["right"]["path"])
-    shutil.copytree(right, right.with_name("third"))
-    right.with_name("third").joinpath("model.safetensors").write_bytes(b"third")
-    values["models"]["right"]["path"] = str(right.with_name("third"))
-
-
-def question(values: Values) -> None:
-    path = Path(values["benchmarks"]["qa"]["source"]["file"])
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    first = Plan.of(copy.deepcopy(values)).shard("qa", 0)[0].id
-    for row in rows:
-        row["question"] += "?" * (row["id"] == first)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda values: None, "its trace is gone, or too many of its rows failed"),
-        (options, "option branching 1 -> 2; option tau 0.7 -> 0.9"),
-        (length, "max_new_tokens 8 -> 16"),
-        (weights, "model {left} has other files"),
-        (another_model, "model {right} -> {third}"),
-        (question, "1 of {rows} rows changed, first '{first}'"),
-    ],
-)
-def test_a_reason_names_what_was_changed(
-    values: Values, tmp_path: Path, change: Callable[[Values], None], said: str
-) -> None:
-    before = decoded(values)
-    rows = before.shard("qa", 0)
-    change(values)
-    names = {name: tmp_path / name for name in ("left", "right", "third")}
-    wanted = said.format(**names, rows=len(rows), first=rows[0].id)
-    plan = Plan.of(values)
-    assert rerun_reason(plan, "qa", "both", 0) == wanted
-    assert rerun_reason(plan, "qa", "both", 1) == "not decoded yet"
-
-
-def test_another_engine_is_a_reason(values: Values) -> None:
-    decoded(values, digest="other", versions={"engine": ENGINE_VERSION - 1})
-    said = f"engine version {ENGINE_VERSION - 1} -> {ENGINE_VERSION}"
-    assert rerun_reason(Plan.of(values), "qa", "both", 0) == said
 
 
 def test_a_shard_takes_as_long_as_one_that_was_measured(values: Values) -> None:

@@ -4,7 +4,9 @@ Which jobs are others after a change is asserted in test_reruns without Snakemak
 """
 
 import csv
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
@@ -83,6 +85,18 @@ def test_a_plan_writes_nothing(place: Workplace) -> None:
 def test_a_lost_configuration_comes_back_with_the_table(place: Workplace) -> None:
     (place.folder / "results/config.json").unlink()
     assert place.plan().all == {("compare", ()), ("report", ()), ("all", ())}
+
+
+def test_a_dry_run_says_in_words_why_jobs_run_again(place: Workplace) -> None:
+    place.configure(lambda config: config["runs"]["adafuse"]["options"].update(tau=0.2))
+    rows = place.rows("mt")
+    rows[4]["answer"] = "another"
+    place.write_rows("mt", rows)
+    said = place.snakemake("--dry-run").stdout
+    reasons = Counter(re.findall(r"^    reason: (.*)$", said, re.MULTILINE))
+    assert reasons["option tau 0.7 -> 0.2"] == sum(SHARDS.values())
+    assert reasons[f"gold answer of {rows[4]['id']!r}"] == 1
+    assert "Forced execution" not in said, "what Snakemake itself would say"
 
 
 @pytest.mark.soak
