@@ -31,6 +31,8 @@ LONGEST_PAUSE = 40.0
 LONGEST = 900.0
 """Seconds after which a request is not sent again."""
 PAUSES = wait_exponential(0.5, max=LONGEST_PAUSE) + wait_random(0, 1)
+ENDED: dict[str, Callable[[], bool]] = {}
+"""By URL, where that can be known: whether a server has ended, so that no attempt is of use."""
 _PATIENCE = httpx.Timeout(600, connect=10)  # seconds; a server that is full answers late
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
 
@@ -95,10 +97,13 @@ class Http:
     def _ask(
         self, verb: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
     ) -> T:
-        attempts = Retrying(
-            stop=stop_after_attempt(self.attempts)
+        enough = (
+            stop_after_attempt(self.attempts)
             | stop_after_delay(LONGEST)
-            | stop_when_event_set(self._closed),
+            | stop_when_event_set(self._closed)
+        )
+        attempts = Retrying(
+            stop=lambda state: enough(state) or ENDED.get(self.url, bool)(),
             wait=_pause,
             sleep=sleep_using_event(self._closed),
             retry=retry_if_exception_type((httpx.HTTPError, Fault)),
@@ -108,7 +113,8 @@ class Http:
             return attempts(lambda: read(self._answer(verb, path, body)))
         except (httpx.HTTPError, Fault) as error:
             said = error.args[0] if error.args and error.args[0] else type(error).__name__
-            self.failures.append(f"the server {self.url} failed {self.attempts} times ({said})")
+            times = attempts.statistics["attempt_number"]
+            self.failures.append(f"the server {self.url} failed {times} times ({said})")
             raise ExampleError(f"{self.failures[-1]}; see its log") from error
 
     def _answer(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from adafuse.config.config import Config
@@ -239,6 +240,10 @@ class Needed:
             time.sleep(_PAUSE)
         raise self._gone(now.ended or "is not ready")
 
+    def has_left(self, url: str) -> bool:
+        """Whether there is no server at a URL any more."""
+        return Started.read(self.file).url != url
+
     def check(self, url: str) -> None:
         """Refuse to go on without the server at a URL.
 
@@ -264,6 +269,8 @@ def on_servers(config: Config, job: DecodeJob) -> Iterator[DecodeJob]:
     Raises:
         UserError: a server is not there, or has ended when the job fails.
     """
+    from adafuse.servers.http import ENDED
+
     layout = ResultsLayout(config.results)
     names = enumerate(zip(config.runs[job.run].models, job.serve, strict=True))
     needed = {
@@ -276,6 +283,7 @@ def on_servers(config: Config, job: DecodeJob) -> Iterator[DecodeJob]:
         model.model_copy(update={"server": urls.get(place, model.server)})
         for place, model in enumerate(job.models)
     ]
+    ENDED.update({url: partial(needed[place].has_left, url) for place, url in urls.items()})
     try:
         yield replace(job, models=tuple(models))
     except UserError:

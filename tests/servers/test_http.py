@@ -5,6 +5,7 @@ import traceback
 import pytest
 
 from adafuse.errors import ExampleError, UserError
+from adafuse.servers import http as http_module
 from adafuse.servers.http import ATTEMPTS, Fault, Http
 from tests.support.stand_in import ensemble, standing
 
@@ -36,6 +37,16 @@ def test_a_request_that_always_fails_ends_with_one_sentence(server, kind):
     with pytest.raises(ExampleError, match=rf"^the server {server.url} failed 9 times \(.*log$"):
         ask(http)
     assert not server.asked or len(server.asked) == ATTEMPTS
+
+
+def test_a_server_that_is_known_to_have_ended_is_not_asked_again(server, monkeypatch):
+    server.fault = times("broken", 100)
+    http = Http(server.url)
+    http.attempts = ATTEMPTS
+    ended = iter([False, True])
+    monkeypatch.setitem(http_module.ENDED, server.url, lambda: next(ended))
+    with pytest.raises(ExampleError, match=r"failed 2 times \(HTTP status 500\)"):
+        ask(http)
 
 
 def test_an_answer_that_cannot_be_used_is_asked_for_again(server):

@@ -12,6 +12,7 @@ import pytest
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.config.reading import parse_config
 from adafuse.errors import UserError
+from adafuse.servers.http import ENDED
 from adafuse.storage.journal import only_writer
 from adafuse.workflow import host, serving
 from adafuse.workflow.digest import row_digests
@@ -265,8 +266,10 @@ def test_a_job_that_fails_with_its_server_says_so(
 
     def decode() -> None:
         with on_servers(config, decode_job(config, "qa", "both")):
+            assert not ENDED["http://right:1"]()
             now.write(file)
-            raise UserError("the server http://right:1 failed 9 times")
+            assert ENDED["http://right:1"]() and not ENDED["http://left:1"]()
+            raise UserError("the server http://right:1 failed 2 times")
 
     with pytest.raises(UserError) as failed:
         decode()
