@@ -1,9 +1,9 @@
 """Models on real servers against the same models in this process: `make served`.
 
 ADAFUSE_SERVED names two vLLM servers and the folders of their models, "FOLDER=URL FOLDER=URL". They
-run in float32 with the logits processor, `--block-size 32 --prefix-cache-retention-interval 32` and
-`--enable-prompt-tokens-details`. ADAFUSE_SERVED_ROWS is the number of rows of each benchmark (20).
-The files of the benchmarks are those of tests/real.
+run in float32 with the logits processor, `--enable-prompt-tokens-details` and `--block-size 32`,
+Gemma also with `--prefix-cache-retention-interval 32`. ADAFUSE_SERVED_ROWS is the number of rows of
+each benchmark (20). The files of the benchmarks are those of tests/real.
 """
 
 import os
