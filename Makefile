@@ -9,9 +9,7 @@ SHELL := bash
 # Of what Snakemake says of every job, one line that counts the steps.
 STEPS := /steps \(/ {printf "\r%s ", $$0; fflush(); next} /^(\[|Select jobs|Execute|Finished|$$)/ {next} {print}
 # Tests of a group share what is expensive to make, so that one worker makes it.
-WORKERS := --dist loadgroup --no-loadscope-reorder --quiet
-# The long tests wait a third of their time: for Slurm, for servers, for Snakemake.
-ONE_MORE := $$(( $(CORES) + 1 ))
+WORKERS := --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder --quiet
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .PHONY: install demo test soak served sweep lint docs docs-site dist release bench clean
@@ -33,17 +31,17 @@ demo: install  ## decode, score and compare on the toy world
 	@echo "  $(BIN)/adafuse show results/traces/toy_qa/adafuse.parquet"
 
 test: install  ## the quick tests: at most 10 minutes on two cores
-	$(BIN)/python -m pytest -m "not soak and not served and not sweep" -n $(CORES) $(WORKERS)
+	$(BIN)/python -m pytest -m "not soak and not served and not sweep" $(WORKERS)
 
 soak: install  ## the long tests: Slurm, series of kills, the toy workflow, large pages, every setting
-	$(BIN)/python -m pytest -m soak -n $(ONE_MORE) $(WORKERS)
+	$(BIN)/python -m pytest -m soak $(WORKERS)
 
 served: install  ## models on two vLLM servers, ADAFUSE_SERVED="FOLDER=URL FOLDER=URL", against this process: hours
 	$(BIN)/python -m pytest -m served -rs --junit-xml results/served.xml tests/served; status=$$?; \
 	  grep -o '<property [^>]*>' results/served.xml; exit $$status
 
 sweep: install  ## every method on every kind of network with states, against the reference engine: a quarter of an hour
-	$(BIN)/python -m pytest -m sweep -n $(CORES) $(WORKERS)
+	$(BIN)/python -m pytest -m sweep $(WORKERS)
 
 lint: install  ## style, types, and the workflow's own checks
 	$(BIN)/ruff check .
