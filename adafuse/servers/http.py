@@ -103,7 +103,7 @@ class Http:
             | stop_when_event_set(self._closed)
         )
         attempts = Retrying(
-            stop=lambda state: enough(state) or ENDED.get(self.url, bool)(),
+            stop=lambda state: enough(state) or self._has_ended(),
             wait=_pause,
             sleep=sleep_using_event(self._closed),
             retry=retry_if_exception_type((httpx.HTTPError, Fault)),
@@ -116,6 +116,9 @@ class Http:
             times = attempts.statistics["attempt_number"]
             self.failures.append(f"the server {self.url} failed {times} times ({said})")
             raise ExampleError(f"{self.failures[-1]}; see its log") from error
+
+    def _has_ended(self) -> bool:
+        return self.url in ENDED and ENDED[self.url]()
 
     def _answer(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
         def note(event: str, _: object) -> None:

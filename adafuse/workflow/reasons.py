@@ -11,11 +11,11 @@ from adafuse.errors import UserError
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import ENGINE_VERSION
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.stamps import is_unchanged
 from adafuse.workflow.steps import Job
 
 _NO_RESULT = ("benchmark", "run", "devices", "allow_pickle", "timed", "fitted_on")
 """Parts of a job's record that no text depends on."""
-
 
 _UNTOLD = "what no trace tells was changed: a question, a gate, or answers that it starts from"
 
@@ -27,6 +27,9 @@ def reason_to_repeat(plan: Plan, job: Job) -> str:
 
     It is that of the first jobs that it depends on, if they run again, too.
     """
+    present = [path for path in plan.outputs(job) if path.exists()]
+    if odd := [path for path in present if not is_unchanged(path)]:
+        return f"{str(odd[0])!r} was changed, damaged or copied from elsewhere"
     if job.step == "decode":
         benchmark, run, shard = job.values
         return rerun_reason(plan, benchmark, run, int(shard))
@@ -34,7 +37,7 @@ def reason_to_repeat(plan: Plan, job: Job) -> str:
         old = [row for path in plan.outputs(job) for row in _rows_of(path)]
         rows = plan.prepared(job.values[0]).rows
         new = [row for row in rows if job.step == "prepare" or row.shard == int(job.values[1])]
-        return "; ".join(_compared(old, new)) or f"rows of {job.values[0]!r} were dealt anew"
+        return "; ".join(_compared(old, new)) or _UNKNOWN
     before = [each for each in plan.reads(job) if not plan.is_fresh(each)]
     return "; ".join(dict.fromkeys(reason_to_repeat(plan, each) for each in before)) or _UNKNOWN
 

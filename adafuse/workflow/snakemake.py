@@ -11,6 +11,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -160,10 +161,11 @@ def in_words(record: logging.LogRecord) -> bool:
     if FORCED in (reason := getattr(record, "reason", None) or ""):
         files: Sequence[str] = getattr(record, "output", ())
         made = ((plan, _jobs_by_output(plan).get(file)) for plan in PLANS for file in files)
-        for plan, job in made:
-            if job is not None and not plan.is_fresh(job):
-                record.reason = reason.replace(FORCED, reason_to_repeat(plan, job))
-                break
+        with suppress(UserError, OSError, ValueError):  # a message ends no workflow
+            for plan, job in made:
+                if job is not None and not plan.is_fresh(job):
+                    record.reason = reason.replace(FORCED, reason_to_repeat(plan, job))
+                    break
     return True
 
 

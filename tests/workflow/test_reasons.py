@@ -13,6 +13,7 @@ from adafuse.benchmarks.shards import PreparedRow, write_prepared
 from adafuse.version import ENGINE_VERSION
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.reasons import reason_to_repeat, rerun_reason
+from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.steps import Job
 from tests.support.configuration import values
 from tests.workflow.test_forecast import Values, decoded
@@ -86,6 +87,7 @@ def test_rows_are_compared_with_those_that_were_prepared(values: Values) -> None
 
     def reason(kept: Sequence[PreparedRow]) -> str:
         write_prepared(path, kept)
+        write_stamp(path, "of other rows")
         return reason_to_repeat(plan, job)
 
     other = [replace(row, answers=("another",)) for row in rows]
@@ -94,7 +96,8 @@ def test_rows_are_compared_with_those_that_were_prepared(values: Values) -> None
     assert reason(rows[1:]) == f"1 of {len(rows)} rows new, first {rows[0].id!r}"
     path.write_text("torn {")
     assert (
-        reason_to_repeat(plan, job) == f"{len(rows)} of {len(rows)} rows new, first {rows[0].id!r}"
+        reason_to_repeat(plan, job)
+        == f"{str(path)!r} was changed, damaged or copied from elsewhere"
     )
     score = Job.of("score", "strict", "qa", "both")
     assert reason_to_repeat(plan, score) == reason_to_repeat(plan, job), "which it reads"
