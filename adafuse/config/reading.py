@@ -18,7 +18,7 @@ from adafuse.config.runs import ModelConfig, RunConfig
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
-from adafuse.models.files import check_pickled
+from adafuse.models.files import check_pickled, check_whole
 from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
 from adafuse.options import parse, sentence
@@ -238,7 +238,10 @@ def _is_model_folder(path: str, revision: str | None) -> bool:
 
 def _check_model(model: ModelConfig) -> None:
     if _is_model_folder(model.path, model.revision):
-        check_pickled(model.path, allowed=model.allow_pickle or model.server is not None)
+        served = model.server is not None
+        check_pickled(model.path, allowed=model.allow_pickle or served)
+        if not served:
+            check_whole(model.path, None)
 
 
 def _check_checkpoints(run: RunConfig) -> None:
@@ -251,6 +254,7 @@ def _check_checkpoints(run: RunConfig) -> None:
             if _is_model_folder(entry.path, entry.revision):
                 _check_type(entry.path, model_type)
                 check_pickled(entry.path, allowed=entry.allow_pickle)
+                check_whole(entry.path, None)
 
 
 def _check_type(path: str, model_type: str) -> None:

@@ -12,7 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import ExampleError, UserError
-from adafuse.models.files import INDEX, gguf_ends, missing_weights, torn_file, weight_bytes
+from adafuse.models.files import check_whole, gguf_ends, weight_bytes
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,
@@ -24,7 +24,6 @@ from adafuse.models.language_model import (
     load_config,
     plain_ids,
     too_few_tokens,
-    torn_weights,
 )
 from adafuse.models.memory import MOST_ROWS, SHARE, TREE_NODES, cache_bytes, free_memory
 from adafuse.models.placement import device_names, resolved
@@ -310,26 +309,16 @@ def _wrong_network(
             f"{name} ({facts.architecture}) has no attention, so its memory is not estimated; with"
             " batch_size auto it is counted before decoding"
         )
-    files = missing_weights(folder)
-    if files is None:
-        yield problem(
-            f"the file {INDEX!r} of {name} does not say which files hold its weights; download it"
-            " again"
-        )
-    elif files:
-        more = f", and {len(files) - 1} others" if len(files) > 1 else ""
-        yield problem(f"{name} lacks the file {files[0]!r} of its weights{more}; download it again")
-    elif facts.weights is None and folder.is_dir():
-        torn = torn_file(facts.name, None)
-        none = f"{name} has no weights that can be read; download it again"
-        yield problem(none if torn is None else torn_weights(torn, facts.name))
-    elif facts.weights is None:
-        yield warning(f"the weights of {name} are not here yet; they will be downloaded")
-    else:
-        try:
+    try:
+        check_whole(facts.name, None)
+        if facts.weights is not None:
             check_weights(spec, config)
-        except UserError as error:
-            yield problem(str(error))
+        elif folder.is_dir():
+            yield problem(f"{name} has no weights that can be read; download it again")
+        else:
+            yield warning(f"the weights of {name} are not here yet; they will be downloaded")
+    except UserError as error:
+        yield problem(str(error))
 
 
 def _small_context(facts: ModelFacts, batch: Load) -> Iterator[Finding]:

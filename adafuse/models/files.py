@@ -116,15 +116,30 @@ def check_pickled(path: str, *, allowed: bool) -> None:
         raise UserError(f"model {path!r} {REFUSED}")
 
 
-def torn_file(model: str, revision: str | None) -> str | None:
-    """Return the name of a safetensors file that is cut off, or is none; None if all are whole.
+def check_whole(path: str, revision: str | None) -> None:
+    """Refuse safetensors weights of which a file is not there, is cut off, or is no such file.
 
-    Those of a hub model are looked up in this machine's cache.
+    Those of a hub model are looked up in this machine's cache, where some may yet be missing.
     """
-    folder = local_path(model, revision)
-    files = [] if folder is None else safe_files(folder)
-    torn = (file for file in files if _file_bytes(file, "float32", None) is None)
-    return next((file.name for file in torn), None)
+    if (folder := local_path(path, revision)) is None or folder.is_file():
+        return
+    missing = missing_weights(folder) if Path(path).is_dir() else []
+    if missing is None:
+        raise UserError(
+            f"the file {INDEX!r} of model {path!r} does not say which files hold its weights;"
+            " download it again"
+        )
+    if missing:
+        more = f", and {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise UserError(
+            f"model {path!r} lacks the file {missing[0]!r} of its weights{more}; download it again"
+        )
+    for file in safe_files(folder):
+        if _file_bytes(file, "float32", None) is None:
+            raise UserError(
+                f"the file {file.name!r} of model {path!r} is cut off or no safetensors file;"
+                " download it again"
+            )
 
 
 _ITEM = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -26,10 +26,10 @@ from adafuse.models.adapters import adapted, check_lora
 from adafuse.models.files import (
     check_merged,
     check_pickled,
+    check_whole,
     gguf_ends,
     local_path,
     safe_files,
-    torn_file,
 )
 from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub, parsed_gguf
 from adafuse.models.memory import TREE_NODES, cache_bytes
@@ -156,8 +156,8 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
         rows = config.get_text_config().vocab_size
         if (few := too_few_tokens(id_count(tokenizer), rows, spec.path)) is not None:
             logger.warning("%s", few)
-        if spec.server is None and (torn := torn_file(spec.path, spec.revision)) is not None:
-            raise UserError(torn_weights(torn, spec.path))
+        if spec.server is None:
+            check_whole(spec.path, spec.revision)
     order = sorted(range(len(specs)), key=lambda number: specs[number].spread)
     loaded: dict[int, LanguageModel] = {}
     bases: dict[str, PreTrainedModel] = {}
@@ -435,13 +435,6 @@ def too_few_tokens(tokens: int, rows: int, name: str) -> str | None:
     return (
         f"the tokenizer of model {name!r} has {tokens} tokens, and its network {rows}; if it is"
         " another model's, texts are wrong: give it the one that it was trained with"
-    )
-
-
-def torn_weights(file: str, model: str) -> str:
-    """Say that a file of weights cannot be used."""
-    return (
-        f"the file {file!r} of model {model!r} is cut off or no safetensors file; download it again"
     )
 
 

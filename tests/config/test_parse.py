@@ -5,8 +5,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import yaml
+from safetensors.numpy import save
 from snakemake.utils import update_config
 
 from adafuse.config.config import Config
@@ -124,6 +126,16 @@ def test_a_model_folder_that_lacks_a_file_is_one_sentence(
 ) -> None:
     (tmp_path / "left" / file).unlink()
     with pytest.raises(UserError, match=f"^models.left: .* {sentence}"):
+        parse_config(values)
+
+
+def test_weights_that_are_cut_off_are_told_before_any_job(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    weights = tmp_path / "left" / "model.safetensors"
+    weights.write_bytes(save({"weight": numpy.zeros(9)})[:-1])
+    told = r"^models.left: the file 'model.safetensors' of model .* is cut off"
+    with pytest.raises(UserError, match=told):
         parse_config(values)
 
 

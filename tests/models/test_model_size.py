@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, Gemma4TextConfig
 
+from adafuse.errors import UserError
 from adafuse.models import files as model_size
-from adafuse.models.files import keys_now, torn_file, weight_bytes
+from adafuse.models.files import check_whole, keys_now, weight_bytes
 from adafuse.models.memory import cache_bytes
 from tests.conftest import toy_path
 from tests.support.tiny import random_llama
@@ -66,12 +67,13 @@ def test_weights_that_are_not_loaded_count_nowhere(
     assert weight_bytes(str(tmp_path), None, "bfloat16") == 14
     (tmp_path / duplicate).write_bytes(b"torn")
     weight_bytes.cache_clear()
-    assert torn_file(str(tmp_path), None) is None
+    check_whole(str(tmp_path), None)
     assert weight_bytes(str(tmp_path), None, "float32") == 28
     assert keys_now([str(tmp_path)]) == before
     name = "second.safetensors" if sharded else "model.safetensors"
     (tmp_path / name).write_bytes(b"torn")
-    assert torn_file(str(tmp_path), None) == name
+    with pytest.raises(UserError, match=f"the file '{name}' of model .* is cut off"):
+        check_whole(str(tmp_path), None)
     assert keys_now([str(tmp_path)]) != before
 
 

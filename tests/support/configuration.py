@@ -5,6 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import save
+
+
+def weight_file(name: str) -> bytes:
+    """Return a safetensors file without weights; another name makes it another file."""
+    return save({}, {"name": name})
 
 
 @pytest.fixture
@@ -14,7 +20,7 @@ def values(tmp_path: Path) -> dict[str, Any]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")
         (tmp_path / name / "tokenizer.json").write_text("{}")
-        (tmp_path / name / "model.safetensors").write_bytes(name.encode())
+        (tmp_path / name / "model.safetensors").write_bytes(weight_file(name))
     rows = [{"id": f"r{n}", "question": f"q{n}?", "answer": f"a{n}"} for n in range(12)]
     (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return {

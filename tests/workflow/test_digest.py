@@ -19,6 +19,7 @@ from adafuse.workflow import digest as digest_module
 from adafuse.workflow.digest import decode_digest, scoring_version
 from adafuse.workflow.jobs import DecodeJob, decode_job
 from adafuse.workflow.plan import Plan
+from tests.support.configuration import weight_file
 from tools.docs.tables import JOB
 
 Change = Callable[[dict[str, Any]], object]
@@ -190,7 +191,7 @@ def test_a_checkpoint_of_an_option_counts_by_its_content(
     before = blended(values, ranker)
     moved = shutil.copytree(ranker, tmp_path / "elsewhere")
     assert blended(values, moved) == before
-    (moved / "model.safetensors").write_bytes(b"others")
+    (moved / "model.safetensors").write_bytes(weight_file("others"))
     assert blended(values, shutil.move(moved, tmp_path / "changed")) != before
 
 

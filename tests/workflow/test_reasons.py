@@ -15,7 +15,7 @@ from adafuse.workflow.plan import Plan
 from adafuse.workflow.reasons import reason_to_repeat, rerun_reason
 from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.steps import Job
-from tests.support.configuration import values
+from tests.support.configuration import values, weight_file
 from tests.workflow.test_forecast import Values, decoded
 
 __all__ = ["values"]
@@ -30,13 +30,13 @@ def length(values: Values) -> None:
 
 
 def weights(values: Values) -> None:
-    Path(values["models"]["left"]["path"], "model.safetensors").write_bytes(b"others")
+    Path(values["models"]["left"]["path"], "model.safetensors").write_bytes(weight_file("others"))
 
 
 def another_model(values: Values) -> None:
     right = Path(values["models"]["right"]["path"])
     shutil.copytree(right, right.with_name("third"))
-    right.with_name("third").joinpath("model.safetensors").write_bytes(b"third")
+    right.with_name("third").joinpath("model.safetensors").write_bytes(weight_file("third"))
     values["models"]["right"]["path"] = str(right.with_name("third"))
 
 
