@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import read_config_values
-from adafuse.errors import UserError
+from adafuse.errors import UserError, nearest
 from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
 from adafuse.workflow.plan import Plan
@@ -156,8 +157,22 @@ FORCED = "Forced execution"
 """What Snakemake says of a job that `inputs_of` has run again."""
 
 
+_NO_RULE = re.compile(r"No rule to produce (.*) \(if you use input functions .*\)\.")
+
+
+def _known_targets(named: re.Match[str]) -> str:
+    tables = [name for name, step in STEPS.items() if not step.wildcards]
+    names = ["all", *tables, *(name for plan in PLANS for name in plan.config.experiments)]
+    names += [*(WHOLE_PAPER if len(names) > 1 + len(tables) else ()), PREFETCH]
+    near = nearest(named[1], [*names, *(str(path) for plan in PLANS for path in plan.made())])
+    known = f"known are: {', '.join(names)}, and the files that they make"
+    return f"unknown target {named[1]!r}; {known}{near}"
+
+
 def in_words(record: logging.LogRecord) -> bool:
-    """Put what was changed into Snakemake's message of a job that runs again: a filter of them."""
+    """Say in Snakemake's messages why a job runs again, and which targets there are: a filter."""
+    if getattr(record, "exception", None) == "MissingRuleException":
+        record.msg = _NO_RULE.sub(_known_targets, record.msg)
     if FORCED in (reason := getattr(record, "reason", None) or ""):
         files: Sequence[str] = getattr(record, "output", ())
         made = ((plan, _jobs_by_output(plan).get(file)) for plan in PLANS for file in files)

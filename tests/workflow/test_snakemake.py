@@ -16,11 +16,12 @@ import snakemake
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from snakemake.cli import main, parse_config
+from snakemake.exceptions import MissingRuleException
 from snakemake.scheduling.job_scheduler import JobRateLimiter, JobScheduler
 from snakemake.settings.types import ConfigSettings, MaxJobsPerTimespan
 
 from adafuse.config.experiments import WHOLE_PAPER
-from adafuse.config.reading import read_config
+from adafuse.config.reading import read_config, read_config_values
 from adafuse.errors import UserError
 from adafuse.workflow.plan import RULES, Plan
 from adafuse.workflow.snakemake import (
@@ -29,6 +30,7 @@ from adafuse.workflow.snakemake import (
     as_written,
     check_configfiles,
     group_of,
+    in_words,
     start_one_timer,
     take_signals_while_selecting,
 )
@@ -216,6 +218,24 @@ def shown(logger: logging.Logger, stream: StringIO, **settings: Any) -> str:
         logger.info("steps", extra={"event": event.PROGRESS, "done": done, "total": 2})
     logger.info("Complete log(s): here")
     return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("target", "near"),
+    [("figur_6", "figure_6"), ("repotr", "report"), ("{}/tables/mian.csv", "{}/tables/main.csv")],
+)
+def test_a_target_that_does_not_exist_is_told_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, target: str, near: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    plan = Plan.of(read_config_values(ROOT / "config/toy.yaml"))
+    monkeypatch.setattr("adafuse.workflow.snakemake.PLANS", [plan])
+    target, near = (name.format(plan.config.results) for name in (target, near))
+    said = str(MissingRuleException(target))
+    record = logging.makeLogRecord({"msg": said, "exception": "MissingRuleException"})
+    assert in_words(record)
+    assert record.msg.startswith(f"unknown target {target!r}; known are: all, ")
+    assert record.msg.endswith(f"; did you mean {near!r}?")
 
 
 def test_a_terminal_shows_one_line_that_counts_the_steps(snakemake_logger: Any) -> None:
