@@ -28,7 +28,7 @@ from adafuse.bench.workloads import (
     translations,
 )
 from adafuse.decoding.words import Draft
-from adafuse.engine.reference import engine_for
+from adafuse.engine.choice import engine_for
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models.language_model import LoadedModel

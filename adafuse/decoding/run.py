@@ -13,8 +13,8 @@ from adafuse.decoding.drafts import Drafter, Lookup
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Settings
+from adafuse.engine.choice import engine_for, needs
 from adafuse.engine.node import Engine, Program
-from adafuse.engine.reference import engine_for, needs
 from adafuse.engine.scheduler import (
     Event,
     Finished,

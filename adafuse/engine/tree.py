@@ -17,7 +17,7 @@ from adafuse.engine.forward import (
 )
 from adafuse.engine.graphs import Graphs, capturable
 from adafuse.engine.node import Engine, Node, TokenSequence, to_run
-from adafuse.engine.uncached import ReferenceEngine
+from adafuse.engine.reference import ReferenceEngine
 from adafuse.models.language_model import LoadedModel
 from adafuse.models.memory import out_of_memory
 from adafuse.models.positions import RopeLengths, constant_scales, forget_lengths

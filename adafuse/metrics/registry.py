@@ -50,7 +50,7 @@ def metric_named(name: str, otherwise: Metric | None = None) -> Metric:
     return next(named, otherwise or Metric(name, name.replace("_", " ")))
 
 
-# A new scorer is one file, and one word here.
+# A new scorer is one file, its import here and its name in this line.
 for _scorer in (*short_answers.SCORERS, gsm8k.GSM8K, *translation.SCORERS):
     register_scorer(_scorer)
 add_installed("scorer", register_scorer)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adafuse import Ensemble, UserError
-from adafuse.engine import reference as support
+from adafuse.engine import choice
 from adafuse.methods import METHODS
 from tests.conftest import toy_path
 from tests.methods.test_engines_agree import PROMPTS
@@ -96,7 +96,7 @@ def test_a_stream_that_is_closed_gives_back_its_engines(pair, monkeypatch, metho
     engines = weakref.WeakSet()
 
     def engine_for(*given, **settings):
-        engines.add(engine := support.engine_for(*given, **settings))
+        engines.add(engine := choice.engine_for(*given, **settings))
         return engine
 
     monkeypatch.setattr("adafuse.decoding.run.engine_for", engine_for)

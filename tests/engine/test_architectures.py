@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from adafuse.engine.reference import ReferenceEngine, engine_for, way_of
+from adafuse.engine.choice import engine_for, way_of
+from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LoadedModel

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from adafuse.engine import tree
-from adafuse.engine.reference import engine_for
+from adafuse.engine.choice import engine_for
 from adafuse.engine.scheduler import Scheduler, release
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError

@@ -7,8 +7,8 @@ import pytest
 
 from adafuse.development.gate_file import write_gate
 from adafuse.engine.node import evaluated
+from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.served import ServedEngine
-from adafuse.engine.uncached import ReferenceEngine
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from tests.conftest import toy_path

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from adafuse.engine.choice import engine_for, way_of
 from adafuse.engine.past import CacheLayout
-from adafuse.engine.reference import engine_for, way_of
 from adafuse.engine.states import MOST_KEPT, Reading, StateEngine, layout_of
 from tests.conftest import DEVICE, ensemble_of, toy_path
 from tests.engine.test_architectures import (

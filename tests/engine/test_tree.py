@@ -8,10 +8,11 @@ from transformers import (
     MambaForCausalLM,
 )
 
+from adafuse.engine import choice
 from adafuse.engine import forward as grouping
-from adafuse.engine import reference
+from adafuse.engine.choice import engine_for, way_of
 from adafuse.engine.node import ContextFullError
-from adafuse.engine.reference import ReferenceEngine, engine_for, way_of
+from adafuse.engine.reference import ReferenceEngine
 from adafuse.engine.tree import TreeEngine
 from adafuse.models.language_model import LoadedModel
 from tests.conftest import DEVICE, toy_path
@@ -195,7 +196,7 @@ def test_a_network_that_always_makes_all_logits_gives_the_reference_engine_the_s
 def test_a_model_without_a_usable_cache_runs_on_the_reference_engine(caplog, monkeypatch):
     config = MambaConfig(vocab_size=700, hidden_size=16, num_hidden_layers=2, state_size=4)
     recurrent = language_model(MambaForCausalLM(config).eval())
-    monkeypatch.setattr(reference, "READINGS", ())
+    monkeypatch.setattr(choice, "READINGS", ())
     assert isinstance(engine_for(recurrent, "tree", top=2, rows=2), ReferenceEngine)
     assert "cannot be run with a cache (layers of type linear_attention)" in caplog.text
 

@@ -8,7 +8,7 @@ import torch
 from adafuse.decoding.answers import own_answers
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Limits
-from adafuse.engine.reference import engine_for
+from adafuse.engine.choice import engine_for
 from adafuse.engine.scheduler import Finished, Scheduler
 from adafuse.ensemble import Ensemble
 from adafuse.methods.rerank import Rerank, RerankOptions

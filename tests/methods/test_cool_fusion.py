@@ -4,7 +4,7 @@ import pytest
 
 from adafuse.decoding.fusion import mean_perplexity
 from adafuse.decoding.words import StopStrings, WordRules
-from adafuse.engine.reference import engine_for
+from adafuse.engine.choice import engine_for
 from adafuse.ensemble import Ensemble
 from adafuse.methods.cool_fusion import shortest_segment
 from tests.conftest import toy_path

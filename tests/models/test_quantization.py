@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from adafuse.engine.reference import way_of
+from adafuse.engine.choice import way_of
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import quantization as module

@@ -22,7 +22,7 @@ from transformers import (
 )
 from transformers.integrations.finegrained_fp8 import Fp8Quantize
 
-from adafuse.engine.reference import way_of
+from adafuse.engine.choice import way_of
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.models import quantization as module

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from adafuse.engine.reference import Way, way_of
+from adafuse.engine.choice import Way, way_of
 from tests.support.architectures import tiny_network
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"

@@ -7,7 +7,7 @@ rule server:
     input:
         inputs("server"),
     output:
-        temp(plan.layout.server("{model}")),
+        temp(outputs("server")["server"]),
     log:
         log_of("server"),
     wildcard_constraints:
