@@ -19,15 +19,20 @@ def read_predictions(
 ) -> list[dict[str, Any]]:
     """Return "id", "text", "stop_reason" ("" if absent), "fits" and "thoughts" of records.
 
-    A prediction without id is matched by its question. A column `benchmark` of the file must be
-    the given one.
+    A prediction without id is matched by its question, or by its place if the file has the
+    questions of all rows in their order. A column `benchmark` of the file must be the given one.
     """
+    records = [*read_records(path, "predictions file", _COLUMNS)]
+    asked = [str(record.get("question")).strip() for _, record in records]
+    in_order = asked == [row.question.strip() for row in rows]
     ids, by_question = {row.id for row in rows}, _by_question(rows)
     predictions: dict[str, dict[str, Any]] = {}
     first: dict[str, str] = {}
-    for where, record in read_records(path, "predictions file", _COLUMNS):
+    for number, (where, record) in enumerate(records):
         _check_record(record, benchmark, where)
-        name = row_id(record, PLAIN, where) or _id_of_question(record, by_question, where)
+        name = row_id(record, PLAIN, where)
+        if name is None:
+            name = rows[number].id if in_order else _id_of_question(record, by_question, where)
         if name not in ids:
             raise UserError(
                 f"{where}: no row of the references has this id or question; correct or remove it,"
@@ -80,7 +85,8 @@ def _id_of_question(
     ids = by_question.get(question.strip(), [])
     if len(ids) > 1:
         raise UserError(
-            f"{where}: question is that of rows {', '.join(map(repr, ids))}; give an id"
+            f"{where}: question is that of rows {', '.join(map(repr, ids))}; give an id, or the"
+            " questions of all rows in their order"
         )
     return ids[0] if ids else None
 

@@ -73,6 +73,15 @@ def test_what_is_wrong_is_one_sentence_with_its_line(
     assert "\n" not in str(error.value)
 
 
+def test_all_questions_in_their_order_are_matched_by_their_place(tmp_path: Path) -> None:
+    given = [{"question": row.question, "text": row.answers[0]} for row in ROWS]
+    found = read(tmp_path / "p.jsonl", *given)
+    assert [(row["id"], row["text"]) for row in found] == [(r.id, r.answers[0]) for r in ROWS]
+    for other in (given[:-1], [*given[1:], given[0]]):
+        with pytest.raises(UserError, match="give an id, or the questions of all rows in their"):
+            read(tmp_path / "p.jsonl", *other)
+
+
 def test_broken_json_and_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": "a"\n')
     with pytest.raises(UserError, match="line 1 is not valid JSON"):
