@@ -117,7 +117,7 @@ def decoded_with(plan: Plan) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The rows that the jobs which run decode in a minute, and GPU hours so far.
+    """The rows that the jobs which run decode in a minute, and GPU hours of all attempts so far.
 
     `hours_left` is until all rows are decoded by as many jobs as run now, one if none does; None
     before anything was measured.
@@ -135,6 +135,7 @@ def progress(plan: Plan, shards: Iterable[ShardStatus]) -> Progress:
     hours, seconds = measured.gpu_hours, list[float | None]()
     for shard in shards:
         cell = shard.benchmark, shard.run
+        hours += _gpu_hours_before(plan, shard)
         if shard.state == "done":
             continue
         cards, left = plan.resources(*cell, shard.shard).gpu, shard.of - shard.rows
@@ -149,7 +150,7 @@ def progress(plan: Plan, shards: Iterable[ShardStatus]) -> Progress:
 
 
 class _Seen(NamedTuple):
-    """What the log of a job says: when it began and when its last row ended, and how many did."""
+    """What a log says of an attempt: when it began and its last row ended, and how many did."""
 
     begun: datetime
     last: datetime
@@ -157,17 +158,33 @@ class _Seen(NamedTuple):
     done: int
 
 
+def _gpu_hours_before(plan: Plan, shard: ShardStatus) -> float:
+    """Return the GPU hours of attempts that neither wrote the trace of a shard nor run now."""
+    cards, attempts = plan.resources(shard.benchmark, shard.run, shard.shard).gpu, list[_Seen]()
+    if shard.state != "done":
+        attempts = _attempts(plan, shard)[: -1 if shard.state == "running" else None]
+    elif trace := trace_of(plan, shard.benchmark, shard.run, shard.shard):
+        cards = len(trace.get("place", {}).get("gpus", []))
+        attempts = _attempts(plan, shard)[:-1] if trace.get("resumed") else []
+    return cards * sum((each.last - each.begun).total_seconds() for each in attempts) / 3600
+
+
 def _seen(plan: Plan, shard: ShardStatus) -> _Seen | None:
+    return next(reversed(_attempts(plan, shard)), None)
+
+
+def _attempts(plan: Plan, shard: ShardStatus) -> list[_Seen]:
     log = plan.layout.log("decode", shard.benchmark, shard.run, str(shard.shard))
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    starts = [*_BEGUN.finditer(text)]
-    if not starts:
-        return None
-    begun = datetime.fromisoformat(starts[-1]["time"])
-    rows = [*_ROW.finditer(text, starts[-1].end())]
-    last = datetime.fromisoformat(rows[-1]["time"]) if rows else begun
-    done = int(rows[-1]["done"]) if rows else shard.of - int(starts[-1]["left"])
-    return _Seen(begun, last, len(rows), done)
+    starts, found = [*_BEGUN.finditer(text)], list[_Seen]()
+    ends = [*(start.start() for start in starts), len(text)][1:]
+    for start, end in zip(starts, ends, strict=True):
+        begun = datetime.fromisoformat(start["time"])
+        rows = [*_ROW.finditer(text, start.end(), end)]
+        last = datetime.fromisoformat(rows[-1]["time"]) if rows else begun
+        done = int(rows[-1]["done"]) if rows else shard.of - int(start["left"])
+        found.append(_Seen(begun, last, len(rows), done))
+    return found
 
 
 def _failed_rows(plan: Plan, benchmark: str, run: str, shard: int) -> str | None:

@@ -315,8 +315,13 @@ def test_the_pace_is_that_of_the_jobs_that_run(results: Results) -> None:
         f"{times[1]},123 INFO 2 of 6: r1 (eos)",
         f"{times[2]},123 INFO 3 of 6: r2 (eos)",
     ]
-    results.log("both", 0, f"{times[0]},1 INFO 5 of 6: of an earlier attempt\n" + "\n".join(lines))
-    place = {"place": {"gpus": ["H100"] * 2}, "rows": 6}
+    earlier = [
+        f"{(now - timedelta(hours=9)).isoformat(sep=' ')},1 INFO both on qa: 6 of 6 rows to do, 0",
+        f"{(now - timedelta(hours=6)).isoformat(sep=' ')},1 INFO 5 of 6: of an earlier attempt",
+    ]
+    results.log("both", 0, "\n".join([*earlier, *lines]))
+    results.log("left", 1, "\n".join([*earlier, *lines]))
+    place = {"place": {"gpus": ["H100"] * 2}, "rows": 6, "resumed": 5}
     spent = {"started": "2026-01-01T10:00:00+00:00", "finished": "2026-01-01T10:30:00+00:00"}
     digest = {"digest": results.plan.digest("qa", "left", 1)}
     write_rows(results.trace("left", 1), TRACE_FIELDS, [], digest | place | spent)
@@ -325,7 +330,7 @@ def test_the_pace_is_that_of_the_jobs_that_run(results: Results) -> None:
         done = CliRunner().invoke(app, ["status", str(results.folder)])
     assert told["both", 0]["rows"] == 3, "with the one that was decoded before"
     pace = told["progress"]
-    assert (pace["running"], pace["gpu_hours"]) == (1, 1.0)
+    assert (pace["running"], pace["gpu_hours"]) == (1, 7.0), "6 by the attempt before the trace"
     assert pace["rows_per_minute"] == pytest.approx(2 / 20)
     assert "running: 1 job with 0.1 rows a minute; time left: unknown; GPU hours so" in done.stdout
 
