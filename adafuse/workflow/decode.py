@@ -246,6 +246,19 @@ def decoded_before(
     return found
 
 
+def kept_digests(traces: Path) -> set[str]:
+    """Return the digests of all rows without errors in a results folder's traces and journals."""
+    found = set[str]()
+    for path in traces.rglob("*.journal"):
+        found |= {digest for digest, row in journal_rows(path).items() if not row["error"]}
+    for path in traces.rglob("*.parquet"):
+        with suppress(UserError, OSError):  # as in `_rows_of`
+            if is_unchanged(path):
+                rows = read_rows(path, ["digest", "error"])
+                found |= {row["digest"] for row in rows if not row["error"]}
+    return found
+
+
 def served_in(trace: Path) -> list[list[Any]]:
     """Return the servers of each shard of a trace; none where models were loaded."""
     metadata = read_metadata(trace)

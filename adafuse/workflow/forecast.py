@@ -1,12 +1,14 @@
 """What the jobs that are left would take."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from statistics import fmean, median
 from typing import Any
 
 from adafuse.storage.journal import Journal, journal_path
+from adafuse.workflow.decode import kept_digests
 from adafuse.workflow.jobs import fit_job, least_seconds, loaded, model_bytes
 from adafuse.workflow.pilot import Pilot, read_pilot
 from adafuse.workflow.plan import TRIED, Cell, Plan
@@ -44,11 +46,17 @@ class Measured:
     none, which use what there is. `gpu_hours` are those of all jobs that have ended.
     """
 
+    @cached_property
+    def decoded(self) -> Set[str]:
+        """The digests of rows that the results folder has, of whichever job."""
+        return kept_digests(self._traces)
+
     def __init__(self, plan: Plan) -> None:
         self.ratios: dict[tuple[str, str, bool], list[float]] = {}
         self.bytes: dict[Cell, list[float]] = {}
         self.pilots: dict[Cell, Pilot] = {}
         self.gpu_hours = 0.0
+        self._traces = plan.layout.traces
         for cell in plan.all_cells():
             if (pilot := read_pilot(plan, cell)) is not None:
                 self.pilots[cell] = pilot
@@ -115,7 +123,7 @@ def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured)
     cell, cards, shard = (benchmark, run), int(asked.get("gpu", 0)), None
     if job.step == "decode":
         shard = int(job.values[2])
-        rows, why = _left(plan, cell, shard, measured.pilots.get(cell))
+        rows, why = _left(plan, cell, shard, measured.decoded)
     else:
         rows, why = TRIED * len(plan.prepared(benchmark).rows), "a gate is fitted"
     least = least_of(plan, cell, rows, cards, fits=job.step == "fit")
@@ -144,15 +152,15 @@ def least_of(plan: Plan, cell: Cell, rows: int, cards: int, *, fits: bool = Fals
     return least_seconds(job, here, rows, cards) + least_seconds(job, served, rows, 1)
 
 
-def _left(plan: Plan, cell: Cell, shard: int, pilot: Pilot | None) -> tuple[int, str]:
+def _left(plan: Plan, cell: Cell, shard: int, decoded: Set[str]) -> tuple[int, str]:
     """Return how many rows of a shard are left to decode, and why they are."""
     path, digests = (
         journal_path(plan.layout.shard_trace(*cell, shard)),
         plan.row_digests(*cell, shard),
     )
     known = {*Journal(path, digests).rows} if path.is_file() else set()
-    if pilot is not None and not plan.config.benchmarks[cell[0]].timed:
-        known |= {name for name, digest in digests.items() if digest in pilot.digests}
+    if not plan.config.benchmarks[cell[0]].timed:  # such rows are taken over
+        known |= {name for name, digest in digests.items() if digest in decoded}
     why = rerun_reason(plan, *cell, shard)
     if known:
         why += f"; {len(known)} of {len(digests)} rows are decoded already"

@@ -129,13 +129,13 @@ def _compared(old: Sequence[PreparedRow], new: Sequence[PreparedRow]) -> Iterabl
 
 def _unlike(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable[str]:
     """Yield how many prompts by id were changed, are new, or gone."""
-    for words, ids in (
-        ("changed", [i for i in now if i in before and now[i] != before[i]]),
-        ("new", [i for i in now if i not in before]),
-        ("gone", [i for i in before if i not in now]),
+    for words, of, ids in (
+        ("changed", now, [i for i in now if i in before and now[i] != before[i]]),
+        ("new", now, [i for i in now if i not in before]),
+        ("gone", before, [i for i in before if i not in now]),
     ):
         if ids:
-            yield f"{len(ids)} of {len(now)} rows {words}, first {ids[0]!r}"
+            yield f"{len(ids)} of {len(of)} rows {words}, first {ids[0]!r}"
 
 
 def _rows_of(path: Path) -> tuple[PreparedRow, ...]:

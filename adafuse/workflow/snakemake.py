@@ -384,7 +384,8 @@ class PlannedJob(NamedTuple):
 def planned_jobs(options: Sequence[str], targets: Sequence[str]) -> list[PlannedJob]:
     """Return the jobs that Snakemake with these options would run now, by its own dry run.
 
-    Rules of others, such as those of a module's user, are left out.
+    They are in the order of the steps and of the configuration. Rules of others, such as those of
+    a module's user, are left out.
 
     Raises:
         UserError: the workflow refuses its configuration or its files.
@@ -415,11 +416,9 @@ def planned_jobs(options: Sequence[str], targets: Sequence[str]) -> list[Planned
         _told_later.reset(later)
         logger.propagate = True
         logger.removeFilter(keep)
-    made = {path: (plan, job) for plan in PLANS for path, job in _jobs_by_output(plan).items()}
-    wanted = {
-        made[path]: r.resources for r in records for path in map(str, r.output) if path in made
-    }
-    return [PlannedJob(*key, dict(resources)) for key, resources in wanted.items()]
+    wanted = {path: r.resources for r in records for path in map(str, r.output)}
+    made = {(plan, job): p for plan in PLANS for p, job in _jobs_by_output(plan).items()}
+    return [PlannedJob(*key, dict(wanted[p])) for key, p in made.items() if p in wanted]
 
 
 def start_one_timer(scheduler: Any) -> None:

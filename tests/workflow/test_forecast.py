@@ -23,6 +23,7 @@ from adafuse.workflow.forecast import Forecast, Measured, forecast
 from adafuse.workflow.jobs import least_seconds, loaded, model_bytes
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.reasons import rerun_reason
+from adafuse.workflow.stamps import write_stamp
 from adafuse.workflow.steps import Job
 
 from .conftest import ROOT, Workplace
@@ -73,6 +74,26 @@ def test_a_job_is_measured_by_the_rows_that_it_decoded_unless_most_were_there(
     some = Measured(decoded(values, resumed=1, reused=1))
     assert some.ratios["qa", "both", False] == [pytest.approx(ratio * rows / (rows - 2))]
     assert not Measured(decoded(values, resumed=rows // 2, reused=1)).ratios
+
+
+def test_rows_that_any_trace_has_are_not_left_to_decode(values: Values) -> None:
+    plan, asked = Plan.of(copy.deepcopy(values)), {"gpu": 0, "mem_mb": 7000, "runtime": 30}
+    fields = [field for field in TRACE_FIELDS if field.name in ("id", "digest", "error")]
+    for shard in plan.shards("qa"):
+        digests = plan.row_digests("qa", "both", shard)
+        rows = [{"id": name, "digest": digest, "error": None} for name, digest in digests.items()]
+        rows[0]["error"] = "no memory"
+        path = plan.layout.shard_trace("qa", "both", shard)
+        write_rows(path, fields, rows, {})
+        write_stamp(path, "")
+    values["benchmarks"]["qa"]["shards"] = 3
+    dealt = Plan.of(values)
+    measured = Measured(dealt)
+    jobs = [Job.of("decode", "qa", "both", shard) for shard in dealt.shards("qa")]
+    assert sum(forecast(dealt, job, asked, measured).rows for job in jobs) == 2, "that failed"
+    values["benchmarks"]["qa"]["timed"] = True
+    job, alone = jobs[0], Plan.of(values)
+    assert forecast(alone, job, asked, Measured(alone)).rows == len(alone.shard("qa", 0))
 
 
 def test_a_trace_of_something_else_is_not_measured_and_no_reason_by_itself(values: Values) -> None:
