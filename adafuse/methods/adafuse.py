@@ -56,7 +56,7 @@ class AdaFuseOptions(AskOptions):
     """The paper sweeps tau from 0 to 1; a margin is 1 at most."""
 
     replaced_by_gate = AskOptions.replaced_by_gate | {"disagreement", "gap"}
-    tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.7
+    tau: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] = 0.7
     """τ, the margin threshold: a model adds another word to its proposal while p(1) - p(2) of its
     next token is at least τ; a higher τ gives shorter spans and more joint decisions, and above 1
     no model is ever confident"""

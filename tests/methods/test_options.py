@@ -24,6 +24,7 @@ from adafuse.options import parse
             {"fusion": "sum"},
             r"fusion: unknown fusion rule 'sum'; known are: mean_nll, mixture, ",
         ),
+        ("adafuse", {"tau": 7}, r"tau must be less than or equal to 2, not 7"),
         ("adafuse", {"tau": "0.7"}, r"tau must be a valid number, not '0.7'"),
         ("fixed_length", {"tau": 0.5}, r"method fixed_length: unknown option 'tau'"),
         ("sweetspan", {"filter_ratio": 0.5}, r"filter_ratio must be greater than or equal to 1"),
