@@ -288,7 +288,8 @@ def _wrong_tokenizer(facts: ModelFacts, tokenizer: PreTrainedTokenizerBase) -> I
             " its generation_config.json if it was not trained so"
         )
     start = tokenizer.bos_token
-    if facts.start is None and start is not None and start not in facts.ends:
+    turns = str(tokenizer.chat_template or "")  # whose marks may begin a text, too
+    if facts.start is None and start and start not in facts.ends and start not in turns:
         yield warning(
             f"{name} names a start token {start!r}, but its tokenizer does not put it before a"
             " text; if it was trained with it, add it to post_processor in its tokenizer.json"

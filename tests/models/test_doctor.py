@@ -286,6 +286,9 @@ def test_the_advice_on_a_start_token_that_is_not_put_before_a_text_helps(copied)
     report = examined(copied)
     assert report.models[0].start is None
     assert "add it to post_processor in its tokenizer.json" in said(report, problem=False)[0]
+    (copied / "chat_template.jinja").write_text("<|begin_of_text|>{{ messages[0].content }}")
+    assert said(examined(copied), problem=False) == [], "it begins turns"
+    (copied / "chat_template.jinja").unlink()
     change(copied, "tokenizer.json", post_processor=before)
     change(copied, "tokenizer_config.json", add_bos_token=False)
     report = examined(copied)
