@@ -143,6 +143,14 @@ def loaded(models: Sequence[LanguageModel], what: str) -> tuple[LoadedModel, ...
 _OF_WEIGHTS = ("path", "revision", "device", "dtype", "quantization", "trust_remote_code")
 
 
+def _is_no_report(record: logging.LogRecord) -> bool:
+    """Whether a message is not the table of weights, of which errors name the first."""
+    return "LOAD REPORT" not in record.getMessage()
+
+
+logging.getLogger("transformers.modeling_utils").addFilter(_is_no_report)
+
+
 def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
     """Load all models; the configs and tokenizers of all are checked before any weights.
 

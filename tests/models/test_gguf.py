@@ -1,6 +1,7 @@
 """Models in GGUF files: the toy model llama, written as such a file, is the same model."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
 
@@ -158,7 +159,10 @@ def test_it_is_not_quantized_again(file: Path) -> None:
         load_config(spec)
 
 
-def test_weights_that_are_missing_or_of_another_shape_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_missing_or_of_another_shape_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("transformers"), "handlers", [caplog.handler])
     folder = shutil.copytree(TOY, tmp_path / "toy")
     weights = load_file(TOY / MODEL)
     name = "model.layers.0.mlp.up_proj.weight"
@@ -168,6 +172,7 @@ def test_weights_that_are_missing_or_of_another_shape_are_refused(tmp_path: Path
     save_file(weights | {name: weights[name].repeat(2, 1)}, folder / MODEL)
     with pytest.raises(UserError, match="has weights of other shapes than its config names"):
         Ensemble.from_pretrained([str(folder)], device="cpu")
+    assert "REPORT" not in caplog.text, "that of transformers"
 
 
 def test_a_file_that_is_cut_off_is_one_sentence(file: Path, tmp_path: Path) -> None:
