@@ -89,7 +89,8 @@ def _case(
         said = f"{run} is {ours}, all of its models are {theirs}"
     else:
         side = "above the best" if case.above else "below the worst"
-        said = f"{run} is {case.margin:.1f} {side} of its models ({escape(metric.label)})"
+        label = escape(metric.label) + metric.note
+        said = f"{run} is {case.margin:.1f} {side} of its models ({label})"
     yield f"## {escape(benchmark)}: {said}\n"
     yield f"Row {row.row}, {escape(one_line(row.id))}.\n"
     yield f"Prompt: {_shown(row.question)}\n"

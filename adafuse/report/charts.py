@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import altair as alt
 import polars as pl
 
+from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import MANY_CUT
-from adafuse.report.main_table import MACRO_AVERAGE
+from adafuse.report.main_table import MACRO_AVERAGE, direction
 
 Spec = dict[str, Any]
 """A chart as Vega-Lite."""
@@ -219,6 +220,14 @@ def _broken_line(line: str, width: int) -> str:
 def counted(n: int) -> str:
     """Return a number of rows as figures print it."""
     return f"n = {n:,}"
+
+
+def score_axis(names: Iterable[str], difference: bool = False) -> str:
+    """Return the title of an axis of scores by these metrics, or of their differences."""
+    metrics = [metric_named(name) for name in set(names)]
+    same, percent = direction(metrics), all(metric.binary for metric in metrics)
+    title = "difference in points" if difference else "score" + " in percent" * percent
+    return title + (same.note if same else "")
 
 
 def by_row(rows: Sequence[str]) -> alt.Y:

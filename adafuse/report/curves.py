@@ -23,8 +23,9 @@ _FRONTIER = (
 )
 _GATES = (
     "Above: how often the gate's likeliest candidate is a best one, in five bins of the probability"
-    " that the gate gives it; dashed: the rule mean_nll. Below: points that the gate adds to the"
-    " score, and those lost without a feature. All on rows that it was not fitted on (five folds)."
+    " that the gate gives it; dashed: the rule mean_nll. Below: points by which the gate"
+    " improves the score, and those lost without a feature. All on rows that it was not fitted on"
+    " (five folds)."
 )
 
 _DASHES = ([1, 0], [5, 3], [7, 3, 2, 3], [2, 2])
@@ -71,7 +72,7 @@ def _sweep_panel(points: pl.DataFrame, series: Sequence[str], width: int) -> cha
     room = 0.04 * (high - low) or 1.0
     scale = alt.Scale(domain=[low - room, high + room], nice=False, zero=False)
     y = alt.Y("value:Q", scale=scale, axis=alt.Axis(tickCount=5))
-    interval = {"y": alt.Y("low:Q", title="score in percent"), "y2": "high:Q"}
+    interval = {"y": alt.Y("low:Q", title=charts.score_axis(points["metric"])), "y2": "high:Q"}
     dashes = alt.StrokeDash("series:N", **charts.look(series, _DASHES, None))
     layers = (
         base.transform_filter("!datum.lonely").mark_area(opacity=0.15).encode(**interval),
@@ -94,9 +95,8 @@ def _facts(table: pl.DataFrame, *names: str) -> pl.DataFrame:
 def _panel_title(panel: pl.DataFrame) -> alt.TitleParams:
     """Name what a panel of one benchmark under one protocol shows."""
     first = panel.row(0, named=True)
-    head = charts.broken(f"{first['benchmark']}, {metric_named(first['metric']).label}", 34).split(
-        "\n"
-    )
+    metric = metric_named(first["metric"])
+    head = charts.broken(f"{first['benchmark']}, {metric.label}{metric.note}", 34).split("\n")
     return charts.heading([*head, f"{first['protocol']} scoring, {charts.counted(first['n'])}"])
 
 
@@ -132,7 +132,7 @@ def _frontier_panel(panel: pl.DataFrame, series: Sequence[str], width: int) -> c
     facts = _facts(panel, "series", "value", "low", "high", *costs, *member)
     tight = alt.Scale(zero=False, padding=10)
     x = alt.X("forwards_per_token:Q", title="forward passes per token", scale=tight)
-    y = alt.Y("value:Q", title="score in percent", scale=tight)
+    y = alt.Y("value:Q", title=charts.score_axis(panel["metric"]), scale=tight)
     colour, shape = charts.series_encodings("series", series, alt.Legend(symbolOpacity=1))
     base = charts.inline(facts.with_columns(best=panel["best"])).encode(
         tooltip=charts.tooltips(facts)

@@ -16,12 +16,15 @@ from adafuse.workflow.stamps import intact
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a run answered, without thoughts, what of it was scored, and the value of that."""
+    """What a run answered, without thoughts, what of it was scored, and the value of that.
+
+    `right` is None where the metric is not binary.
+    """
 
     text: str
     scored: str
     value: float
-    right: bool
+    right: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ def failures(
         answers = {run: given[run][row.id] for run in runs if row.id in given[run]}
         kept = all(name in answers and answers[name].right for name in right)
         kept &= all(name in answers and not answers[name].right for name in wrong)
-        if kept and not all(each.right for each in answers.values()):
+        if kept and not all(is_right(metric, each.value) for each in answers.values()):
             question = row.question or row.prompt
             found.append(Failure(number, row.id, question, row.answers, answers))
     if not metric.binary:
@@ -100,9 +103,10 @@ def _answers(
     texts = {row["id"]: row for row in iterate_rows(results.trace(benchmark, run), columns)}
     outcomes = read_outcomes(intact(results.layout.outcomes(protocol, benchmark, run)))
     return {
-        each.id: Given(_text(texts[each.id]), each.text, each.value, is_right(metric, each.value))
+        each.id: Given(_text(texts[each.id]), each.text, each.value, right)
         for each in outcomes
         if each.id in texts
+        for right in [is_right(metric, each.value) if metric.binary else None]
     }
 
 
@@ -115,7 +119,7 @@ def _text(row: dict[str, object]) -> str:
 def failures_table(
     found: Iterable[tuple[str, Failure]], runs: Sequence[str], protocol: str
 ) -> Table:
-    """Return a row per benchmark and failure; what a run did not answer is empty."""
+    """Return a row per benchmark and failure; what a run did not answer, or has not, is empty."""
     parts = ("", "_scored", "_value", "_right")
     head = ["benchmark", "protocol", "row", "id", "question", "gold"]
     rows = []

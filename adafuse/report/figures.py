@@ -90,10 +90,9 @@ def draw_scores(title: str, scores: pl.DataFrame) -> charts.Spec:
     caption = " ".join(text for part, text in _SCORES.items() if part in parts) + charts.notes(
         scores
     )
-    titles = _titles(scores)
-    return charts.dot_plot(
-        charts.Dots(marks, layers, "score in percent", titles, span=10.0), title, caption
-    )
+    axis = charts.score_axis(scores.filter(pl.col("benchmark") != MACRO_AVERAGE)["metric"])
+    dots = charts.Dots(marks, layers, axis, _titles(scores), span=10.0)
+    return charts.dot_plot(dots, title, caption)
 
 
 def draw_paired(title: str, table: pl.DataFrame) -> charts.Spec:
@@ -105,7 +104,8 @@ def draw_paired(title: str, table: pl.DataFrame) -> charts.Spec:
     names = ("difference", "difference_low", "difference_high")
     marks = _marks(tests, _SCORED_BY, *names, hollow=~pl.col("significant"))
     layers = protocol_layers(tests["protocol"])
-    dots = charts.Dots(marks, layers, "difference in points", _titles(tests), zero=True)
+    axis = charts.score_axis(tests["metric"], difference=True)
+    dots = charts.Dots(marks, layers, axis, _titles(tests), zero=True)
     return charts.dot_plot(dots, title, _PAIRED + charts.notes(table))
 
 
@@ -162,7 +162,7 @@ def page_scores(tables: Mapping[str, ScoreTable]) -> charts.Spec:
     """Draw each run's score on each benchmark with its interval, for the report's page."""
     marks = [
         {
-            "benchmark": f"{column.name} ({column.metric.label})",
+            "benchmark": f"{column.name} ({column.metric.label}{column.metric.note})",
             "row": row.run,
             "scored": f"{protocol} scoring",
             **asdict(cell.score.main),
@@ -177,7 +177,8 @@ def page_scores(tables: Mapping[str, ScoreTable]) -> charts.Spec:
         for row in table.rows
         if (cell := row.cells[number]).score is not None
     ]
-    return _page_dots(marks, protocol_layers(tables), "percent, with 95 % intervals")
+    axis = charts.score_axis(c.metric.name for table in tables.values() for c in table.columns)
+    return _page_dots(marks, protocol_layers(tables), f"{axis}, with 95 % intervals")
 
 
 def page_seconds(costs: Sequence[Cost]) -> charts.Spec:
@@ -217,14 +218,16 @@ def _titles(table: pl.DataFrame) -> dict[str, list[str]]:
 
 def _title(group: pl.DataFrame) -> list[str]:
     """Return benchmark, metric and number of rows."""
-    name, metric = group["benchmark"][0], metric_named(group["metric"][0]).label
+    name, metric = group["benchmark"][0], metric_named(group["metric"][0])
     sizes = dict(group.drop_nulls("n").select("protocol", "n").iter_rows())
     if not sizes:
         return [name]
+    note = [metric.note.removeprefix(", ")] * (not metric.higher_is_better)
     if len(set(sizes.values())) == 1:
-        return [*_lines(name), f"{metric}, {charts.counted(next(iter(sizes.values())))}"]
+        n = charts.counted(next(iter(sizes.values())))
+        return [*_lines(name), f"{metric.label}, {n}", *note]
     counts = [f"{charts.counted(n)} ({protocol})" for protocol, n in sizes.items()]
-    return [*_lines(f"{name}, {metric}"), *counts]
+    return [*_lines(f"{name}, {metric.label}"), *note, *counts]
 
 
 def _lines(name: str) -> list[str]:

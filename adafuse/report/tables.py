@@ -330,7 +330,7 @@ def gain_table(cells: Sequence[CoFailure], metrics: Mapping[str, Metric]) -> Tab
     for protocol, group in groupby(cells, key=lambda cell: cell.protocol):
         rows = map(_gain_row, group)
         parts += [f"## {protocol.capitalize()} scoring\n", markdown_table(_GAIN_COLUMNS, rows, 2)]
-    if not cells:
+    if not cells and any(metric.binary for metric in metrics.values()):
         parts.append("No ensemble has a run of method single for each of its models.\n")
     parts += [
         f"- {escape(name)}: {escape(metric.label)} has no right and wrong rows, so there is no"

@@ -50,6 +50,9 @@ def test_metrics_without_right_and_wrong_rows_are_named() -> None:
     assert co_failures(RUNS, scores) == []
     table = gain_table([], {"mt": metric_named("bleu_13a")})
     assert "- mt: BLEU" in table.markdown and "no right and wrong rows" in table.markdown
+    assert "method single" not in table.markdown  # each of its models has such a run
+    table = gain_table([], {"mt": metric_named("bleu_13a"), "qa": metric_named("exact_match")})
+    assert "No ensemble has a run of method single" in table.markdown
 
 
 def test_the_table_shows_counts_beside_their_rows() -> None:

@@ -1,5 +1,6 @@
 """A scorer of somebody else is known everywhere from its registration alone."""
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -49,7 +50,8 @@ from adafuse.report.explorer import (
     write_benchmark,
     write_manifest,
 )
-from adafuse.report.figures import measured
+from adafuse.report.failures import failures, failures_table
+from adafuse.report.figures import measured, page_scores
 from adafuse.report.main_table import build_table, stored_table, to_markdown
 from adafuse.report.pages import write_explorer, write_report
 from adafuse.report.stored import StoredResults
@@ -60,6 +62,7 @@ from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.choose import choose_rows
 from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.layout import ResultsLayout
+from tests.report import test_figures as figures
 from tests.report.test_facts import shard
 from tests.support.browser import DESKTOP, Tab
 from tests.support.configuration import values as configuration
@@ -216,6 +219,26 @@ def test_the_figure_of_a_frontier_joins_the_lower_scores(world) -> None:
     assert "squad, edit distance" in spec
 
 
+def test_every_figure_of_scores_says_that_lower_is_better() -> None:
+    def of(point: dict[str, Any]) -> list[dict[str, Any]]:
+        return [point | {"metric": "edit_distance"}]
+
+    drawn = [
+        figures.draw_scores("Scores", of(figures.score("m", "qa", "strict"))),
+        figures.draw_paired("Pairs", of(figures.difference("l", True))),
+        figures.draw_sweep("Sweep", of(figures.sweep(1))),
+        figures.drawn(figures.figures.draw_frontier)("Frontier", of(figures.COSTS[0])),
+    ]
+    for figure in drawn:
+        text = figures.written(figure).replace("\n", " ")
+        assert text.count("lower is better") == 2, text  # above the panel and on its axis
+        assert "in percent" not in text
+    table = build_table(["qa"], {"m": RUNS["m"]}, [scored("qa", "m", "edit_distance", 2)], None)
+    page = str(page_scores({"strict": table}))
+    assert "qa (edit distance, lower is better)" in page
+    assert "score, lower is better, with 95 % intervals" in page and "percent" not in page
+
+
 @pytest.fixture
 def stored(values: dict[str, Any]) -> Config:
     """Results of three models and their pairs by edit distance: "right" has the lowest."""
@@ -292,6 +315,16 @@ def test_the_report_has_the_lower_score_in_bold_and_marked(stored: Config, tmp_p
     table = to_markdown(stored_table(stored))
     assert "**1.0**" in table and table.count("**") == 2
     assert "qa (edit\\_distance, lower is better, n = 80)" in table
+
+
+def test_the_file_of_failures_calls_no_value_right_or_wrong(stored: Config) -> None:
+    found = failures(StoredResults.in_folder(stored), "qa", ["left", "right"], "strict")
+    text = to_csv(failures_table([("qa", failure) for failure in found], ["left"], "strict"))
+    rows = [*csv.DictReader(text.splitlines())]
+    assert [(row["left_value"], row["left_right"]) for row in rows] == [
+        ("9.0000", ""),
+        ("1.0000", ""),
+    ]
 
 
 def replace_runs(config: Config) -> Config:

@@ -188,7 +188,7 @@
     for (const number of numbers) {
       const [question, ...given] = await row(number);
       const cells = given.flatMap(({ text, scored, value }) => (value == null ? ["", "", "", ""]
-        : [text, scored ?? "", value, adafuse.isRight(value, benchmark)]));
+        : [text, scored ?? "", value, benchmark.binary ? adafuse.isRight(value, benchmark) : ""]));
       lines.push([state.benchmark, state.protocol, number + 1, ids[number], question.text,
         question.answers.join(" | "), ...cells, adafuse.noteOf(state.benchmark, ids[number])]);
     }
