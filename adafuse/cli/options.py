@@ -304,18 +304,20 @@ ResultsFolder = Annotated[Path, typer.Argument(help="A results folder.", metavar
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", metavar="")]
 
 
-def results_config(results: Path, file: Path | None = None) -> "Config":
-    """Read the configuration of a results folder, or another one for it."""
+def results_config(results: Path | None, file: Path | None = None) -> "Config":
+    """Read the configuration of a results folder, or another one for it, or with its own folder."""
     from adafuse.config.reading import read_config
     from adafuse.workflow.layout import ResultsLayout
 
-    stored = ResultsLayout(results).config
+    stored = ResultsLayout(folder := results or Path("results")).config
     if file is None and not stored.is_file():
         raise UserError(
             f"{str(stored)!r} does not exist; name a results folder of the workflow, or run"
             " snakemake"
         )
-    return read_config(file or stored).model_copy(update={"results": str(results)})
+    config = read_config(file or stored)
+    own = results is None and file is not None
+    return config if own else config.model_copy(update={"results": str(folder)})
 
 
 def given(**values: Any) -> dict[str, Any]:

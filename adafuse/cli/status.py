@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from adafuse.cli.errors import FAILED, UNFINISHED
-from adafuse.cli.options import AsJson, ResultsFolder, option, results_config
+from adafuse.cli.options import AsJson, option, results_config
 from adafuse.cli.output import counted, echo_json
 
 if TYPE_CHECKING:
     from adafuse.workflow.status import Progress, ShardStatus
 
 
+_RESULTS = "A results folder; by default that of --config, or results."
+_Results = Annotated[Path | None, typer.Argument(help=_RESULTS, metavar="RESULTS")]
+
+
 def status(
-    results: ResultsFolder = Path("results"),
+    results: _Results = None,
     config: Annotated[
         Path | None, option("Compare with this configuration instead of the last one run.", "FILE")
     ] = None,

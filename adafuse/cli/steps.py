@@ -4,6 +4,7 @@ import inspect
 import logging
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -404,6 +405,8 @@ def ended(status: int) -> None:
             " batch_size, set it to auto, or ask the cluster for more; what is decoded is kept",
             status,
         )
+    elif status in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+        logger.info("interrupted (exit status %d); what is decoded is kept", status)
 
 
 @app.command()

@@ -180,7 +180,7 @@ class Plan(Digests):
             return
         if self.missing and not prefetches:
             raise UserError(next(iter(self.missing.values())))
-        _check_writable(Path(self.config.results))
+        check_writable(self.config)
         try:
             atexit.register(self._held.close)
             self.layout.config.parent.mkdir(parents=True, exist_ok=True)
@@ -388,7 +388,9 @@ def _code_variable(user: str) -> str:
     return f"ADAFUSE_CODE_{hashlib.sha256(user.encode()).hexdigest()[:8]}"
 
 
-def _check_writable(folder: Path) -> None:
+def check_writable(config: Config) -> None:
+    """Refuse a results folder that cannot be written."""
+    folder = Path(config.results)
     existing = _nearest(folder)
     if not os.access(existing, os.W_OK | os.X_OK):
         raise UserError(

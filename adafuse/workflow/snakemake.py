@@ -24,7 +24,7 @@ from adafuse.config.reading import read_config_values
 from adafuse.errors import UserError, nearest
 from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
-from adafuse.workflow.plan import Plan
+from adafuse.workflow.plan import Plan, check_writable
 from adafuse.workflow.reasons import reason_to_repeat
 from adafuse.workflow.serving import EXECUTOR
 from adafuse.workflow.stamps import is_ready
@@ -44,6 +44,7 @@ _FAILED_JOB = re.compile(
     r"(?:    log: (?P<log>.*?)(?: \(check log file.*)?\n)?",
     re.MULTILINE,
 )
+_CANCELLED = "Terminating processes on user request"
 
 
 def as_written(config: Mapping[str, Any], workflow: Any) -> Mapping[str, Any]:
@@ -170,7 +171,13 @@ def _known_targets(named: re.Match[str]) -> str:
 
 
 def in_words(record: logging.LogRecord) -> bool:
-    """Say in Snakemake's messages why a job runs again, and which targets there are: a filter."""
+    """Say in Snakemake's messages why a job runs again, and what to correct: a filter."""
+    if getattr(record, "exception", None) == "ProtectedOutputException":
+        for plan in PLANS:
+            try:
+                check_writable(plan.config)
+            except UserError as error:
+                record.msg = f"error: {error}"
     if getattr(record, "exception", None) == "MissingRuleException":
         record.msg = _NO_RULE.sub(_known_targets, record.msg)
     if FORCED in (reason := getattr(record, "reason", None) or ""):
@@ -457,12 +464,12 @@ def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict
     """Return the jobs that failed in the last Snakemake, by output: `error`, `log` and `rule`.
 
     Some leave no error of their own, as a job that Slurm refuses. A job that was retried with
-    success is among them, too, but its output exists.
+    success is among them, too, but its output exists. Those that Ctrl-C ended are not.
     """
     latest = max(snakemake_logs.glob("*.snakemake.log"), default=None)
     text = latest.read_text(encoding="utf-8", errors="replace") if latest else ""
     found: dict[str, dict[str, str]] = {}
-    for job in _FAILED_JOB.finditer(text):
+    for job in _FAILED_JOB.finditer(text.partition(_CANCELLED)[0]):
         rule, message = job["rule"], job["message"]
         error = f"rule {rule} failed" if message == "None" else message
         log = Path(job["log"] or ".")

@@ -24,6 +24,8 @@ from adafuse.workflow.steps import STEPS, Job
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
 
 _ERROR = re.compile(r"error: |\S+ \S+ ERROR |[A-Za-z_.]*(Error|Exception|Interrupt)\b|Aborted")
+_INTERRUPTED = re.compile(r"\S+ \S+ INFO interrupted ")
+"""What `adafuse step ended` writes of a job that SIGINT or SIGTERM ended."""
 _TAIL = 1 << 16
 _TIME = r"^(?P<time>\S+ \S+),\d+ INFO "
 _BEGUN = re.compile(rf"{_TIME}.*: (?P<left>\d+) of \d+ rows to do", re.MULTILINE)
@@ -95,8 +97,9 @@ def failed_steps(plan: Plan, jobs: Mapping[str, dict[str, str]]) -> list[dict[st
     others = {logs / "decode", logs / "server"}
     paths = [path for path in sorted(logs.rglob("*.log")) if others.isdisjoint(path.parents)]
     told = {str(log): error for log in paths if (error := last_error(log))}
+    made = {path.absolute() for job in plan.all_jobs() for path in plan.outputs(job)}
     for output, job in jobs.items():
-        here = Path(plan.config.results).absolute() in Path(output).absolute().parents
+        here = Path(output).absolute() in made  # and not of results in a folder within these
         if here and job["rule"] not in ("decode", "server") and not Path(output).exists():
             told.setdefault(job["log"], job["error"])
     return [{"error": error, "log": log} for log, error in sorted(told.items())]
@@ -201,13 +204,17 @@ def _failed_rows(plan: Plan, benchmark: str, run: str, shard: int) -> str | None
 
 def last_error(log: Path) -> str | None:
     """Return the last line of a log if it is an error."""
+    last = _last_line(log)
+    return last if _ERROR.match(last) else None
+
+
+def _last_line(log: Path) -> str:
     if not log.is_file():
-        return None
+        return ""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
         lines = [line.strip() for line in file.read().decode(errors="replace").split("\n")]
-    last = next(filter(None, reversed(lines)), "")
-    return last if _ERROR.match(last) else None
+    return next(filter(None, reversed(lines)), "")
 
 
 def shard_status(
@@ -226,7 +233,8 @@ def shard_status(
         found = _state(plan, out, (benchmark, run, shard), journal, log)
     state, detail = found
     failed_in = str(log) if state == "failed" else None
-    if state in ("stopped", "waiting") and (job := jobs.get(str(out))):
+    job = None if _INTERRUPTED.match(_last_line(log)) else jobs.get(str(out))
+    if state in ("stopped", "waiting") and job:
         state, detail, failed_in = "failed", job["error"], job["log"]
     rows = of if state == "done" else len(journal.rows)
     if state == "done":

@@ -29,6 +29,7 @@ from adafuse.workflow.snakemake import (
     CountedSteps,
     as_written,
     check_configfiles,
+    failed_jobs,
     group_of,
     in_words,
     start_one_timer,
@@ -236,6 +237,27 @@ def test_a_target_that_does_not_exist_is_told_what_there_is(
     assert in_words(record)
     assert record.msg.startswith(f"unknown target {target!r}; known are: all, ")
     assert record.msg.endswith(f"; did you mean {near!r}?")
+
+
+def test_a_write_protected_output_is_told_as_the_results_folder_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    plan = Plan.of(read_config_values(ROOT / "config/toy.yaml"))
+    monkeypatch.setattr("adafuse.workflow.snakemake.PLANS", [plan])
+    said = {"msg": "Write-protected output files", "exception": "ProtectedOutputException"}
+    for writable, begin in ((True, "Write-protected"), (False, "error: results folder 'results")):
+        monkeypatch.setattr("os.access", lambda *_, writable=writable: writable)
+        assert in_words(record := logging.makeLogRecord(said))
+        assert record.msg.startswith(begin)
+
+
+def test_jobs_that_control_c_ended_have_not_failed(tmp_path: Path) -> None:
+    failed = "Error in rule {0}:\n    message: None\n    jobid: 1\n    output: {0}.csv\n"
+    ended = "Terminating processes on user request, this might take some time.\n"
+    log = tmp_path / "1.snakemake.log"
+    log.write_text(failed.format("compare") + ended + failed.format("decode"))
+    assert [*failed_jobs(tmp_path)] == ["compare.csv"]
 
 
 def test_a_terminal_shows_one_line_that_counts_the_steps(snakemake_logger: Any) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
+from adafuse.cli.steps import ended
 from adafuse.errors import UserError
 from adafuse.storage import journal
 from adafuse.storage.files import write_text
@@ -149,6 +151,38 @@ def test_what_snakemake_says_has_failed_has_failed_whatever_its_log_says(
     (results.folder / "tables/main.csv").unlink()
     write_text(said.with_name("2026-11-22T121300.1.snakemake.log"), "Building DAG of jobs...\n")
     assert results.asked(status=3)["steps"] == []
+
+
+def test_a_job_that_a_signal_ended_is_stopped_and_not_failed(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = Path(".snakemake/log/2026-11-22T121128.1.snakemake.log")
+    write_text(said, SNAKEMAKE_LOG.format(results=results.folder).replace("rule compare", "x"))
+    results.journal("far", 1, rows=1)
+    assert results.asked(status=1)["far", 1]["state"] == "failed"
+    with caplog.at_level("INFO", logger="adafuse"):
+        ended(128 + signal.SIGTERM)
+    results.log("far", 1, f"KeyboardInterrupt\n2026-11-22 12:11:28,1 INFO {caplog.messages[-1]}\n")
+    assert results.asked(status=3)["far", 1]["state"] == "stopped"
+
+
+def test_failures_in_a_results_folder_within_this_one_are_not_its_own(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = Path(".snakemake/log/2026-11-22T121128.1.snakemake.log")
+    write_text(said, SNAKEMAKE_LOG.format(results=f"{results.folder}/other"))
+    assert results.asked(status=3)["steps"] == []
+
+
+def test_a_configuration_is_compared_with_its_own_results(
+    results: Results, values: dict[str, Any], tmp_path: Path
+) -> None:
+    results.finish("left", 0)
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({**values, "results": str(results.folder)}))
+    done = CliRunner().invoke(app, ["status", "--json", "--config", str(tmp_path / "own.yaml")])
+    assert "done" in {shard["state"] for shard in json.loads(done.stdout)["shards"]}
 
 
 def test_an_error_of_an_earlier_attempt_is_none(results: Results) -> None:

@@ -36,8 +36,9 @@ rule decode:
     params:
         command=command("decode"),
     # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
+    # SIGTERM waits for the job, so that its log says how it ended.
     shell:
-        ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
+        "trap : TERM; : >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
         " OMP_NUM_THREADS=1 {params.command} 2>> {log:q}"
         " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
 
