@@ -141,8 +141,9 @@ def _checked(text: object, field: str, where: str) -> str:
         raise UserError(f"{where}: {field} is {text!r}; it must be a string")
     if not text.strip():
         raise UserError(f"{where}: {field} is empty; fill it in or remove the row")
-    if re.search("[\ud800-\udfff]", text):
-        raise UserError(f"{where}: {field} {text!r} holds half a surrogate pair; remove it")
+    if match := re.search("[\ud800-\udfff\0]", text):
+        what = "NUL" if match[0] == "\0" else "half a surrogate pair"
+        raise UserError(f"{where}: {field} {text!r} holds {what}; remove it")
     return text
 
 

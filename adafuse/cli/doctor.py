@@ -107,7 +107,8 @@ def _fit_lines(found: "Fit", longest: int) -> Iterator[str]:
         forms = ", ".join(f"{form} {_gib(size)}" for form, size in need.weights.items())
         yield f"model {one_line(need.model)}: {forms}"
         without = "" if need.cached else " (without keys and values, which are not estimated)"
-        yield f"  an example of {longest} tokens: {_gib(need.row)}{without}"
+        most = ", the most of its config" * (need.tokens < longest)
+        yield f"  an example of {need.tokens} tokens{most}: {_gib(need.row)}{without}"
     for size, alike in groupby(found.rooms, key=found.rooms.__getitem__):
         yield f"{', '.join(alike)}: {_gib(size, 1)} may be taken"
     for need, form, names in zip(found.needs, found.forms, found.where or (), strict=False):

@@ -30,13 +30,15 @@ Where = tuple[tuple[str, ...], ...]
 class Need:
     """Bytes that a model takes: `weights` by what is in them, its `dtype` first.
 
-    `row` is what one example takes besides; without attention its keys and values are not counted,
-    as `cached` says. `block` is the largest part that is not split over devices.
+    `row` is what one example of `tokens` takes besides, the most that its config allows; without
+    attention its keys and values are not counted, as `cached` says. `block` is the largest part
+    that is not split over devices.
     """
 
     model: str
     dtype: str
     weights: dict[str, int]
+    tokens: int
     row: int
     cached: bool
     block: int
@@ -135,9 +137,9 @@ def need_of(spec: ModelSpec, device: str, longest: int) -> Need:
         cache = cache_bytes(config, getattr(torch, dtype)) * layers
     except AttributeError:  # no attention
         cache = 0
-    slots = min(longest, context_length(config)) + TREE_NODES
-    row = slots * cache + TREE_NODES * 4 * int(text.vocab_size)
-    return Need(spec.path, next(iter(weights)), weights, row, bool(cache), block)
+    tokens = min(longest, context_length(config))
+    row = (tokens + TREE_NODES) * cache + TREE_NODES * 4 * int(text.vocab_size)
+    return Need(spec.path, next(iter(weights)), weights, tokens, row, bool(cache), block)
 
 
 def fit(

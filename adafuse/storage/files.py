@@ -61,8 +61,10 @@ def read_text(path: Path, kind: str) -> str:
         data = path.read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name} cannot be read: {reason}; check its path") from None
+        reason, fix = getattr(error, "strerror", None), "check its path"
+        if not reason:
+            reason, fix = f"its gzip data is cut off or damaged ({error})", "copy it again"
+        raise UserError(f"{name} cannot be read: {reason}; {fix}") from None
     return text_of(data, name)
 
 

@@ -37,9 +37,9 @@ PLANS: list[Plan] = []
 TESTED = ("9.27", "10")
 """The versions of Snakemake that were tested: from the first, up to but without the second."""
 
-# A message may have further lines of any kind.
+# A message may have further lines of any kind; those that are not indented are shown.
 _FAILED_JOB = re.compile(
-    r"^Error in rule (?P<rule>\w+):\n    message: (?P<message>.*)\n(?:.*\n)*?"
+    r"^Error in rule (?P<rule>\w+):\n    message: (?P<message>.*(?:\n(?! ).*)*)\n(?:.*\n)*?"
     r"    jobid: .*\n(?:    input: .*\n)?    output: (?P<outputs>.*)\n"
     r"(?:    log: (?P<log>.*?)(?: \(check log file.*)?\n)?",
     re.MULTILINE,
@@ -470,7 +470,7 @@ def failed_jobs(snakemake_logs: Path = Path(".snakemake/log")) -> dict[str, dict
     text = latest.read_text(encoding="utf-8", errors="replace") if latest else ""
     found: dict[str, dict[str, str]] = {}
     for job in _FAILED_JOB.finditer(text.partition(_CANCELLED)[0]):
-        rule, message = job["rule"], job["message"]
+        rule, message = job["rule"], " ".join(job["message"].split())
         error = f"rule {rule} failed" if message == "None" else message
         log = Path(job["log"] or ".")
         place = log if log.is_file() and log.stat().st_size else latest

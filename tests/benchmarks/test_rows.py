@@ -80,6 +80,10 @@ def test_the_limit_takes_the_first_rows_and_reads_no_further(tmp_path: Path) -> 
         ('{"question": "a", "answer": "b", "id": ""}', "line 2: id is empty"),
         ('{"question": "a", "answer": "b", "id": true}', "line 2: id is True"),
         ('{"question": "\\ud800", "answer": "b"}', "line 2: question '\\\\ud800' holds half"),
+        (
+            '{"question": "a", "answer": "b\\u0000"}',
+            r"line 2: answer 'b\\x00' holds NUL; remove it",
+        ),
     ],
 )
 def test_a_bad_row_is_one_sentence_with_its_line(tmp_path: Path, line: str, reason: str) -> None:

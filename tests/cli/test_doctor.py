@@ -123,6 +123,9 @@ def test_how_models_fit_on_other_gpus_is_told_with_the_options_to_use(tmp_path):
         f"  {tmp_path}/b (bfloat16) on cuda:0",
         "fits with --device cuda:0",
     ]
+    done = doctor("--fit", *models, "--gpus", "24GiB", "--prompt-tokens", "9000")
+    said = "  an example of 8192 tokens, the most of its config: 0."
+    assert done.stdout.splitlines()[1].startswith(said)
     small = doctor("--fit", *models, "--gpus", "0.001GiB", "--json")
     assert small.exit_code == 1
     assert json.loads(small.stdout)["where"] is None

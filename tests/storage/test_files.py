@@ -33,7 +33,7 @@ def test_only_line_feeds_end_lines_and_marks_of_editors_are_no_text(tmp_path_fac
         ("t", "a\nä".encode("latin-1"), "line 2, is not UTF-8 (byte 0xe4)"),
         ("t", b"a\nb\rc", r"line 2, has the character '\r'"),
         ("t", b"a\nb\0", r"line 2, has the character '\x00'"),
-        ("t.gz", gzip.compress(b"a" * 99, mtime=0)[:-9], "cannot be read"),
+        ("t.gz", gzip.compress(b"a" * 99, mtime=0)[:-9], "its gzip data is cut off or damaged"),
         ("t.zip", b"PK", "is packed; unpack it"),
         ("t", None, "cannot be read: No such file or directory"),
     ],

@@ -140,7 +140,10 @@ def test_what_snakemake_says_has_failed_has_failed_whatever_its_log_says(
     assert told["steps"] == [{"error": "rule compare failed", "log": str(log)}]
     far = told["far", 1]
     assert (far["state"], far["log"]) == ("failed", str(said))
-    assert far["detail"].endswith("sbatch: error: invalid partition: nowhere")
+    assert far["detail"] == (
+        "SLURM sbatch failed. The error message was 'sbatch: error: invalid partition: nowhere"
+        " sbatch: error: Batch job submission failed'."
+    )
 
     # A later attempt made both; another Snakemake has no failures.
     for name in ("main.csv", "main.md"):
