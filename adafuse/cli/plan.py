@@ -1,7 +1,7 @@
 """`adafuse plan`: what a run of the workflow would take."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -204,7 +204,7 @@ def _told(kind: str, each: dict[str, Any]) -> str:
 
 
 def _print(
-    counts: Counter[str], forecasts: "list[Forecast]", missing: Collection[str] = ()
+    counts: Counter[str], forecasts: "list[Forecast]", missing: Set[str] = frozenset()
 ) -> None:
     from rich.console import Console
     from rich.markup import escape
@@ -225,7 +225,7 @@ def _print(
         if some:
             console.print(_table(title, some, missing))
     if absent := sum(each.benchmark in missing for each in forecasts):
-        told = f"{absent} jobs of benchmarks whose rows are missing count with their start alone"
+        told = f"{absent} jobs are of benchmarks whose rows are missing, so their hours are unknown"
         console.print(told, highlight=False)
     most = max(each.high for each in forecasts)
     memory, cards = (max(getattr(each, name) for each in forecasts) for name in ("mem_mb", "gpus"))
@@ -243,7 +243,7 @@ def _print(
     console.print(f"disk for traces, with merged ones: {disk}", highlight=False)
 
 
-def _table(title: str, forecasts: "list[Forecast]", missing: Collection[str]) -> "Table":
+def _table(title: str, forecasts: "list[Forecast]", missing: Set[str]) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
@@ -257,7 +257,8 @@ def _table(title: str, forecasts: "list[Forecast]", missing: Collection[str]) ->
         table.add_row(escape(name), jobs, *(["-"] * 4 if name in missing else figures))
     if len(benchmarks) > 1:
         table.add_section()
-        table.add_row("all", *_cells(forecasts))
+        jobs, *figures = _cells(forecasts)
+        table.add_row("all", jobs, *(["-"] * 4 if missing & {*benchmarks} else figures))
     return table
 
 

@@ -195,9 +195,12 @@ def _name(source: SourceConfig) -> str:
 
 def _fetch(source: SourceConfig, path: Path) -> None:
     """Fetch in a process of its own, so that planning never loads `datasets`."""
-    logger.warning("fetching dataset %s, once; this may take minutes", source.dataset)
+    online = hub_answers()
+    how = "fetching dataset %s, once; this may take minutes"
+    offline = "looking for dataset %s in this machine's cache, as the hub cannot be asked"
+    logger.warning(how if online else offline, source.dataset)
     step = ["step", "fetch", "--source", source.model_dump_json(), "--out", str(path)]
-    environment = {**os.environ, **({} if hub_answers() else {"HF_HUB_OFFLINE": "1"})}
+    environment = {**os.environ, **({} if online else {"HF_HUB_OFFLINE": "1"})}
     done = subprocess.run(
         [sys.executable, "-m", "adafuse", *step], capture_output=True, text=True, env=environment
     )
