@@ -44,7 +44,9 @@ def add_installed(kind: str, add: Callable[[Any], object]) -> None:
             brought = entry.load()
             _BROUGHT[id(brought)] = brought, entry.module
             add(brought)
-        except Exception as error:  # none of it is of AdaFuse
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # none of it is of AdaFuse
             sentence = f"{kind} {entry.name!r} of {release} cannot be used ({_reason(error)})"
             _BROKEN[kind, entry.name] = sentence
             logger.warning("%s", sentence)
@@ -54,7 +56,7 @@ def add_installed(kind: str, add: Callable[[Any], object]) -> None:
             _RELEASES[package], _DISTRIBUTIONS[package] = release, entry.dist
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -118,8 +120,10 @@ def load_file(path: str) -> None:
     module = sys.modules[place.stem] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except BaseException as error:
         del sys.modules[place.stem]
+        if isinstance(error, KeyboardInterrupt):
+            raise
         logger.info("%s cannot be loaded:", what, exc_info=True)
         reason = str(error) if isinstance(error, UserError) else _reason(error)
         frames = traceback.extract_tb(error.__traceback__)
@@ -146,21 +150,39 @@ def _file_of(module: str) -> Path | None:
     return Path(file).resolve() if file else None
 
 
-def said(error: Exception) -> str:
-    """Say what went wrong; of an error in the code of a plug-in, also its kind and its place."""
+def said(error: BaseException, brought: object = None) -> str:
+    """Say what went wrong; of an error in the code of a plug-in, also its kind and its place.
+
+    So it does where AdaFuse's code raised it while it ran what a plug-in `brought`.
+    """
     message = str(error) or type(error).__name__
     if isinstance(error, UserError | ExampleError):
         return message
-    known, last = {module for _, module in _BROUGHT.values()} | {*_RELEASES}, None
+    at, through = places(error)
+    if at is None and is_outside(brought):
+        module = module_of(brought)
+        at = through or (_file_of(module) or Path(module)).name
+    kind = f"{type(error).__name__}: {error}".removesuffix(": ")
+    if at is None:
+        return message if isinstance(error, Exception) else kind
+    return f"{kind} ({at})"
+
+
+def places(error: BaseException) -> tuple[str | None, str | None]:
+    """Return the line of a plug-in that raised an error, and the last that it came through."""
+    known, at, through = {module for _, module in _BROUGHT.values()} | {*_RELEASES}, None, None
     for frame, line in traceback.walk_tb(error.__traceback__):
         module = frame.f_globals.get("__name__", "")
         if (package := _package(module)) == _OWN:
-            last = None
+            at = None
         elif module in known or package in known:
-            last = Path(frame.f_code.co_filename).name, line
-    if last is None:
-        return message
-    return f"{type(error).__name__}: {error} ({last[0]}, line {last[1]})"
+            at = through = f"{Path(frame.f_code.co_filename).name}, line {line}"
+    return at, through
+
+
+def is_outside(brought: object) -> bool:
+    """Return whether a plug-in brings something."""
+    return _package(module_of(brought)) != _OWN
 
 
 def code_of(*used: object) -> dict[str, str]:

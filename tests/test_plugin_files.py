@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from adafuse import plugins
+from adafuse.cli.errors import run
 from adafuse.config.reading import read_config, to_json
 from adafuse.decoding.fusion import FUSION_RULES
 from adafuse.errors import UserError
@@ -85,6 +87,7 @@ def test_a_file_is_run_as_it_is_and_not_as_its_bytecode_was(folder):
         ("json.py", "", r"'json.py' has the name of another module \(.*json.*\); rename it"),
         ("bad.py", "def (:\n", r"'bad.py' cannot be loaded: SyntaxError: .*\(bad.py, line 1\)"),
         ("bad.py", "x = 1\n1 / 0\n", r"cannot be loaded \(line 2\): ZeroDivisionError: division"),
+        ("bad.py", "import sys\nsys.exit(0)\n", r"cannot be loaded \(line 2\): SystemExit: 0"),
         ("bad.py", "import no_such\n", r"\(line 1\): ModuleNotFoundError: No module named 'no_su"),
     ],
 )
@@ -96,6 +99,19 @@ def test_a_file_that_cannot_be_used_is_one_sentence(folder, caplog, name, text, 
         load_file(name)
     assert ("Traceback" in caplog.text) == (name == "bad.py")
     assert Path(name).stem not in sys.modules or name == "json.py"
+
+
+@pytest.mark.parametrize("status", ["0", ""])
+def test_a_plug_in_that_exits_ends_a_command_with_an_error(folder, capsys, monkeypatch, status):
+    leave = f"import sys\n\ndef leave():\n    sys.exit({status})\n\n"
+    load_file(str(write(folder / "ruler_x.py", before=leave)))
+    monkeypatch.setattr(sys, "argv", ["adafuse"])
+    app = typer.Typer()
+    app.command()(lambda: sys.modules["ruler_x"].leave())
+    assert run(app) == 2
+    kind = "SystemExit: 0" if status else "SystemExit"
+    sentence = f"error: a plug-in ended the command: {kind} (ruler_x.py, line 4)"
+    assert capsys.readouterr().err == sentence + "\n"
 
 
 def test_two_of_one_name_are_refused_with_both_files(folder):

@@ -170,6 +170,12 @@ def _status(app: typer.Typer, program: str) -> int:
         _tell(f"error: the name {str(error.filename)[:40]!r}... is too long; give a shorter one")
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as end:
+        from adafuse.plugins import places, said
+
+        if places(end)[1] is None:
+            raise
+        _tell(f"error: a plug-in ended the command: {said(end)}")
     return WRONG
 
 

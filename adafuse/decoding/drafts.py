@@ -201,7 +201,8 @@ class Drafter:
             yield from program
             return
         for requests in program:
-            if any(len(each.ids) >= each.engine.limit for each in self._example.sequences):
+            full = any(len(each.ids) >= each.engine.limit for each in self._example.sequences)
+            if full or not requests:
                 yield requests  # a guess would be a forward of the whole text
                 continue
             nodes: dict[TokenSequence, list[Node]] = {}

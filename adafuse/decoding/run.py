@@ -25,10 +25,11 @@ from adafuse.engine.scheduler import (
     release,
     whole_prompt,
 )
-from adafuse.errors import UserError
+from adafuse.errors import ExampleError, UserError
 from adafuse.models.language_model import LanguageModel, ServedModel
-from adafuse.models.memory import rows_that_fit
+from adafuse.models.memory import out_of_memory, rows_that_fit
 from adafuse.models.placement import Place
+from adafuse.plugins import is_outside, said
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
 from adafuse.tokenization.prompts import (
     check_chat,
@@ -223,7 +224,23 @@ class Run:
         self.method.prepare(self.models)
 
     def program(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
-        """Decode an example whose prompt is open in every model."""
+        """Decode an example whose prompt is open in every model; say whose fault an error is."""
+        method = type(self.method)
+        try:
+            yield from self._decode(example, lookups)
+        except (KeyboardInterrupt, GeneratorExit, UserError, ExampleError):
+            raise
+        except BaseException as error:  # a plug-in may exit
+            if isinstance(error, Exception) and (out_of_memory(error) or not is_outside(method)):
+                raise
+            raise ExampleError(f"method {method.name!r}: {said(error, method)}") from error
+        if example.reason in (None, "error"):
+            raise ExampleError(
+                f"method {method.name!r} ended without a text: it left the stop reason"
+                f" {example.reason!r}; have it commit until example.reason is set"
+            )
+
+    def _decode(self, example: Example, lookups: Mapping[LanguageModel, Lookup]) -> Program[None]:
         kinds = self.settings.drafts if self.method.drafts else ()
         prompt, models = example.prompt, [sequence.model for sequence in example.sequences]
         ids = [sequence.ids for sequence in example.sequences]
@@ -233,6 +250,8 @@ class Run:
             sequence.stop = tuple(stop for stop in strings if isinstance(stop, str))
         yield from self.method.begin(example)
         own = self.method.decode(example)
+        if not isinstance(own, Generator):
+            raise TypeError(f"decode returned {own!r:.60}; make it a generator, with yield")
         yield from Drafter(example, kinds, lookups).run(own) if kinds else own
 
     def text(self, prompt: Prompt, question: str | None) -> Generator[str | Result]:

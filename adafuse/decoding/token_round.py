@@ -130,6 +130,8 @@ class Entry:
     def of(
         cls, surface: bytes, proposers: Iterable[int], p: Iterable[float], fused: float
     ) -> "Entry":
+        if not isinstance(surface, bytes):
+            raise TypeError(f"the surface of an Entry is {surface!r}; give bytes")
         nll = tuple(map(_negative_log, p))
         return cls(surface, tuple(proposers), nll, _negative_log(fused))
 
@@ -139,6 +141,8 @@ class Entry:
 
 
 def _negative_log(p: float) -> float:
+    if p < 0 or p > 1.001:  # that of float32 may be a little above 1
+        raise ValueError(f"an Entry has the probability {p}; give one from 0 to 1")
     return math.inf if p == 0 else -math.log(p)
 
 
@@ -183,9 +187,12 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while example.reason is None:
-            entries, margins, weights = yield from choose(texts)
+            choice = yield from choose(texts)
+            if not isinstance(choice, Choice):
+                raise TypeError(f"choose returned {choice!r:.60}; return a Choice")
+            entries, margins, weights = choice
             if not entries or not math.isfinite(entries[0].fused):
-                raise ExampleError(_no_finite(texts))
+                raise _no_finite(texts, entries)
             _check(entries[:TRACED], weights, len(texts))
             surface = entries[0].surface
             if surface:
@@ -211,13 +218,17 @@ def _check(entries: Sequence[Entry], weights: Sequence[float], models: int) -> N
     lengths = {len(entry.nll) for entry in entries} | ({len(weights)} if weights else set())
     named = {number for entry in entries for number in entry.proposers}
     if lengths != {models} or not named <= {*range(models)}:
-        raise ExampleError(
+        raise ValueError(
             f"the method's Choice is not of {models} models: give each entry a p for each model,"
             " numbers of these as proposers, and a weight for each or none"
         )
 
 
-def _no_finite(texts: Iterable[PendingText]) -> str:
+def _no_finite(texts: Iterable[PendingText], entries: Sequence[Entry]) -> Exception:
     ends = [(pending.sequence.model.name, pending.node.next) for pending in texts]
     odd = [name for name, after in ends if after and not math.isfinite(after.top_logprobs[0])]
-    return f"no next token has a probability under {' and '.join(odd) or 'all models together'}"
+    if not odd and (not entries or math.isnan(entries[0].fused)):
+        first = "an entry whose fused is nan" if entries else "no entry"
+        return ValueError(f"the method's Choice begins with {first}; put the best entry first")
+    whose = " and ".join(odd) or "all models together"
+    return ExampleError(f"no next token has a probability under {whose}")

@@ -31,10 +31,13 @@ def register(method: type[Method[Any]]) -> type[Method[Any]]:
     """Register a method under its name; usable as a decorator.
 
     Raises:
-        UserError: it is not a subclass of `Method`, or another method has that name.
+        UserError: it is not a whole subclass of `Method`, or another method has that name.
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise UserError(f"{method!r} is not a decoding method; derive a class from Method")
+    needed = ("name", "Options", "decode")
+    if missing := [n for n in needed if not hasattr(method, n) or n in method.__abstractmethods__]:
+        raise UserError(f"method class {method.__name__} has no {missing[0]}; give it one")
     note(method)
     if (known := METHODS.setdefault(method.name, method)) is not method:
         raise UserError(twice("method", method.name, known, method))

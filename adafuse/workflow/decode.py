@@ -110,7 +110,7 @@ def decode_shard(
             journal.append(row["id"], row)
             told = len(journal.rows), len(rows), row["id"], row["stop_reason"]
             logger.info("%d of %d: %s (%s)", *told)
-            if row["error"] is not None:
+            if row["stop_reason"] == "error":
                 _check_failed(journal, len(rows), max_error_share)
         came_about = {"resumed": journaled, "reused": reused, "reused_from": sources}
         came_about |= {"served": servers} if servers else {}
@@ -303,7 +303,9 @@ def _decoded(
 
 def _failed(journal: Journal) -> dict[str, str]:
     rows = journal.rows.items()
-    return {name: row["error"] for name, row in rows if row["stop_reason"] == "error"}
+    return {
+        name: row["error"] or "no reason" for name, row in rows if row["stop_reason"] == "error"
+    }
 
 
 def _drop_failed(journal: Journal, rows: int, share: float) -> None:

@@ -124,14 +124,15 @@ def _take(plan: Plan, cell: Cell, size: int, models: "_Models") -> Pilot:
     )
     write_stamp(out, digest)
     journal_path(out).unlink()
-    decoded = read_rows(out, ["digest", "error"])
-    if all(each["error"] for each in decoded):
+    decoded = read_rows(out, ["digest", "error", "stop_reason"])
+    good = tuple(each["digest"] for each in decoded if each["stop_reason"] != "error")
+    if not good:
         raise UserError(f"all rows failed, the first with: {decoded[0]['error']}")
     once, row, full = cost(clock.spans)
     once += models.seconds(ensemble, min(span.begun for span in clock.spans))
     place = this_machine()
     pilot = Pilot(
-        tuple(each["digest"] for each in decoded if not each["error"]),
+        good,
         once,
         row,
         full or len(rows) == len(plan.prepared(benchmark).rows),

@@ -195,9 +195,9 @@ def _failed_rows(plan: Plan, benchmark: str, run: str, shard: int) -> str | None
     if not (trace_of(plan, benchmark, run, shard) or {}).get("failed"):
         return None
     own, merged = plan.layout.shard_trace(benchmark, run, shard), plan.layout.trace(benchmark, run)
-    rows = read_rows(own if own.is_file() else merged, ["id", "shard", "error"])
-    failed = [row for row in rows if row["error"] and row["shard"] == shard]
-    name, error = failed[0]["id"], " ".join(failed[0]["error"].split())
+    rows = read_rows(own if own.is_file() else merged, ["id", "shard", "error", "stop_reason"])
+    failed = [row for row in rows if row["stop_reason"] == "error" and row["shard"] == shard]
+    name, error = failed[0]["id"], " ".join((failed[0]["error"] or "no reason").split())
     said = re.split(r"(?<=[.!?]) ", error)[0]
     return f"{len(failed)} failed, the first, {name!r}, with: {said}"
 

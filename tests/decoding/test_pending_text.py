@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from adafuse.decoding.token_round import LONGEST_CHAIN, Entry, PendingText, _check
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
-from adafuse.errors import ExampleError
 from adafuse.tokenization.text import encode_bytes
 from tests.conftest import loaded
 from tests.support.scripted import run
@@ -177,5 +176,5 @@ def test_real_tokenizers_write_what_they_are_given(real_tokenizer, benchmark_tex
 )
 def test_a_choice_that_is_not_of_all_models_is_refused(entry, weights):
     _check([Entry.of(b"x", [0, 1], [0.5, 0.5], 0.5)], (1.0, 2.0), 2)
-    with pytest.raises(ExampleError, match="Choice is not of 2 models"):
+    with pytest.raises(ValueError, match="Choice is not of 2 models"):
         _check([entry], weights, 2)

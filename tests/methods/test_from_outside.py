@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from adafuse.decoding.method import Method
+from adafuse.decoding.token_round import Choice, Entry, fuse_tokens
+from adafuse.engine import scheduler
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
 from adafuse.methods.registry import register
+from adafuse.options import MethodOptions
 from tests.conftest import toy_path
 from tests.support.next_token import logprobs
 
@@ -178,3 +181,96 @@ def test_the_page_names_every_hook_of_a_method():
     named = re.findall(r"`(\w+)\b", "".join(line.split("|")[1] for line in table.split("\n")[2:]))
     rest = {"models", "decode", "plugins", "checkpoint", "check_models", "check_served"}
     assert set(named) == hooks - rest
+
+
+HERE = Path(__file__).name
+
+
+def exits(example):
+    sys.exit(0)
+    yield
+
+
+def ends(example):
+    return "a text"
+    yield
+
+
+def gives_up(example):
+    example.finish("a text", "error")
+    return
+    yield
+
+
+def asks_for_5(example):
+    yield 5
+
+
+def asks_for_nothing(example):
+    while True:
+        yield []
+
+
+def choosing(give, generator=True):
+    """Return a `decode` whose `choose` gives something."""
+
+    def choose(texts):
+        yield from texts[0].next_token()
+        return give()
+
+    return lambda example: fuse_tokens(example, choose if generator else lambda texts: give())
+
+
+def choice(surface=b"a", p=(0.5, 0.5), fused=0.5):
+    return Choice([Entry.of(surface, [0], p, fused)], ((0.5,), (0.5,)))
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("drafts", [["own"], []])
+@pytest.mark.parametrize(
+    ("decode", "says"),
+    [
+        (exits, f"SystemExit: 0 ({HERE}, line "),
+        (ends, "ended without a text: it left the stop reason None; have it commit"),
+        (gives_up, "ended without a text: it left the stop reason 'error'; have it commit"),
+        (lambda example: None, "TypeError: decode returned None; make it a generator, with yield"),
+        (lambda example: "text", "TypeError: decode returned 'text'; make it a generator"),
+        (asks_for_5, "TypeError: "),
+        (asks_for_nothing, "RuntimeError: 30 requests in a row were empty; yield nodes"),
+        (choosing(choice, generator=False), "was yielded, or returned by what is no generator; yi"),
+        (choosing(lambda: None), "TypeError: choose returned None; return a Choice"),
+        (choosing(lambda: "a"), "TypeError: choose returned 'a'; return a Choice"),
+        (choosing(lambda: Choice([], ((), ()))), "ValueError: the method's Choice begins with no"),
+        (choosing(lambda: choice(fused=NAN)), "ValueError: the method's Choice begins with an e"),
+        (choosing(lambda: choice(p=(0.5,))), "ValueError: the method's Choice is not of 2 models"),
+        (choosing(lambda: choice(surface="a")), "TypeError: the surface of an Entry is 'a'; give"),
+        (choosing(lambda: choice(p=(2.0, 0.5))), "ValueError: an Entry has the probability 2.0; "),
+        (choosing(lambda: choice(fused=math.inf)), "ValueError: an Entry has the probability inf"),
+        (choosing(lambda: choice(fused=-1)), "ValueError: an Entry has the probability -1; give"),
+    ],
+)
+def test_what_a_method_gives_wrongly_is_an_error_with_its_name_kind_and_file(
+    pair, monkeypatch, decode, says, drafts
+):
+    monkeypatch.setattr(scheduler, "MOST_IDLE", 30)
+    names = {"name": "odd", "Options": MethodOptions, "decode": lambda self, e: decode(e)}
+    register(type("Odd", (Method,), names))
+    try:
+        (result,) = pair.generate(PROMPTS[:1], method="odd", max_new_tokens=2, drafts=drafts)
+    finally:
+        del METHODS["odd"]
+    assert result.stop_reason == "error"
+    assert result.error.startswith(("method 'odd': ", "method 'odd' ended"))
+    assert says in result.error
+    assert ("ended" in says) != (f"({HERE}" in result.error)
+
+
+@pytest.mark.parametrize("missing", ["name", "Options", "decode"])
+def test_a_class_that_lacks_a_part_of_a_method_is_refused(missing):
+    names = {"name": "odd", "Options": MethodOptions, "decode": ends}
+    del names[missing]
+    with pytest.raises(UserError, match=f"^method class Odd has no {missing}; give it one$"):
+        register(type("Odd", (Method,), names))
+    assert "odd" not in METHODS

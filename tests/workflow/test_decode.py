@@ -304,14 +304,14 @@ def test_what_a_killed_writer_left_is_cleared_away(shards: Shards) -> None:
 class Failing(Echo):
     """Fails at some rows."""
 
-    def __init__(self, bad: Sequence[str]) -> None:
+    def __init__(self, bad: Sequence[str], says: str | None = "no\nroom") -> None:
         super().__init__()
-        self._bad = bad
+        self._bad, self._says = bad, says
 
     def __call__(self, *asked: Any) -> Iterator[tuple[int, Result]]:
         for index, result in super().__call__(*asked):
             failed = asked[1][index].id in self._bad
-            error = ("error", "no\nroom", "Traceback") if failed else ("stop", None, None)
+            error = ("error", self._says, "Traceback") if failed else ("stop", None, None)
             yield index, replace(result, stop_reason=error[0], error=error[1], traceback=error[2])
 
 
@@ -339,6 +339,8 @@ def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -
         " 1 rows are kept"
     )
     assert len(broken.prompts) == 3, "it does not go on in vain"
+    with pytest.raises(UserError, match=r"2 of .* rows failed, .* says: no reason; fix it"):
+        shards.decode(0, Failing(bad, says=None), max_error_share=1 / len(ids))
     shards.decode(0, mended := Echo(), max_error_share=1 / len(ids))
     assert len(mended.prompts) == len(ids) - 1
     assert failed(shards.out(0)) == set()

@@ -321,24 +321,29 @@ def test_the_version_of_a_plug_in_is_none_of_the_versions(results: Results) -> N
     assert results.asked(status=3)["versions"] == {"torch 2.13.0": 2}
 
 
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [("no room for it. Take less.\nAnd more", "no room for it."), (None, "no reason")],
+)
 def test_rows_that_failed_are_told_with_the_first_sentence_of_the_first(
-    values: dict[str, Any],
+    values: dict[str, Any], error: str | None, says: str
 ) -> None:
     values["decode"]["max_error_share"] = 1
     results = Results(values)
-    errors = [None, "no room for it. Take less.\nAnd more", "another"]
     rows = [
-        {"id": name, "shard": 0, "error": error}
-        for name, error in zip(results.ids(0), errors, strict=False)
+        {"id": name, "shard": 0, "error": said, "stop_reason": reason}
+        for name, said, reason in zip(
+            results.ids(0), (None, error, "another"), ("eos", "error", "error"), strict=False
+        )
     ]
-    fields = [field for field in TRACE_FIELDS if field.name in ("id", "shard", "error")]
+    fields = [field for field in TRACE_FIELDS if field.name in rows[0]]
     digest = results.plan.digest("qa", "left", 0)
     metadata = {"digest": digest, "failed": 2, "rows": len(rows)}
     write_rows(results.trace("left", 0), fields, rows, metadata)
     told = results.asked(status=3)["left", 0]
     name = results.ids(0)[1]
     assert told["state"] == "done"
-    assert told["detail"] == f"2 failed, the first, {name!r}, with: no room for it."
+    assert told["detail"] == f"2 failed, the first, {name!r}, with: {says}"
     done = CliRunner().invoke(app, ["status", str(results.folder)])
     assert f"done: qa/left/0: {told['of']} of {told['of']} rows, 2 failed, the first" in done.stdout
 
