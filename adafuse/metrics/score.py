@@ -16,6 +16,7 @@ from adafuse.metrics.bertscore import with_bertscore
 from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.registry import check_protocol, metric_named, scorer_named
 from adafuse.metrics.scorer import STRICT, Details, Metric, Outcome, Prediction, Scorer, trimmed
+from adafuse.plugins import is_outside
 from adafuse.storage.files import write_text
 
 CERTIFICATE, CERTIFIED = "certificate", "certified"
@@ -148,6 +149,8 @@ def evaluate(
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
     _check_lost(chosen, judgement.outcomes, texts.keys(), f"run {run!r} on {benchmark!r}")
+    if is_outside(chosen):
+        _check_empty(chosen, protocol, [row for row in examples if not trimmed(row.text)])
     if bertscore is not None:
         judgement = with_bertscore(judgement, bertscore)
     never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
@@ -183,6 +186,24 @@ def _check_lost(
             f"{owner}: scorer {scorer.name!r} gives the {len(lost)} rows that failed or have no"
             " prediction better values than the others on average, so that losing rows raises the"
             " score; let it give an empty text its worst value"
+        )
+
+
+def _check_empty(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> None:
+    """Refuse a scorer to which no text is as good as a right one, where rows have no text."""
+    rows = [row for row in rows if row.answers and all(map(scorer.normalise, row.answers))]
+    if not rows:
+        return
+    metric, right = scorer.primary, [replace(row, text=row.answers[0]) for row in rows]
+    judged = (scorer.score(protocol, each) for each in ([replace(r, text="") for r in rows], right))
+    none, gold = (found.metrics[metric.name].value for found in judged)
+    better = metric.merit(none) - metric.merit(gold)
+    worst = min(map(metric.merit, (0, 100)))  # both are so where it reads no bare answer
+    if better > 1e-9 or (better > -1e-9 and metric.merit(none) > worst):
+        raise UserError(
+            f"scorer {scorer.name!r} gives empty texts the {metric.name} {none:g}, and the accepted"
+            f" answers of the same {len(rows)} rows {gold:g}{metric.note}, so that rows without a"
+            " text count as right; let it give an empty text its worst value"
         )
 
 

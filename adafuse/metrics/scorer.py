@@ -9,7 +9,7 @@ from unicodedata import category
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate, bootstrap, wilson
-from adafuse.plugins import code_of, said
+from adafuse.plugins import is_outside, said
 
 if TYPE_CHECKING:
     from adafuse.metrics.paired import PerRow
@@ -212,10 +212,12 @@ class Scorer:
         rules = self.strict if protocol == STRICT else self.published or self.strict
         try:
             found = rules(examples)
-        except Exception as error:
-            if isinstance(error, UserError) or not code_of(self):
+        except (KeyboardInterrupt, UserError):
+            raise
+        except BaseException as error:  # a plug-in may exit
+            if not is_outside(self):
                 raise
-            raise UserError(f"scorer {self.name!r} failed: {said(error)}") from error
+            raise UserError(f"scorer {self.name!r} failed: {said(error, self)}") from error
         if (wrong := self._wrong(found, [example.id for example in examples])) is not None:
             raise UserError(f"scorer {self.name!r} {wrong}")
         return found
@@ -224,19 +226,26 @@ class Scorer:
         """Return what is wrong with a judgement, if anything."""
         if not isinstance(found, Judgement):
             return f"returns {type(found).__name__}; return a Judgement"
+        for part, kind in (("outcomes", tuple), ("metrics", dict), ("details", dict)):
+            if not isinstance(own := getattr(found, part), kind):
+                return f"returns {type(own).__name__} as {part}; return a {kind.__name__}"
         given = [getattr(outcome, "id", None) for outcome in found.outcomes]
-        if given != [*ids] or not isinstance(found.outcomes, tuple):
+        if given != [*ids]:
             return (
                 f"returns {len(given)} outcomes of {len(ids)} rows, or in another order; return a"
                 " tuple with one for each row, in their order"
             )
+        binary = self.primary.binary
+        allowed = "1 or 0, as its metric is binary" if binary else "a finite int or float"
         for outcome in found.outcomes:
-            if not _is_number(outcome.value):
-                return f"gives row {outcome.id!r} the value {outcome.value!r}; return a number"
+            if not _is_number(outcome.value) or (binary and outcome.value not in (0, 1)):
+                return f"gives row {outcome.id!r} the value {outcome.value!r}; return {allowed}"
         declared = [metric.name for metric in self.metrics]
         if self.primary.name not in found.metrics or not found.metrics.keys() <= {*declared}:
             return f"reports {[*found.metrics]}, but declares {declared}; report what it declares"
         for name, estimate in found.metrics.items():
+            if not isinstance(estimate, Estimate):
+                return f"reports {estimate!r:.60} as {name!r}; return an intervals.Estimate"
             ends = [end for end in (estimate.low, estimate.value, estimate.high) if end is not None]
             if not all(map(_is_number, ends)) or sorted(ends) != ends:
                 return f"reports {estimate} as {name!r}; return finite numbers, low to high"
@@ -244,9 +253,11 @@ class Scorer:
             mean = self.primary.pooled(self.primary.rows(found.outcomes, STRICT))
             score = found.metrics[self.primary.name].value
             if abs(mean - score) > 1e-6:
+                shares = "; intervals.mean takes values from 0 to 1, those of outcomes go to 100"
                 return (
                     f"reports the score {score:g}, but its outcomes give {mean:g}: a score is the"
-                    f" mean of their values{', in percent' * self.primary.binary}"
+                    f" mean of their values{', in percent' * binary}"
+                    f"{shares * math.isclose(score, 100 * mean)}"
                 )
         return None
 

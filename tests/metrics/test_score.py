@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from adafuse import plugins
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate
@@ -175,13 +176,50 @@ def lower(values: Callable[[Sequence[Prediction]], list[Any]], score: Any = None
     return Scorer("extra", "", (Metric("extra", "extra", higher_is_better=False),), rules)
 
 
+def returning(found: Any) -> Scorer:
+    """A scorer that returns this, or what it returns for the rows."""
+    rules = found if callable(found) else lambda rows: found
+    return replace(lower(lambda rows: []), strict=rules)
+
+
+def _pattern(says: str) -> str:
+    return re.escape(says.removesuffix("$")) + "$" * says.endswith("$")
+
+
+def _ones(rows: Sequence[Prediction]) -> tuple[Outcome, ...]:
+    return tuple(Outcome(e.id, e.text, e.answers, 1.0) for e in rows)
+
+
 @pytest.mark.parametrize(
     ("scorer", "says"),
     [
         (lower(lambda rows: [1.0, float("nan"), 1.0, 1.0], 1.0), "gives row 'b' the value nan"),
         (lower(lambda rows: [1.0, "2", 1.0, 1.0], 1.0), "gives row 'b' the value '2'"),
         (lower(lambda rows: [1.0] * 3), "returns 3 outcomes of 4 rows"),
-        (lower(lambda rows: [0.5] * 4, 50.0), "reports the score 50, but its outcomes give 0.5"),
+        (
+            lower(lambda rows: [0.5] * 4, 50.0),
+            "reports the score 50, but its outcomes give 0.5: a score is the mean of their values;"
+            " intervals.mean takes values from 0 to 1, those of outcomes go to 100",
+        ),
+        (
+            lower(lambda rows: [3.0] * 4, 10.0),
+            "reports the score 10, but its outcomes give 3: a score is the mean of their values$",
+        ),
+        (returning(Judgement([], {})), "returns list as outcomes; return a tuple"),
+        (returning(Judgement((), [])), "returns list as metrics; return a dict"),
+        (
+            replace(lower(lambda rows: [1.0] * 4), metrics=(Metric("extra", "", binary=True),)),
+            "reports the score 1, but its outcomes give 100: a score is the mean of their values,"
+            " in percent$",
+        ),
+        (
+            replace(lower(lambda rows: [50.0] * 4), metrics=(Metric("extra", "", binary=True),)),
+            "gives row 'a' the value 50.0; return 1 or 0, as its metric is binary",
+        ),
+        (
+            returning(lambda rows: Judgement(_ones(rows), {"extra": 1.0})),
+            "reports 1.0 as 'extra'; return an intervals.Estimate",
+        ),
         (lower(lambda rows: [1.0] * 4, float("inf")), "reports Estimate(value=inf"),
         (replace(lower(lambda rows: [1.0] * 4), strict=lambda rows: None), "returns NoneType"),
         (
@@ -194,7 +232,7 @@ def test_a_scorer_that_does_not_keep_to_its_form_is_refused_by_name(
     scorer: Scorer, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SCORERS, "extra", scorer)
-    with pytest.raises(UserError, match=f"^scorer 'extra' {re.escape(says)}"):
+    with pytest.raises(UserError, match=f"^scorer 'extra' {_pattern(says)}"):
         score_rows(ROWS, [prediction("a")], "extra", **NAMES)
 
 
@@ -204,5 +242,70 @@ def test_rows_that_were_lost_never_raise_a_score(monkeypatch: pytest.MonkeyPatch
     texts = [prediction("a"), prediction("b"), prediction("c"), prediction("d", reason="error")]
     with pytest.raises(UserError, match="gives the 1 rows that failed or have no prediction bett"):
         score_rows(ROWS, texts, "extra", **NAMES)
-    texts[3] = prediction("d", "")
-    assert score_rows(ROWS, texts, "extra", **NAMES).main.value == 3.75
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scorer], Scorer]:
+    """Brings a scorer as a plug-in does."""
+
+    def bring(scorer: Scorer) -> Scorer:
+        monkeypatch.setitem(SCORERS, "extra", scorer)
+        monkeypatch.setitem(plugins._BROUGHT, id(scorer), (scorer, __name__))
+        return scorer
+
+    return bring
+
+
+def wrong_letters(rows: Sequence[Prediction]) -> list[float]:
+    """A value that is 0 for the answer, and 100 for a text that ends with none of its letters."""
+    return [100.0 * (row.text.strip()[-1:] != row.answers[0][-1:]) for row in rows]
+
+
+LENGTH = lower(lambda rows: [float(len(row.text)) for row in rows])
+SAME = lower(lambda rows: [0.0] * len(rows))
+BOXED = lower(lambda rows: [100.0 * ("boxed" not in row.text) for row in rows])
+
+
+@pytest.mark.parametrize("lost", ["empty", "missing", "failed"])
+@pytest.mark.parametrize(("scorer", "gold"), [(LENGTH, 5), (SAME, 0)])
+def test_a_plug_in_to_which_no_text_is_as_good_as_the_answer_is_refused(
+    outside: Callable[[Scorer], Scorer], scorer: Scorer, gold: int, lost: str
+) -> None:
+    outside(scorer)
+    rest = {"empty": [prediction("d", " ")], "failed": [prediction("d", reason="error")]}
+    texts = [prediction(name, "") for name in "abc" if lost == "empty"] + rest.get(lost, [])
+    count = len(texts) if lost == "empty" else 4
+    with pytest.raises(UserError) as error:
+        score_rows(ROWS, texts, "extra", **NAMES)
+    assert str(error.value) == (
+        f"scorer 'extra' gives empty texts the extra 0, and the accepted answers of the same"
+        f" {count} rows {gold}, lower is better, so that rows without a text count as right; let"
+        " it give an empty text its worst value"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scorer", "rows"),
+    [
+        (lower(wrong_letters), ROWS),
+        (BOXED, ROWS),  # which reads no bare answer
+        (LENGTH, [row("a", " "), row("b", "right", "")]),  # where no text is right
+    ],
+)
+def test_a_plug_in_that_gives_empty_texts_its_worst_value_is_not_refused(
+    outside: Callable[[Scorer], Scorer], scorer: Scorer, rows: list[PreparedRow]
+) -> None:
+    outside(scorer)
+    assert score_rows(rows, [prediction("a", "")], "extra", **NAMES).empty == 1
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), KeyError("oops")])
+def test_a_plug_in_that_raises_or_exits_while_scoring_is_named(
+    outside: Callable[[Scorer], Scorer], error: BaseException
+) -> None:
+    def rules(rows: Sequence[Prediction]) -> Judgement:
+        raise error
+
+    outside(returning(rules))
+    with pytest.raises(UserError, match=f"'extra' failed: {type(error).__name__}: .* line "):
+        score_rows(ROWS, [prediction("a")], "extra", **NAMES)
