@@ -309,3 +309,22 @@ def test_a_plug_in_that_raises_or_exits_while_scoring_is_named(
     outside(returning(rules))
     with pytest.raises(UserError, match=f"'extra' failed: {type(error).__name__}: .* line "):
         score_rows(ROWS, [prediction("a")], "extra", **NAMES)
+
+
+def test_the_page_has_a_scorer_that_is_better_lower_and_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plugins, "_BROUGHT", {**plugins._BROUGHT})
+    page = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n((?:(?!```).)*EDIT_RATE.*?)```", page, re.DOTALL)
+    try:
+        exec(code, {"__name__": "__main__"})
+        texts = [
+            prediction("a", "right"),
+            prediction("b", "fight"),
+            prediction("c", reason="error"),
+        ]
+        score = score_rows(ROWS, texts, "edit_rate", **NAMES)
+    finally:
+        SCORERS.pop("edit_rate", None)
+    assert (score.main.value, score.missing, score.failed) == (pytest.approx(220 / 4), 1, 1)
