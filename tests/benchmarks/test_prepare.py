@@ -35,6 +35,7 @@ def digests(value: Prepared, shards: int = 3) -> list[str]:
     return [shard_digest(value.shard(number)) for number in range(shards)]
 
 
+LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 ROWS = {f"row-{number}": (f"question {number}", f"answer {number}") for number in range(30)}
 
 
@@ -47,7 +48,7 @@ def test_shards_stay_what_they_are_from_version_to_version() -> None:
     assert [shard_of(f"row-{number}", 3) for number in range(8)] == [2, 2, 1, 2, 1, 2, 0, 0]
 
 
-@given(st.sampled_from(sorted(ROWS)), st.text(min_size=1).filter(str.strip))
+@given(st.sampled_from(sorted(ROWS)), st.text(LETTERS, min_size=1).filter(str.strip))
 def test_an_edited_question_changes_the_digest_of_its_shard_only(
     tmp_path_factory, name: str, question: str
 ) -> None:
