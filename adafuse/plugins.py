@@ -163,9 +163,7 @@ def said(error: BaseException, brought: object = None) -> str:
         module = module_of(brought)
         at = through or (_file_of(module) or Path(module)).name
     kind = f"{type(error).__name__}: {error}".removesuffix(": ")
-    if at is None:
-        return message if isinstance(error, Exception) else kind
-    return f"{kind} ({at})"
+    return message if at is None else f"{kind} ({at})"
 
 
 def places(error: BaseException) -> tuple[str | None, str | None]:

@@ -206,6 +206,13 @@ def test_a_step_refuses_code_that_was_changed_since_it_was_planned(
             now.check_code(job)
 
 
+def test_a_rule_that_exits_fails_its_row(folder, pair):
+    load_file(str(write(folder / "ruler_y.py", value="sys.exit(0)", before="import sys\n")))
+    (result,) = pair.generate(["The dog"], max_new_tokens=2, max_words=1, fusion="plain")
+    assert result.stop_reason == "error"
+    assert result.error == "method 'adafuse': SystemExit: 0 (ruler_y.py, line 7)"
+
+
 def test_an_error_in_a_plug_in_is_shown_with_its_place_and_its_traceback(tmp_path):
     write(tmp_path / "ruler_e.py", value="1 / 0")
     models = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]

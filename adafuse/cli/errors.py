@@ -173,7 +173,7 @@ def _status(app: typer.Typer, program: str) -> int:
     except SystemExit as end:
         from adafuse.plugins import places, said
 
-        if places(end)[1] is None:
+        if places(end)[0] is None:
             raise
         _tell(f"error: a plug-in ended the command: {said(end)}")
     return WRONG

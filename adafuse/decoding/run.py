@@ -29,7 +29,7 @@ from adafuse.errors import ExampleError, UserError
 from adafuse.models.language_model import LanguageModel, ServedModel
 from adafuse.models.memory import out_of_memory, rows_that_fit
 from adafuse.models.placement import Place
-from adafuse.plugins import is_outside, said
+from adafuse.plugins import is_outside, places, said
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
 from adafuse.tokenization.prompts import (
     check_chat,
@@ -230,8 +230,9 @@ class Run:
             yield from self._decode(example, lookups)
         except (KeyboardInterrupt, GeneratorExit, UserError, ExampleError):
             raise
-        except BaseException as error:  # a plug-in may exit
-            if isinstance(error, Exception) and (out_of_memory(error) or not is_outside(method)):
+        except BaseException as error:  # a plug-in may exit, and so may a handler of signals
+            blamed = is_outside(method) if isinstance(error, Exception) else places(error)[0]
+            if not blamed or out_of_memory(error):
                 raise
             raise ExampleError(f"method {method.name!r}: {said(error, method)}") from error
         if example.reason in (None, "error"):
