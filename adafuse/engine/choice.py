@@ -117,7 +117,7 @@ def _find_way(model: LoadedModel) -> Way:
         return Way(obstacles=(plain,))
     if plain.isnan().any():
         small = " or load it in float32" * (model.dtype == torch.float16)
-        return Way(obstacles=("it gives NaN: its weights are damaged; download it again{small}",))
+        return Way(obstacles=(f"it gives NaN: its weights are damaged; download it again{small}",))
     differs = partial(_differs, model, plain)
     obstacle = unknown_attention(model.network.config)
     if "position_ids" not in inspect.signature(type(model.network).forward).parameters:
