@@ -15,8 +15,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
     "": 1202, "storage": 865, "records": 539, "servers": 919, "tokenization": 1062, "models": 3315,
-    "engine": 2258, "decoding": 2850, "methods": 2373, "benchmarks": 602, "metrics": 3373,
-    "development": 1034, "config": 1268, "workflow": 4899, "report": 3228, "export": 583,
+    "engine": 2258, "decoding": 2850, "methods": 2373, "benchmarks": 602, "metrics": 3367,
+    "development": 1035, "config": 1268, "workflow": 4899, "report": 3236, "export": 583,
     "bench": 547, "serve": 1728, "lm_eval": 497, "cli": 3968, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.

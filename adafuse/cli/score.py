@@ -12,7 +12,7 @@ from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names, wit
 from adafuse.cli.output import echo_json, json_text
 from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
-from adafuse.metrics.registry import BENCHMARKS, SCORERS, scorer_named
+from adafuse.metrics.registry import BENCHMARKS, SCORERS, metric_named, scorer_named
 from adafuse.metrics.scorer import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _print(totals: "Score", kept: int) -> None:
         title += f" (published keeps the {kept} rows to exclude)"
     grid = Table("metric", "percent", "95 % interval")
     for name, value in totals.metrics.items():
-        grid.add_row(name, f"{value.value:.2f}", value.ends(2))
+        grid.add_row(f"{name}{metric_named(name).note}", f"{value.value:.2f}", value.ends(2))
     console = Console(width=None if Console().is_terminal else 100, highlight=False)
     console.print(title, soft_wrap=True, markup=False)
     console.print(grid)

@@ -50,7 +50,7 @@ class PendingText:
         """Return log p, in nats, of some bytes after the text, in the ids that would write them.
 
         No bytes are END. Where bytes merge with those before them into other ids, it is the ratio
-        of what the whole text is to the model to what it was without them.
+        of what the whole text is to the model to what it was without them, or 0 if that is above 1.
 
         Raises:
             ContextFullError: the model has no position left for them.
@@ -61,7 +61,7 @@ class PendingText:
         paths = self._extended(surface).path(), self.node.path()
         yield from evaluated([node for path in paths for node in path])
         longer, shorter = (math.fsum(node.logprob or 0 for node in path) for path in paths)
-        return longer - shorter
+        return min(0.0, longer - shorter)
 
     def extend(self, surface: bytes) -> None:
         self.node = self._extended(surface)

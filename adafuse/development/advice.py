@@ -235,11 +235,12 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
     equal = [m.name for m in advice.members if m.score.value == member.score.value]
     best = "the best" if len(equal) == 1 else f"which scores as {' and '.join(equal[1:])}"
     said = [f"Fused, the models score {interval} points against {member.name} alone, {best}."]
-    if not found.alike_cut:
+    if not found.alike:
         said.append(
             f"These cannot be compared: max_new_tokens cut {advice.cut:.0f} % of the fused answers"
             f" and {member.cut:.0f} % of those of {member.name}, and {found.beyond:.0f} % have more"
-            " tokens than it allows; raise it."
+            f" tokens than it allows; raise it. Rows that failed: {found.failed} and"
+            f" {found.other_failed}."
         )
     elif found.significant and gain > 0:
         said.append("Fuse them.")

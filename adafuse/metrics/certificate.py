@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from adafuse.errors import UserError
-from adafuse.metrics.compare import MARGIN, aligned, alike_cut, bootstrapped, rows_of
+from adafuse.metrics.compare import MARGIN, aligned, alike, bootstrapped, rows_of
 from adafuse.metrics.noninferior import LEVEL, resampled, tail
 from adafuse.metrics.paired import SEED, PerRow, count_pairs
 from adafuse.metrics.power import certifying_accuracies, certifying_means
@@ -191,7 +191,7 @@ def _test(run: ScoredRun, other: ScoredRun, rows: PerRow, others: PerRow, margin
             return _Test(member, difference, None, lambda level: None)
         p, error = resampled(drawn, margin).p, float(drawn.std())
         needed = partial(certifying_means, sign * difference, error, len(rows), margin)
-    return _Test(member, difference, p if alike_cut(run.score, other.score) else None, needed)
+    return _Test(member, difference, p if alike(run.score, other.score) else None, needed)
 
 
 def _candidate(name: str, test: _Test | None, level: float | None, parts: int) -> Candidate:

@@ -1,5 +1,6 @@
 """Runs tested against each other on the same rows: an ensemble and its baselines, or all pairs."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -140,15 +141,15 @@ class Comparison:
 
     @property
     def significant(self) -> bool:
-        """The adjusted p-value is below 0.05, the interval without 0, and as many are cut."""
-        if self.low is None or self.high is None or not self.alike_cut:
+        """The adjusted p-value is below 0.05, the interval without 0, and the runs are alike."""
+        if self.low is None or self.high is None or not self.alike:
             return False
         return self.p_holm < LEVEL and not self.low <= 0 <= self.high
 
     @property
     def noninferior(self) -> bool:
-        """The run is shown to be worse by less than the margin; about as many are cut."""
-        return self.p_noninferior is not None and self.p_noninferior <= LEVEL and self.alike_cut
+        """The run is shown to be worse by less than the margin, and the runs are alike."""
+        return self.p_noninferior is not None and self.p_noninferior <= LEVEL and self.alike
 
     @property
     def allowed(self) -> str:
@@ -164,9 +165,10 @@ class Comparison:
         return "better" if self.gain > 0 else ", ".join(filter(None, ("worse", small)))
 
     @property
-    def alike_cut(self) -> bool:
-        """Limits cut about as many answers of both, and few go beyond: the budgets are the same."""
-        return _alike(self.cut, self.other_cut, self.beyond)
+    def alike(self) -> bool:
+        """About as many answers of both were cut, or failed, and few go beyond the budget."""
+        failed = 100 * (self.failed - self.other_failed) / self.n if self.wins is None else 0.0
+        return _alike(self.cut, self.other_cut, self.beyond, failed)
 
     @property
     def gain(self) -> float:
@@ -174,14 +176,14 @@ class Comparison:
         return metric_named(self.metric).merit(self.difference)
 
 
-def _alike(cut: float | None, other_cut: float | None, beyond: float) -> bool:
-    return max(abs((cut or 0.0) - (other_cut or 0.0)), beyond) <= MANY_CUT
+def _alike(cut: float | None, other_cut: float | None, beyond: float, failed: float) -> bool:
+    return max(abs((cut or 0.0) - (other_cut or 0.0)), beyond, abs(failed)) <= MANY_CUT
 
 
-def alike_cut(one: Score, other: Score) -> bool:
-    """Whether limits cut about as many answers of both runs, as of a `Comparison`."""
-    beyond = max(one.beyond_share, other.beyond_share)
-    return _alike(one.cut_share, other.cut_share, beyond)
+def alike(one: Score, other: Score) -> bool:
+    """Whether about as many answers of both runs were cut, or failed, as of a `Comparison`."""
+    beyond, failed = max(one.beyond_share, other.beyond_share), one.lost_share - other.lost_share
+    return _alike(one.cut_share, other.cut_share, beyond, failed)
 
 
 def compare_runs(
@@ -221,7 +223,11 @@ def by_benchmark(scores: Sequence[ScoredRun]) -> list[list[ScoredRun]]:
 def _compare_group(choose: Choose, group: Sequence[ScoredRun], margin: float) -> list[Comparison]:
     first = group[0]
     runs = {scored.score.run: aligned(scored, first) for scored in group}
-    pairs = choose({name: first.metric.merit(scored.value) for name, scored in runs.items()})
+    merits = {
+        name: -math.inf if run.score.lost_share > MANY_CUT else first.metric.merit(run.value)
+        for name, run in runs.items()
+    }
+    pairs = choose(merits)
     compared = dict.fromkeys(name for pair in pairs for name in (pair.run, pair.against))
     rows = {name: rows_of(runs[name]) for name in compared}
     comparisons = [

@@ -4,7 +4,6 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -80,6 +79,12 @@ class Score:
         return 100 * self.beyond / self.n
 
     @property
+    def lost_share(self) -> float:
+        """The share of rows that failed or are missing, in percent; 0 where they are just wrong."""
+        lost = self.failed + self.missing
+        return 0.0 if metric_named(self.primary).binary else 100 * lost / self.n
+
+    @property
     def certified(self) -> bool | None:
         """Whether the run was chosen with a certificate; None if it was not to have one."""
         return None if CERTIFIED not in self.details else bool(self.details[CERTIFIED])
@@ -148,7 +153,6 @@ def evaluate(
     texts = {name: text for name, text in answers.items() if name not in failed}
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
-    _check_lost(chosen, judgement.outcomes, texts.keys(), f"run {run!r} on {benchmark!r}")
     if is_outside(chosen):
         _check_empty(chosen, protocol, [row for row in examples if not trimmed(row.text)])
     if bertscore is not None:
@@ -171,22 +175,6 @@ def evaluate(
         beyond=sum(by_id.get(row.id, {}).get("fits") is not None for row in scored),
     )
     return ScoredRun(score, judgement.outcomes)
-
-
-def _check_lost(
-    scorer: Scorer, outcomes: Sequence[Outcome], texts: Collection[str], owner: str
-) -> None:
-    """Refuse values of rows without a text that are better than those of the others."""
-    values: dict[bool, list[float]] = {True: [], False: []}
-    for outcome in outcomes:
-        values[outcome.id in texts].append(scorer.primary.merit(outcome.value))
-    others, lost = values[True], values[False]
-    if others and lost and fmean(lost) > fmean(others) + 1e-9:
-        raise UserError(
-            f"{owner}: scorer {scorer.name!r} gives the {len(lost)} rows that failed or have no"
-            " prediction better values than the others on average, so that losing rows raises the"
-            " score; let it give an empty text its worst value"
-        )
 
 
 def _check_empty(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> None:

@@ -47,14 +47,15 @@ _PUBLISHED = (
 class Cell:
     """A score, or a macro average without one: its value in percent, None where it is missing.
 
-    The `best` cells of a column have the same value as printed; oracles take no part. `failed` rows
-    could not be decoded, and count as wrong.
+    The `best` cells of a column have the same value as printed; oracles take no part, and runs of
+    which `many_failed` if these are not just wrong. `failed` rows could not be decoded.
     """
 
     value: float | None
     score: Score | None = None
     best: bool = False
     failed: int = 0
+    many_failed: bool = False
 
     @property
     def text(self) -> str:
@@ -175,7 +176,9 @@ def build_table(
         scored = [by_cell.get((name, run)) for run in runs]
         column = _column(name, [score for score in scored if score])
         plain = [
-            Cell(score.main.value, score, failed=score.failed) if score else Cell(None)
+            Cell(score.main.value, score, False, score.failed, score.lost_share > MANY_CUT)
+            if score
+            else Cell(None)
             for score in scored
         ]
         columns.append(column)
@@ -220,7 +223,8 @@ def _average(*cells: Cell) -> Cell:
     values = [cell.value for cell in cells if cell.value is not None]
     if len(values) < len(cells):
         return Cell(None)
-    return Cell(fmean(values), failed=sum(cell.failed for cell in cells))
+    failed, many = sum(cell.failed for cell in cells), any(cell.many_failed for cell in cells)
+    return Cell(fmean(values), failed=failed, many_failed=many)
 
 
 def direction(metrics: Sequence[Metric]) -> Metric | None:
@@ -232,7 +236,8 @@ def direction(metrics: Sequence[Metric]) -> Metric | None:
 def _with_best(
     cells: Sequence[Cell], competing: Sequence[bool], metric: Metric | None
 ) -> list[Cell]:
-    texts = [cell.text * competes for cell, competes in zip(cells, competing, strict=True)]
+    pairs = zip(cells, competing, strict=True)
+    texts = [cell.text * (competes and not cell.many_failed) for cell, competes in pairs]
     printed = map(float, filter(None, texts))
     top = max(printed, key=metric.merit, default=None) if metric else None
     return [
@@ -319,7 +324,9 @@ def _metric_cells(
     scores: Sequence[Score | None], competing: Sequence[bool], name: str
 ) -> list[str]:
     values = [score.metrics.get(name) if score else None for score in scores]
-    plain = [Cell(value.value if value else None) for value in values]
+    many = [score is not None and score.lost_share > MANY_CUT for score in scores]
+    pairs = zip(values, many, strict=True)
+    plain = [Cell(each.value if each else None, many_failed=lost) for each, lost in pairs]
     cells = _with_best(plain, competing, metric_named(name))
     ends = [value.ends(form=" [{}, {}]") if value else "" for value in values]
     return [

@@ -44,10 +44,11 @@ p is that of McNemar's exact two-sided test for accuracies; for others the large
 sacrebleu's paired bootstrap (seed 12345), by which two equally good systems fall below 0.05 about
 one time in ten, and approximate randomization. p (Holm) is adjusted for all tests of its table. A
 difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0, and never
-where limits cut more answers of one run than of the other, by over {cut:.0f} points, or over
-{cut:.0f} % of a run's answers are scored that do not fit into `max_new_tokens`. The smallest p
-but of an accuracy is 1/1001, so that no such difference can be marked in a table of more than 50
-tests. "Only run right" and "only other right" count the rows on which the two disagree.
+where limits cut more answers of one run than of the other, by over {cut:.0f} points, or more of its
+rows failed (but for accuracies), or over {cut:.0f} % of a run's answers are scored that do not fit
+into `max_new_tokens`. The smallest p but of an accuracy is 1/1001, so that no such difference can
+be marked in a table of more than 50 tests. "Only run right" and "only other right" count the rows
+on which the two disagree.
 
 The verdict says what is shown: "better" or "worse" (a marked difference), "less than {allowed}
 worse" (not inferior), or "undecided". Undecided does not mean as good: these rows show

@@ -5,6 +5,7 @@ import io
 import json
 from collections import Counter
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import polars as pl
@@ -19,6 +20,7 @@ from adafuse.development.gate_fitting import Development
 from adafuse.errors import UserError
 from adafuse.metrics.compare import compare_runs
 from adafuse.metrics.score import MANY_CUT, Score, cut_legend, evaluate
+from adafuse.metrics.scorer import Outcome
 from adafuse.report.charts import notes
 from adafuse.report.contents import marks
 from adafuse.report.main_table import build_table, score_table, tables_markdown
@@ -26,7 +28,7 @@ from adafuse.report.tables import comparison_table, read_comparisons, to_csv
 from adafuse.storage.files import PACKAGE
 from tests.support.configuration import values as configuration
 
-from .conftest import accuracy
+from .conftest import accuracy, scored
 
 values = configuration
 
@@ -77,6 +79,25 @@ def test_there_is_no_mark_where_limits_cut_more_of_one_run(cut: int, other: int,
         f"60.0 ({cut:.1f} % cut) | 0.0 ({other:.1f} % cut)" in comparison_table(found, {}).markdown
     )
     assert f"over {MANY_CUT:.0f} points" in " ".join(comparison_table(found, {}).markdown.split())
+
+
+@pytest.mark.parametrize(("failed", "marked"), [(5, True), (6, False)])
+def test_there_is_no_mark_and_no_best_where_many_failed_and_are_not_just_wrong(
+    failed: int, marked: bool
+) -> None:
+    values = {"m": [0.0] * 100, "fused": [80.0] * 60 + [0.0] * 40}
+    runs = [
+        scored(
+            run, [Outcome(f"r{n}", "x", ("x",), v) for n, v in enumerate(each)], "f1", fmean(each)
+        )
+        for run, each in values.items()
+    ]
+    runs[1] = replace(runs[1], score=replace(runs[1].score, failed=failed))
+    found = compare_runs(RUNS, runs)
+    for each in (found, read_comparisons(to_csv(comparison_table(found, {})))):
+        assert bool(marks(each)) == marked
+    table = build_table(["qa"], RUNS, [one.score for one in runs], None)
+    assert [row.cells[0].best for row in table.rows] == [not marked, marked]
 
 
 @pytest.mark.parametrize(("beyond", "marked"), [(5, True), (6, False)])

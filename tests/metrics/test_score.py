@@ -236,14 +236,6 @@ def test_a_scorer_that_does_not_keep_to_its_form_is_refused_by_name(
         score_rows(ROWS, [prediction("a")], "extra", **NAMES)
 
 
-def test_rows_that_were_lost_never_raise_a_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    wordy = lower(lambda rows: [float(len(row.text)) for row in rows])
-    monkeypatch.setitem(SCORERS, "extra", wordy)
-    texts = [prediction("a"), prediction("b"), prediction("c"), prediction("d", reason="error")]
-    with pytest.raises(UserError, match="gives the 1 rows that failed or have no prediction bett"):
-        score_rows(ROWS, texts, "extra", **NAMES)
-
-
 @pytest.fixture
 def outside(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scorer], Scorer]:
     """Brings a scorer as a plug-in does."""
