@@ -136,6 +136,5 @@ def _line(row: "Answered", names: Sequence[str]) -> str:
         {"run": name, "text": text, "stop_reason": reason, "value": value}
         for name, (text, reason, value) in zip(names, of_runs, strict=True)
     ]
-    return json.dumps(
-        {"prompt": row.prompt, "accepted": row.accepted, "runs": runs}, ensure_ascii=False
-    )
+    asked = {"id": row.id, "prompt": row.prompt, "accepted": row.accepted}
+    return json.dumps(asked | {"runs": runs}, ensure_ascii=False)

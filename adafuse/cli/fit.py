@@ -200,4 +200,5 @@ def read_development(
         Development,  # imports torch, for which bad input need not wait
     )
 
-    return Development(rows.stem, prompts, [row.answers for row in examples], scorer, settings)
+    answers, ids = [row.answers for row in examples], [row.id for row in examples]
+    return Development(rows.stem, prompts, answers, scorer, settings, ids)

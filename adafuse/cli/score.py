@@ -73,7 +73,7 @@ def score(
     ] = None,
     threads: ThreadsOption = "auto",
 ) -> None:
-    """Score predictions against references, in percent with 95 % intervals."""
+    """Score predictions against references, with 95 % intervals (accuracies in percent)."""
     from adafuse.metrics.predictions import read_exclusions
     from adafuse.metrics.registry import check_protocol
     from adafuse.metrics.score import evaluate

@@ -429,7 +429,7 @@ def summary(config: Annotated[Path, typer.Argument()] = Path("config/toy.yaml"))
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")
     for warning in table.warnings:
         console.print(f"[bold]Warning:[/bold] {escape(warning)}")
-    grid = Table("run", "models", title="Scores in percent, with 95 % intervals")
+    grid = Table("run", "models", title="Scores (accuracies in percent), with 95 % intervals")
     for column in table.columns:
         grid.add_column(f"{escape(column.name)}\nn = {column.n}", justify="right")
     if table.averaged:

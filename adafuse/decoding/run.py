@@ -235,6 +235,9 @@ class Run:
             if not blamed or out_of_memory(error):
                 raise
             raise ExampleError(f"method {method.name!r}: {said(error, method)}") from error
+        faults = (each.fault(len(self.models)) for each in example.rounds)
+        if (fault := next(filter(None, faults), None)) is not None:
+            raise ExampleError(f"method {method.name!r}: a round {fault}")
         if example.reason in (None, "error"):
             raise ExampleError(
                 f"method {method.name!r} ended without a text: it left the stop reason"

@@ -13,7 +13,7 @@ from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
 from adafuse.options import MethodOptions
-from adafuse.records.result import Candidate, Round
+from adafuse.records.result import MOST, Candidate, Round
 from adafuse.tokenization.text import encode_bytes
 
 Probabilities = NDArray[np.float64]
@@ -141,7 +141,7 @@ class Entry:
 
 
 def _negative_log(p: float) -> float:
-    if p < 0 or p > 1.001:  # that of float32 may be a little above 1
+    if p < 0 or p > MOST:
         raise ValueError(f"an Entry has the probability {p}; give one from 0 to 1")
     return math.inf if p == 0 else -math.log(p)
 
@@ -193,7 +193,6 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             entries, margins, weights = choice
             if not entries or not math.isfinite(entries[0].fused):
                 raise _no_finite(texts, entries)
-            _check(entries[:TRACED], weights, len(texts))
             surface = entries[0].surface
             if surface:
                 for pending in texts:
@@ -211,17 +210,6 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
         example.reason = "length"
     for pending in texts:
         pending.sequence.engine.commit(pending.node)
-
-
-def _check(entries: Sequence[Entry], weights: Sequence[float], models: int) -> None:
-    """Refuse what a method of somebody else must not return: columns of a trace would shift."""
-    lengths = {len(entry.nll) for entry in entries} | ({len(weights)} if weights else set())
-    named = {number for entry in entries for number in entry.proposers}
-    if lengths != {models} or not named <= {*range(models)}:
-        raise ValueError(
-            f"the method's Choice is not of {models} models: give each entry a p for each model,"
-            " numbers of these as proposers, and a weight for each or none"
-        )
 
 
 def _no_finite(texts: Iterable[PendingText], entries: Sequence[Entry]) -> Exception:

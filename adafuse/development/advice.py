@@ -52,6 +52,7 @@ class Member:
 class Answered:
     """A row as it was answered: by each model, then by all together."""
 
+    id: str
     prompt: str
     accepted: tuple[str, ...]
     texts: tuple[str, ...]
@@ -178,10 +179,9 @@ def _judged(
 
 def scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
     """Score what a run has written for the rows."""
-    prepared = [
-        PreparedRow(str(row), "", "", tuple(answers)) for row, answers in enumerate(rows.answers)
-    ]
-    texts = [{"id": str(row), **result_columns(result)} for row, result in enumerate(results)]
+    named = [*zip(rows.names, rows.answers, results, strict=True)]
+    prepared = [PreparedRow(name, "", "", tuple(answers)) for name, answers, _ in named]
+    texts = [{"id": name, **result_columns(result)} for name, _, result in named]
     return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
 
 
@@ -201,16 +201,18 @@ def _answers(
     """Return each row with its answers by each model and by all together."""
     asked = [p.turns[-1].content if isinstance(p, Chat) else p for p in rows.prompts]
     values = zip(*([outcome.value for outcome in run.outcomes] for run in judged), strict=True)
-    by_row = zip(asked, rows.answers, zip(*results, strict=True), values, strict=True)
+    texts = zip(*results, strict=True)
+    by_row = zip(rows.names, asked, rows.answers, texts, values, strict=True)
     return tuple(
         Answered(
+            name,
             prompt,
             tuple(accepted),
             tuple(result.answer for result in row),
             tuple(result.stop_reason for result in row),
             tuple(found),
         )
-        for prompt, accepted, row, found in by_row
+        for name, prompt, accepted, row, found in by_row
     )
 
 

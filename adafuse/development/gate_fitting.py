@@ -56,13 +56,21 @@ Guide = Callable[[Example, Pool], Span | None]
 
 @dataclass(frozen=True)
 class Development:
-    """Rows to fit on; `scorer` is a name, `settings` are those of `Ensemble.stream`."""
+    """Rows to fit on; `scorer` is a name, `settings` are those of `Ensemble.stream`.
+
+    Rows without `ids` have their numbers, from 1.
+    """
 
     name: str
     prompts: Sequence[Prompt]
     answers: Sequence[Sequence[str]]
     scorer: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    ids: Sequence[str] = ()
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self.ids or [str(number) for number, _ in enumerate(self.prompts, 1)]
 
 
 @dataclass(eq=False)

@@ -347,7 +347,8 @@ def gather(programs: Iterable[Program[T]]) -> Program[list[T]]:
 
 
 def evaluated(nodes: Iterable[Node]) -> Program[None]:
-    """Ask for those of `nodes` that have no next-token distribution yet."""
-    missing = [node for node in nodes if node.missing]
-    if missing:
-        yield missing
+    """Ask for those of `nodes` that have no next-token distribution yet.
+
+    It yields where there are none, too, so that a program which goes on for ever is ended.
+    """
+    yield [node for node in nodes if node.missing]

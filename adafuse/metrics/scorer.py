@@ -96,6 +96,11 @@ class Metric:
     corpus: Corpus | None = None
 
     @property
+    def in_percent(self) -> bool:
+        """Whether it goes from 0 to 100, whoever made it; a mean is in the unit of its values."""
+        return self.binary or self.corpus is not None
+
+    @property
     def note(self) -> str:
         """What tables say after its name."""
         return "" if self.higher_is_better else ", lower is better"

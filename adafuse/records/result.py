@@ -1,6 +1,7 @@
 """Prompts, and what decoding returns: one `Result` per prompt, with every round."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,8 @@ from adafuse.errors import UserError, unknown
 from adafuse.records.views import ResultView, RoundView
 
 Role = Literal["system", "user", "assistant"]
+MOST = 1.001
+"""A probability, or a difference of two, may be a little above 1 in float32."""
 CHAT_DATE = "2024-07-26"
 """The day that chat templates see by default: one that does not end at midnight."""
 
@@ -217,6 +220,22 @@ class Round(RoundView):
         """Whether all models proposed the committed candidate."""
         chosen = () if self.selected is None else self.candidates[self.selected].proposers
         return len(chosen) == len(self.margins)
+
+    def fault(self, models: int) -> str | None:
+        """Return what is wrong with a round of so many models; None if nothing is."""
+        numbers = {
+            "NLL of each candidate": {len(each.nll) for each in self.candidates} - {0},
+            "margins": {len(self.margins)} - {0},
+            "weights": {len(self.weights)} - {0},
+        }
+        for what, found in numbers.items():
+            if other := found - {models}:
+                return f"has {what} of {min(other)} models; give one for each of {models}"
+        named = {number for each in self.candidates for number in each.proposers}
+        if not named <= {*range(models)}:
+            return f"has proposers {sorted(named)}; give numbers of models, from 0 to {models - 1}"
+        odd = [m for own in self.margins for m in own if not (0 <= m <= MOST or math.isnan(m))]
+        return f"has a margin of {odd[0]:g}; give p(1) - p(2), from 0 to 1" if odd else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

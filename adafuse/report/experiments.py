@@ -22,7 +22,7 @@ from adafuse.metrics.published import read_published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_score, read_scored
 from adafuse.models.spec import device_kind
-from adafuse.report.main_table import MACRO_AVERAGE, direction, same_rows
+from adafuse.report.main_table import MACRO_AVERAGE, averaged, same_rows
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.jobs import gate_rows
 from adafuse.workflow.layout import ResultsLayout
@@ -106,7 +106,7 @@ def scores(experiment: Experiment) -> pl.DataFrame:
     table = pl.DataFrame(rows, schema_overrides={"paper": pl.Float64}, infer_schema_length=None)
     _refuse_different_rows(table)
     metrics = [metric_named(name) for name in table["metric"]]
-    if len(experiment.section.benchmarks) == 1 or direction(metrics) is None:
+    if len(experiment.section.benchmarks) == 1 or averaged(metrics) is None:
         return table
     whole = pl.col("paper").is_not_null().all()
     averages = table.group_by("protocol", *RUN, maintain_order=True).agg(

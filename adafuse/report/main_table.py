@@ -26,14 +26,14 @@ from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
 _LEGEND = (
-    f"Scores in percent with their 95 % intervals ({INTERVALS}), {{}} scoring.{{}} Best of each"
-    " column in bold. {}"
+    f"Scores (accuracies in percent) with their 95 % intervals ({INTERVALS}), {{}}"
+    " scoring.{{}} Best of each column in bold. {}"
 )
 MACRO_AVERAGE = "macro average"
 _MEAN = f" The {MACRO_AVERAGE} is the mean of a row's own cells."
 _METRICS = (
-    f"In percent with 95 % intervals ({INTERVALS}). The first metric of each benchmark is that of"
-    " the main table, by which runs are compared. Best of each column in bold."
+    f"Accuracies are in percent; 95 % intervals ({INTERVALS}). The first metric of each benchmark"
+    " is that of the main table, by which runs are compared. Best of each column in bold."
 )
 _PUBLISHED = (
     "The rules of the scorer that the paper used for its Table 1, for comparison with its numbers;"
@@ -134,12 +134,9 @@ class ScoreTable:
 
     @property
     def averaged(self) -> bool:
-        """Whether a reader is shown the macro average: that of one benchmark is its score.
-
-        There is none of metrics of which some are better higher and others lower.
-        """
-        same = direction([column.metric for column in self.columns])
-        return len(self.columns) > 1 and same is not None
+        """Whether a reader is shown the macro average: that of one benchmark is its score."""
+        metrics = [column.metric for column in self.columns]
+        return len(metrics) > 1 and averaged(metrics) is not None
 
     @property
     def scores(self) -> list[Score]:
@@ -183,7 +180,7 @@ def build_table(
         ]
         columns.append(column)
         cells.append(_with_best(plain, competing, column.metric))
-    whole = direction([column.metric for column in columns])
+    whole = averaged([column.metric for column in columns])
     averages = [_average(*row) if whole else Cell(None) for row in zip(*cells, strict=True)]
     cells.append(_with_best(averages, competing, whole))
     rows = [
@@ -231,6 +228,15 @@ def direction(metrics: Sequence[Metric]) -> Metric | None:
     """Return one that is better higher or lower as all of them are; None if they differ."""
     same = len({metric.higher_is_better for metric in metrics}) == 1
     return metrics[0] if same else None
+
+
+def averaged(metrics: Sequence[Metric]) -> Metric | None:
+    """Return a metric of which scores by these have a mean: all are one, or shares to be raised.
+
+    None if a mean says nothing, as that of an accuracy and an edit distance.
+    """
+    shares = all(metric.higher_is_better and metric.in_percent for metric in metrics)
+    return metrics[0] if shares or len({metric.name for metric in metrics}) == 1 else None
 
 
 def _with_best(

@@ -34,9 +34,9 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 _COMPARISON = """\
 Each ensemble against each of its models decoding on its own and against the best baseline: of all
 other runs that were decoded, the one with the best score on the same rows, hence chosen with
-knowledge of the answers. {study}Scores are in percent; their own intervals are in the main table,
-and in parentheses are the share of answers that `max_new_tokens` or `max_rounds` cut, and the
-number of rows that failed. The difference is run minus other, in points, with its 95 % interval
+knowledge of the answers. {study}Accuracies are in percent; the intervals of scores are in the main
+table, and in parentheses are the share of answers that `max_new_tokens` or `max_rounds` cut, and
+the number of rows that failed. The difference is run minus other, in points, with its 95 % interval
 (accuracies: Newcombe 1998, method 10, for paired proportions; others: middle of 1,000 paired
 resamples, of {fewest} rows or more). A row without a usable text counts as wrong.
 
@@ -70,7 +70,7 @@ ensemble goes beyond it. Beta is the share of rows that every member gets wrong,
 interval (Clopper-Pearson). No method that outputs one member's answer, such as a router or a vote,
 scores above the bound 100 - beta (arXiv 2606.27288). A fused text can: "right, all members wrong"
 counts how often, of all such rows. "Wrong, all members right" counts what fusing breaks. The best
-member is chosen with knowledge of the answers. Scores are in percent.
+member is chosen with knowledge of the answers.
 """
 
 _GAIN_COLUMNS = (

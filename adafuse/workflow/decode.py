@@ -320,10 +320,12 @@ def _check_failed(journal: Journal, rows: int, share: float) -> None:
     if not too_many(len(failed), rows, share):
         return
     first, error = next(iter(failed.items()))
+    done = len(journal.rows)
     raise UserError(
-        f"{len(failed)} of {rows} rows failed, more than decode.max_error_share:"
-        f" {share:g} allows; the first one, {first!r}, says: {' '.join(error.split())}; fix it or"
-        f" raise the share, and run again: {len(journal.rows) - len(failed)} rows are kept"
+        f"{len(failed)} of {rows} rows failed, of {done} decoded so far, more than"
+        f" decode.max_error_share: {share:g} allows; the first one, {first!r}, says:"
+        f" {' '.join(error.split())}; fix it or raise the share, and run again:"
+        f" {done - len(failed)} rows are kept"
     )
 
 

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from adafuse.benchmarks.rows import read_rows
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS, toy_path
 
@@ -35,6 +36,8 @@ def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
     keep = ["--answers", "answers.jsonl", "--json"]
     found = json.loads(adafuse("advise", *PAIR, *GIVEN, *keep, cwd=folder).stdout)
     kept = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
+    ids = [row.id for row in read_rows(folder / "dev.jsonl")]
+    assert [row["id"] for row in kept] == ids
     names = [toy_path("mistral"), toy_path("llama"), "adafuse"]
     assert [run["run"] for run in kept[0]["runs"]] == names
     values = [row["runs"][2]["value"] for row in kept]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adafuse.decoding.token_round import LONGEST_CHAIN, Entry, PendingText, _check
+from adafuse.decoding.token_round import LONGEST_CHAIN, PendingText
 from adafuse.engine.node import NextToken
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.tokenization.text import encode_bytes
@@ -164,17 +164,3 @@ def test_real_tokenizers_write_what_they_are_given(real_tokenizer, benchmark_tex
         for start in range(0, len(data), 3):
             strand.extend(data[start : start + 3])
         assert b"".join(written(strand)) == data
-
-
-@pytest.mark.parametrize(
-    ("entry", "weights"),
-    [
-        (Entry.of(b"x", [0], [0.5], 0.5), ()),
-        (Entry.of(b"x", [2], [0.5, 0.5], 0.5), ()),
-        (Entry.of(b"x", [0], [0.5, 0.5], 0.5), (1.0,)),
-    ],
-)
-def test_a_choice_that_is_not_of_all_models_is_refused(entry, weights):
-    _check([Entry.of(b"x", [0, 1], [0.5, 0.5], 0.5)], (1.0, 2.0), 2)
-    with pytest.raises(ValueError, match="Choice is not of 2 models"):
-        _check([entry], weights, 2)

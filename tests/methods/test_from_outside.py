@@ -17,6 +17,7 @@ import pytest
 from adafuse.decoding.method import Method
 from adafuse.decoding.token_round import Choice, Entry, fuse_tokens
 from adafuse.engine import scheduler
+from adafuse.engine.node import evaluated
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
 from adafuse.methods.registry import register
@@ -211,6 +212,17 @@ def asks_for_nothing(example):
         yield []
 
 
+def asks_what_is_known(example):
+    while True:
+        yield from evaluated([example.sequences[0].root])
+
+
+def rounds(margins, weights=(), proposers=(0,)):
+    """Return a `decode` whose rounds have these columns."""
+    entry = Entry.of(b"a", proposers, (0.5, 0.5), 0.5)
+    return choosing(lambda: Choice([entry], margins, weights))
+
+
 def choosing(give, generator=True):
     """Return a `decode` whose `choose` gives something."""
 
@@ -244,7 +256,13 @@ NAN = float("nan")
         (choosing(lambda: "a"), "TypeError: choose returned 'a'; return a Choice"),
         (choosing(lambda: Choice([], ((), ()))), "ValueError: the method's Choice begins with no"),
         (choosing(lambda: choice(fused=NAN)), "ValueError: the method's Choice begins with an e"),
-        (choosing(lambda: choice(p=(0.5,))), "ValueError: the method's Choice is not of 2 models"),
+        (choosing(lambda: choice(p=(0.5,))), "a round has NLL of each candidate of 1 models; gi"),
+        (rounds(((0.5,),)), "a round has margins of 1 models; give one for each of 2"),
+        (rounds(((0.5,), (1.5,))), "a round has a margin of 1.5; give p(1) - p(2), from 0 to 1"),
+        (rounds(((-0.5,), ())), "a round has a margin of -0.5; give"),
+        (rounds(((), ()), weights=(1.0,)), "a round has weights of 1 models; give"),
+        (rounds(((), ()), proposers=(2,)), "a round has proposers [2]; give numbers of models, fr"),
+        (asks_what_is_known, "RuntimeError: it does not end: it yielded 30 times"),
         (choosing(lambda: choice(surface="a")), "TypeError: the surface of an Entry is 'a'; give"),
         (choosing(lambda: choice(p=(2.0, 0.5))), "ValueError: an Entry has the probability 2.0; "),
         (choosing(lambda: choice(fused=math.inf)), "ValueError: an Entry has the probability inf"),
@@ -264,7 +282,7 @@ def test_what_a_method_gives_wrongly_is_an_error_with_its_name_kind_and_file(
     assert result.stop_reason == "error"
     assert result.error.startswith(("method 'odd': ", "method 'odd' ended"))
     assert says in result.error
-    assert ("ended" in says) != (f"({HERE}" in result.error)
+    assert ("ended" in says or "a round" in says) != (f"({HERE}" in result.error)
 
 
 @pytest.mark.parametrize("missing", ["name", "Options", "decode"])

@@ -40,6 +40,7 @@ from adafuse.metrics.scorer import (
     judge,
     share_right,
 )
+from adafuse.metrics.translation import bleu_corpus
 from adafuse.report.contents import marks
 from adafuse.report.experiments import _merits, _undominated
 from adafuse.report.explorer import (
@@ -52,7 +53,7 @@ from adafuse.report.explorer import (
 )
 from adafuse.report.failures import failures, failures_table
 from adafuse.report.figures import measured, page_scores
-from adafuse.report.main_table import build_table, stored_table, to_markdown
+from adafuse.report.main_table import averaged, build_table, stored_table, to_markdown
 from adafuse.report.pages import write_explorer, write_report
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import best_members_section, comparison_table, read_comparisons, to_csv
@@ -191,6 +192,11 @@ def test_a_frontier_joins_the_lower_scores() -> None:
     assert _undominated(_merits(panel)).to_list() == [True, True, False]
 
 
+ACCURACY = Metric("accuracy", "accuracy", binary=True)
+BLEU = Metric("bleu", "BLEU", corpus=bleu_corpus("13a"))
+LOWER = Metric("edits", "edits", higher_is_better=False)
+
+
 def test_averages_have_one_direction() -> None:
     runs = {"near": ("single", ["m"]), "far": ("single", ["l"])}
 
@@ -202,6 +208,21 @@ def test_averages_have_one_direction() -> None:
     mixed = [*both[:2], *(scored("b", run, "accuracy", 50) for run in runs)]
     table = build_table(["a", "b"], runs, mixed, None)
     assert [row.cells[-1].value for row in table.rows] == [None, None] and not table.averaged
+
+
+@pytest.mark.parametrize(
+    ("metrics", "has"),
+    [
+        ([ACCURACY, BLEU], True),  # the paper's
+        ([LOWER, LOWER], True),
+        ([LOWER, replace(LOWER, name="wer")], False),
+        ([ACCURACY, LOWER], False),
+        ([ACCURACY, Metric("similarity", "from 0 to 1")], False),
+        ([replace(ACCURACY, name=n, higher_is_better=False) for n in ("a", "b")], False),
+    ],
+)
+def test_an_average_is_of_one_metric_or_of_shares_that_are_better_if_higher(metrics, has) -> None:
+    assert (averaged(metrics) is not None) == has
 
 
 def test_the_figure_of_a_frontier_joins_the_lower_scores(world) -> None:

@@ -298,7 +298,8 @@ def test_rows_that_cannot_be_decoded_are_rows_and_too_many_fail_the_job(
     status, said = workflow.run()
     (sentence,) = errors(workflow.log("llama"))
     assert status != 0 and sentence in said
-    assert sentence.startswith("error: 2 of 18 rows failed, more than decode.max_error_share: 0.1")
+    assert sentence.startswith("error: 2 of 18 rows failed, of ")
+    assert " decoded so far, more than decode.max_error_share: 0.1 allows; " in sentence
     assert "the first one, 'long-1', says: the prompt has " in sentence
     exit_status, output = told_status(workflow, monkeypatch)
     assert exit_status == 1

@@ -334,9 +334,9 @@ def test_too_many_failed_rows_fail_the_job_and_keep_the_others(shards: Shards) -
     with pytest.raises(UserError) as error:
         shards.decode(0, broken := Failing(bad), max_error_share=1 / len(ids))
     assert str(error.value) == (
-        f"2 of {len(ids)} rows failed, more than decode.max_error_share: {1 / len(ids):g} allows;"
-        f" the first one, {bad[1]!r}, says: no room; fix it or raise the share, and run again:"
-        " 1 rows are kept"
+        f"2 of {len(ids)} rows failed, of 3 decoded so far, more than decode.max_error_share:"
+        f" {1 / len(ids):g} allows; the first one, {bad[1]!r}, says: no room; fix it or raise the"
+        " share, and run again: 1 rows are kept"
     )
     assert len(broken.prompts) == 3, "it does not go on in vain"
     with pytest.raises(UserError, match=r"2 of .* rows failed, .* says: no reason; fix it"):
@@ -371,7 +371,7 @@ def test_a_lower_share_plans_failed_rows_of_existing_traces_again(
     shards.out(0).unlink()  # as Snakemake does before it runs a job
     for number in (0, 1):
         journal_path(shards.out(number)).unlink(missing_ok=True)
-    with pytest.raises(UserError, match=f"1 of {len(ids)} rows failed, more than"):
+    with pytest.raises(UserError, match=r"^1 of 7 rows failed, of 7 decoded so far, more than"):
         shards.decode(0, tried := Failing(ids[:1]), traces=shards.folder, max_error_share=0.0)
     assert len(tried.prompts) == 1, "the others are taken from the merged trace"
 
