@@ -5,6 +5,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -210,15 +211,16 @@ class DecodingThread:
         self._live[example] = job
 
         def program(example: Example) -> Program[None]:
-            steps = run.program(example, self._lookups)
-            try:
-                for requests in steps:
-                    if job.unwanted():
-                        example.reason = "length"
-                        return
-                    yield requests
-            finally:
-                steps.close()
+            with closing(run.program(example, self._lookups)) as steps, suppress(StopIteration):
+                requests = next(steps)
+                while not job.unwanted():
+                    try:
+                        yield requests
+                    except Exception as failure:  # noqa: BLE001 - the run tells whose it is
+                        requests = steps.throw(failure)
+                    else:
+                        requests = next(steps)
+                example.reason = "length"
 
         engines = self._engines_for(run.method.top)
         self._share(engines, job.prompt)

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 import adafuse.serve
+from adafuse.decoding.method import Method
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.methods import METHODS
+from adafuse.methods.registry import register
+from adafuse.options import MethodOptions
 from adafuse.records.result import Chat
 from adafuse.storage.parquet import read_rows
 from tests.serve.conftest import MESSAGES, PROMPT, completed, streamed
@@ -233,6 +237,22 @@ def test_a_failure_of_decoding_ends_what_runs_and_nothing_else(client, monkeypat
         assert (done.status_code, done.json()["error"]["message"]) == (500, "the device is gone")
     assert client.get("/health").status_code == 200
     assert completed(client)["choices"][0]["text"]
+
+
+def test_what_a_method_of_somebody_else_yields_wrongly_is_told_with_its_name(serving):
+    def decode(self, example):
+        yield 5
+
+    names = {"name": "odd", "Options": MethodOptions, "decode": decode}
+    register(type("Odd", (Method,), names))
+    try:
+        with serving() as client:
+            done = client.post("/v1/completions", json={"prompt": PROMPT, "method": "odd"})
+    finally:
+        del METHODS["odd"]
+    told = done.json()["error"]["message"]
+    assert done.status_code == 500
+    assert told.startswith("method 'odd': TypeError: ") and Path(__file__).name in told
 
 
 def test_requests_at_the_same_time_share_forwards_and_change_nothing(client, pair):
