@@ -43,6 +43,12 @@ _DASHES = re.compile("[\u2010-\u2015\u2212]")
 _RAISED = re.compile("(?=[\u00b2\u00b3\u00b9\u2070-\u207f])")
 
 
+def unfilled(owner: str, template: str) -> str | None:
+    """Return a warning about other names in braces, which a misspelt slot is; None without any."""
+    others = sorted({*re.findall(r"{\w+}", template)} - {SLOT})
+    return f"{owner}: {others[0]} stays as it is; only {SLOT} is filled in" if others else None
+
+
 def question_key(question: str) -> str:
     """Return a question without what differs between two copies of it, or all if nothing is left.
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adafuse.cli.fit import SLOT, Rows, ScorerName, Template, read_development
+from adafuse.benchmarks.prompts import SLOT
+from adafuse.cli.fit import Rows, ScorerName, Template, read_development
 from adafuse.cli.generate import MethodOption, Stop, Weights, check_decoding, load
 from adafuse.cli.options import (
     AsJson,
@@ -95,7 +96,8 @@ def _print(advice: "Advice", method: str) -> None:
     console.print(grid)
     names = [*(Path(member.name).name for member in advice.members), method]
     for sample in advice.samples:
-        typer.echo(f"prompt: ...{one_line(sample.prompt[-_SHOWN:])}")
+        cut = "..." * (len(sample.prompt) > _SHOWN)
+        typer.echo(f"prompt: {cut}{one_line(sample.prompt[-_SHOWN:])}")
         texts = zip(["accepted", *names], [sample.accepted[0], *sample.texts], strict=True)
         for name, text in texts:
             typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from adafuse.benchmarks.prompts import SLOT, unfilled
 from adafuse.cli.generate import MethodOption, Stop, check_decoding, load
 from adafuse.cli.options import (
     BatchSize,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from adafuse.ensemble import Ensemble
 
 ROWS, CERTIFY = "Development rows", "Certificate"
-SLOT = "{question}"
 _OBJECTIVES = ("reward", "likelihood")
 
 Rows = Annotated[
@@ -184,6 +184,8 @@ def read_development(
 
     if SLOT not in template:
         raise UserError(f"--template {template!r} has no {SLOT}; add it where the question goes")
+    if message := unfilled("--template", template):
+        typer.echo(f"warning: {message}", err=True)
     chosen = scorer_named(scorer, "--scorer")
     examples, text = read_rows(rows), template.replace("\\n", "\n")
     for row in examples:

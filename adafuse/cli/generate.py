@@ -94,7 +94,10 @@ MethodOption = Annotated[
         autocompletion=method_options,
     ),
 ]
-Tau = Annotated[float | None, option("Margin threshold, 0 to 1; default 0.7.", "X", DECODING)]
+Tau = Annotated[
+    float | None,
+    option("Margin threshold, 0 to 1; above 1 no margin reaches it; default 0.7.", "X", DECODING),
+]
 MaxWords = Annotated[
     Any,
     option(

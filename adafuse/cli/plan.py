@@ -227,9 +227,10 @@ def _print(
     if absent := sum(each.benchmark in missing for each in forecasts):
         told = f"{absent} jobs are of benchmarks whose rows are missing, so their hours are unknown"
         console.print(told, highlight=False)
-    most = max(each.high for each in forecasts)
     memory, cards = (max(getattr(each, name) for each in forecasts) for name in ("mem_mb", "gpus"))
-    requested = f"a job requests at most {most:.1f} hours, {memory / 1000:,.0f} GB of memory"
+    known = [each.high for each in forecasts if each.benchmark not in missing]
+    most = f"{max(known):.1f} hours, " if len(known) == len(forecasts) else ""
+    requested = f"a job requests at most {most}{memory / 1000:,.0f} GB of memory"
     likely = max((each.likely for each in forecasts if each.likely is not None), default=None)
     longest = "" if likely is None else f"; the longest likely takes {_hours([likely], [1])} hours"
     console.print(f"{requested} and {cards} GPUs{longest}", highlight=False)

@@ -235,7 +235,7 @@ class Run:
             if not blamed or out_of_memory(error):
                 raise
             raise ExampleError(f"method {method.name!r}: {said(error, method)}") from error
-        faults = (each.fault(len(self.models)) for each in example.rounds)
+        faults = (each.fault(len(example.weights)) for each in example.rounds)
         if (fault := next(filter(None, faults), None)) is not None:
             raise ExampleError(f"method {method.name!r}: a round {fault}")
         if example.reason in (None, "error"):

@@ -2,7 +2,7 @@
 
 import codecs
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -143,7 +143,9 @@ class Entry:
 def _negative_log(p: float) -> float:
     if p < 0 or p > MOST:
         raise ValueError(f"an Entry has the probability {p}; give one from 0 to 1")
-    return math.inf if p == 0 else -math.log(p)
+    if p == 0:
+        return math.inf
+    return 0.0 if p >= 1 else -math.log(p)
 
 
 class Choice(NamedTuple):
@@ -187,12 +189,20 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
         while example.reason is None:
-            choice = yield from choose(texts)
+            own = choose(texts)
+            if not isinstance(own, Generator):
+                raise TypeError(f"choose returned {own!r:.60}; make it a generator, with yield")
+            choice = yield from own
             if not isinstance(choice, Choice):
                 raise TypeError(f"choose returned {choice!r:.60}; return a Choice")
             entries, margins, weights = choice
             if not entries or not math.isfinite(entries[0].fused):
                 raise _no_finite(texts, entries)
+            if (best := min(entry.fused for entry in entries)) < entries[0].fused:
+                raise ValueError(
+                    f"the method's Choice begins with an entry of F {entries[0].fused:g}, and has"
+                    f" one of {best:g}; put the smallest first, or give only what is to be written"
+                )
             surface = entries[0].surface
             if surface:
                 for pending in texts:
@@ -217,6 +227,7 @@ def _no_finite(texts: Iterable[PendingText], entries: Sequence[Entry]) -> Except
     odd = [name for name, after in ends if after and not math.isfinite(after.top_logprobs[0])]
     if not odd and (not entries or math.isnan(entries[0].fused)):
         first = "an entry whose fused is nan" if entries else "no entry"
-        return ValueError(f"the method's Choice begins with {first}; put the best entry first")
-    whose = " and ".join(odd) or "all models together"
-    return ExampleError(f"no next token has a probability under {whose}")
+        return ValueError(f"the method's Choice begins with {first}; give one with a number")
+    if odd:
+        return ExampleError(f"no next token has a probability under {' and '.join(odd)}")
+    return ExampleError("the best entry of a round has the fused probability 0")

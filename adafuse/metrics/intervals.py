@@ -22,7 +22,8 @@ _SEED = 20240601
 class Estimate:
     """A score in percent with both ends of its 95 % interval, which are None if it has none.
 
-    An interval without width says nothing, so it is none.
+    An interval without width says nothing, so it is none. One that does not hold the value is kept,
+    and refused where a scorer returns it.
     """
 
     value: float
@@ -30,7 +31,7 @@ class Estimate:
     high: float | None = None
 
     def __post_init__(self) -> None:
-        if self.low is None or self.high is None or not self.high - self.low > 1e-9:
+        if self.low is None or self.high is None or abs(self.high - self.low) <= 1e-9:
             object.__setattr__(self, "low", None)
             object.__setattr__(self, "high", None)
 

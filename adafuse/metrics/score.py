@@ -155,6 +155,7 @@ def evaluate(
     judgement = chosen.score(protocol, examples)
     if is_outside(chosen):
         _check_empty(chosen, protocol, [row for row in examples if not trimmed(row.text)])
+        _check_scale(chosen, protocol, examples[:ASKED], [o.value for o in judgement.outcomes])
     if bertscore is not None:
         judgement = with_bertscore(judgement, bertscore)
     never = sum(chosen.never_right(row.answers) for row in scored) if protocol == STRICT else 0
@@ -177,14 +178,41 @@ def evaluate(
     return ScoredRun(score, judgement.outcomes)
 
 
+ASKED = 20
+"""Rows of which a scorer of somebody else says how it scores the best text, and none."""
+
+
+def _check_scale(
+    scorer: Scorer, protocol: str, rows: Sequence[Prediction], values: Sequence[float]
+) -> None:
+    """Refuse shares, in which a margin of a point is the whole scale; 1 may be a small count."""
+    rows = [row for row in rows if row.answers]
+    if scorer.primary.binary or not rows or (max(values) > 1 and all(v == int(v) for v in values)):
+        return
+    metric, (gold, none) = scorer.primary, _extremes(scorer, protocol, rows)
+    if max(abs(gold), abs(none)) <= 1 and metric.merit(gold) > metric.merit(none):
+        raise UserError(
+            f"scorer {scorer.name!r} gives accepted answers the {metric.name} {gold:g}, and"
+            f" empty texts {none:g}; margins and verdicts are in points of a hundred: let it return"
+            " 100 times that"
+        )
+
+
+def _extremes(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> tuple[float, float]:
+    """Return the score of rows with an accepted answer as their texts, and of rows without any."""
+    right = [replace(row, text=row.answers[0]) for row in rows]
+    judged = (scorer.score(protocol, each) for each in (right, [replace(r, text="") for r in rows]))
+    gold, none = (found.metrics[scorer.primary.name].value for found in judged)
+    return gold, none
+
+
 def _check_empty(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> None:
     """Refuse a scorer to which no text is as good as a right one, where rows have no text."""
     rows = [row for row in rows if row.answers and all(map(scorer.normalise, row.answers))]
     if not rows:
         return
-    metric, right = scorer.primary, [replace(row, text=row.answers[0]) for row in rows]
-    judged = (scorer.score(protocol, each) for each in ([replace(r, text="") for r in rows], right))
-    none, gold = (found.metrics[metric.name].value for found in judged)
+    metric = scorer.primary
+    gold, none = _extremes(scorer, protocol, rows)
     better = metric.merit(none) - metric.merit(gold)
     worst = min(map(metric.merit, (0, 100)))  # both are so where it reads no bare answer
     if better > 1e-9 or (better > -1e-9 and metric.merit(none) > worst):

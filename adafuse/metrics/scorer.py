@@ -223,9 +223,32 @@ class Scorer:
             if not is_outside(self):
                 raise
             raise UserError(f"scorer {self.name!r} failed: {said(error, self)}") from error
-        if (wrong := self._wrong(found, [example.id for example in examples])) is not None:
+        wrong = self._wrong(found, [example.id for example in examples])
+        if wrong is None and is_outside(self):
+            wrong = self._wrong_corpus(found, protocol)
+        if wrong is not None:
             raise UserError(f"scorer {self.name!r} {wrong}")
         return found
+
+    def _wrong_corpus(self, found: Judgement, protocol: str) -> str | None:
+        """Return what is wrong with metrics of the whole corpus, if anything."""
+        n = len(found.outcomes)
+        for metric in self.metrics:
+            if metric.corpus is None or metric.name not in found.metrics:
+                continue
+            try:
+                rows = metric.rows(found.outcomes, protocol)
+                pooled, score = metric.pooled(rows), found.metrics[metric.name].value
+            except Exception as error:  # noqa: BLE001 - a plug-in raises anything
+                return f"cannot pool its {metric.name}: {said(error, self)}"
+            if len(rows) != n:
+                return f"counts {len(rows)} rows of {n} for its {metric.name}; return one for each"
+            if not abs(pooled - score) <= 1e-6:
+                return (
+                    f"reports the {metric.name} {score:g}, but its `pooled` gives {pooled:g} for"
+                    " the same rows; report that"
+                )
+        return None
 
     def _wrong(self, found: Judgement, ids: Sequence[str]) -> str | None:
         """Return what is wrong with a judgement, if anything."""
@@ -253,7 +276,9 @@ class Scorer:
                 return f"reports {estimate!r:.60} as {name!r}; return an intervals.Estimate"
             ends = [end for end in (estimate.low, estimate.value, estimate.high) if end is not None]
             if not all(map(_is_number, ends)) or sorted(ends) != ends:
-                return f"reports {estimate} as {name!r}; return finite numbers, low to high"
+                return (
+                    f"reports {estimate} as {name!r}; return finite numbers, low <= value <= high"
+                )
         if self.primary.corpus is None and found.outcomes:
             mean = self.primary.pooled(self.primary.rows(found.outcomes, STRICT))
             score = found.metrics[self.primary.name].value

@@ -95,7 +95,8 @@ def check_adapter(path: str, folder: Path) -> None:
             f" would not be applied; {_MERGE}, or take the adapter out of the folder"
         )
     raise UserError(
-        f"model {path!r} is a LoRA or other adapter ({adapters[0]}), not a model; {_MERGE}"
+        f"model {path!r} is a LoRA or other adapter ({adapters[0]}), not a model; name its base"
+        f" model, and this folder as its adapter (--adapter, `adapter`), or {_MERGE}"
     )
 
 

@@ -234,6 +234,8 @@ class Round(RoundView):
         named = {number for each in self.candidates for number in each.proposers}
         if not named <= {*range(models)}:
             return f"has proposers {sorted(named)}; give numbers of models, from 0 to {models - 1}"
+        if not all(0 <= weight < math.inf for weight in self.weights):
+            return f"has weights {self.weights}; give finite numbers, none below 0"
         odd = [m for own in self.margins for m in own if not (0 <= m <= MOST or math.isnan(m))]
         return f"has a margin of {odd[0]:g}; give p(1) - p(2), from 0 to 1" if odd else None
 

@@ -16,9 +16,9 @@ from adafuse.storage.traces import result_from
 
 _RULE = """\
 Two rows of each benchmark for each ensemble, chosen by their strict scores: the row on which it is
-furthest above the best of its models decoding alone, and the row on which it is furthest below the
-worst of them; of several equal rows, the first. Where an answer is right or wrong, these are the
-first row that the ensemble gets right and all of its models wrong, and the first of the reverse
+furthest ahead of the best of its models decoding alone, and the row on which it is furthest behind
+the worst of them; of several equal rows, the first. Where an answer is right or wrong, these are
+the first row that the ensemble gets right and all of its models wrong, and the first of the reverse
 kind. gain.md counts such rows. They show how fusing works, not how often it helps.
 
 "Scored" is what the scorer takes of an answer, where that is not all of it. A row of the rounds is
@@ -88,7 +88,7 @@ def _case(
         ours, theirs = ("right", "wrong") if case.above else ("wrong", "right")
         said = f"{run} is {ours}, all of its models are {theirs}"
     else:
-        side = "above the best" if case.above else "below the worst"
+        side = "better than the best" if case.above else "worse than the worst"
         label = escape(metric.label) + metric.note
         said = f"{run} is {case.margin:.1f} {side} of its models ({label})"
     yield f"## {escape(benchmark)}: {said}\n"

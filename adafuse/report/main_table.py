@@ -27,7 +27,7 @@ from adafuse.workflow.stamps import intact
 
 _LEGEND = (
     f"Scores (accuracies in percent) with their 95 % intervals ({INTERVALS}), {{}}"
-    " scoring.{{}} Best of each column in bold. {}"
+    " scoring.{} Best of each column in bold. {}"
 )
 MACRO_AVERAGE = "macro average"
 _MEAN = f" The {MACRO_AVERAGE} is the mean of a row's own cells."
@@ -106,19 +106,18 @@ _WARNINGS: Sequence[tuple[Callable[[Score], float], float, str]] = (
     (
         lambda score: 100 * score.empty / score.n,
         MANY_EMPTY,
-        "{:.0f} % of the answers are empty; look at some in the trace explorer, and check `stop`"
+        "{:.0f} % of the answers are empty; look at some in the trace explorer, and check stop"
         " and the prompt",
     ),
     (
         lambda score: score.cut_share or 0.0,
         MANY_CUT,
-        "{:.1f} % of the answers are cut; raise `max_new_tokens` or `max_rounds`",
+        "{:.1f} % of the answers are cut; raise max_new_tokens or max_rounds",
     ),
     (
         lambda score: score.beyond_share,
         MANY_CUT,
-        "{:.1f} % of the answers do not fit into `max_new_tokens`; raise it, or set"
-        " `within_budget`",
+        "{:.1f} % of the answers do not fit into max_new_tokens; raise it, or set within_budget",
     ),
 )
 """Shares of a score's answers, above which percentage they are a warning, and its words."""

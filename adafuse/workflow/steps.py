@@ -170,9 +170,12 @@ def _example_reads(config: Config, benchmark: str) -> list[Job]:
 
 
 def _report_reads(config: Config) -> list[Job]:
-    examples = [Job.of("examples", name) for name in reported_runs(config)]
+    names = reported_runs(config)
+    read = [
+        job for name in names for job in (Job.of("examples", name), *_example_reads(config, name))
+    ]
     figures = [Job.of("experiment", name) for name in config.shown_experiments]
-    return table_jobs(config) + examples + figures
+    return table_jobs(config) + read + figures
 
 
 def _table_settings(digests: Digests) -> list[Any]:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from adafuse.benchmarks.rows import read_rows
+from adafuse.records.views import one_line
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS, toy_path
 
@@ -47,9 +48,19 @@ def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
     assert found["members"][0]["ends"] == shares and found["answers"] == []
     assert found["verdict"] in told.stdout
     assert f"{found['ceiling']:.1f}" in told.stdout
-    assert told.stdout.count("prompt: ...") == len(found["samples"]) == 3
+    assert told.stdout.count("prompt: ") == len(found["samples"]) == 3
+    prompts = {one_line(row["prompt"]) for row in kept}  # of which none is too long to be shown
+    assert {*re.findall(r"^prompt: (.*)$", told.stdout, re.MULTILINE)} <= prompts
     assert f"  accepted: {found['samples'][0]['accepted'][0]}\n" in told.stdout
     assert f"  adafuse: {found['samples'][0]['texts'][-1]}".rstrip() in told.stdout
+
+
+def test_a_second_slot_in_the_template_is_told(folder):
+    given = [*GIVEN, "--template", "{question} {contxt}", "--max-new-tokens", "2"]
+    told = adafuse("advise", *PAIR, *given, cwd=folder)
+    assert told.returncode == 0
+    says = "warning: --template: {contxt} stays as it is; only {question} is filled in\n"
+    assert says in told.stderr
 
 
 def test_rows_that_can_never_be_right_are_told(folder):

@@ -237,6 +237,11 @@ def choice(surface=b"a", p=(0.5, 0.5), fused=0.5):
     return Choice([Entry.of(surface, [0], p, fused)], ((0.5,), (0.5,)))
 
 
+def two_entries(*fused):
+    entries = [Entry.of(b"a", [0], (0.5, 0.5), each) for each in fused]
+    return lambda: Choice(entries, ((), ()))
+
+
 NAN = float("nan")
 
 
@@ -251,17 +256,20 @@ NAN = float("nan")
         (lambda example: "text", "TypeError: decode returned 'text'; make it a generator"),
         (asks_for_5, "TypeError: "),
         (asks_for_nothing, "RuntimeError: it does not end: it yielded 30 times"),
-        (choosing(choice, generator=False), "was yielded, or returned by what is no generator; yi"),
+        (choosing(choice, generator=False), "make it a generator, with yield"),
         (choosing(lambda: None), "TypeError: choose returned None; return a Choice"),
         (choosing(lambda: "a"), "TypeError: choose returned 'a'; return a Choice"),
         (choosing(lambda: Choice([], ((), ()))), "ValueError: the method's Choice begins with no"),
-        (choosing(lambda: choice(fused=NAN)), "ValueError: the method's Choice begins with an e"),
+        (choosing(lambda: choice(fused=NAN)), "ValueError: the method's Choice begins with an"),
         (choosing(lambda: choice(p=(0.5,))), "a round has NLL of each candidate of 1 models; gi"),
         (rounds(((0.5,),)), "a round has margins of 1 models; give one for each of 2"),
         (rounds(((0.5,), (1.5,))), "a round has a margin of 1.5; give p(1) - p(2), from 0 to 1"),
         (rounds(((-0.5,), ())), "a round has a margin of -0.5; give"),
         (rounds(((), ()), weights=(1.0,)), "a round has weights of 1 models; give"),
         (rounds(((), ()), proposers=(2,)), "a round has proposers [2]; give numbers of models, fr"),
+        (rounds(((), ()), weights=(NAN, -1.0)), "a round has weights (nan, -1.0); give finite"),
+        (choosing(two_entries(0.1, 0.9)), "ValueError: the method's Choice begins with an entry"),
+        (choosing(lambda: choice(fused=0)), "the best entry of a round has the fused probabil"),
         (asks_what_is_known, "RuntimeError: it does not end: it yielded 30 times"),
         (choosing(lambda: choice(surface="a")), "TypeError: the surface of an Entry is 'a'; give"),
         (choosing(lambda: choice(p=(2.0, 0.5))), "ValueError: an Entry has the probability 2.0; "),
@@ -280,9 +288,9 @@ def test_what_a_method_gives_wrongly_is_an_error_with_its_name_kind_and_file(
     finally:
         del METHODS["odd"]
     assert result.stop_reason == "error"
-    assert result.error.startswith(("method 'odd': ", "method 'odd' ended"))
+    assert result.error.startswith(("method 'odd': ", "method 'odd' ended", "the best entry"))
     assert says in result.error
-    assert ("ended" in says or "a round" in says) != (f"({HERE}" in result.error)
+    assert any(part in says for part in ("ended", "a round")) != (f"({HERE}" in result.error)
 
 
 @pytest.mark.parametrize("missing", ["name", "Options", "decode"])

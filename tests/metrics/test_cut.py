@@ -61,7 +61,7 @@ def test_the_main_table_has_the_share_beside_every_cell_and_warns() -> None:
     assert (one["qa_cut"], fused["qa_cut"]) == ("0.0000", "25.0000")
     text = tables_markdown(table, None, None)
     assert " 25.0 % cut |" in text and " 0.0 % cut |" in text
-    warning = "fused on qa: 25.0 % of the answers are cut; raise `max_new_tokens` or `max_rounds`"
+    warning = "fused on qa: 25.0 % of the answers are cut; raise max_new_tokens or max_rounds"
     assert table.warnings == [warning]
 
 
@@ -110,7 +110,7 @@ def test_there_is_no_mark_where_all_are_cut_but_some_go_beyond_the_limit(
     for each in (found, read_comparisons(to_csv(comparison_table(found, {})))):
         assert bool(marks(each)) == marked
     table = build_table(["qa"], RUNS, [one.score for one in runs], None)
-    doubt = any("do not fit into `max_new_tokens`" in warning for warning in table.warnings)
+    doubt = any("do not fit into max_new_tokens" in warning for warning in table.warnings)
     assert doubt != marked
 
 

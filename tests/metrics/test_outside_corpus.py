@@ -9,6 +9,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics.chrf import CHRF
 
+from adafuse import plugins
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.errors import UserError
 from adafuse.metrics.audit import audit
@@ -17,7 +18,15 @@ from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.paired import paired_bootstrap, paired_randomization
 from adafuse.metrics.registry import SCORERS, metric_named, register_scorer
 from adafuse.metrics.score import ScoredRun, evaluate, read_scored, write_outcomes, write_score
-from adafuse.metrics.scorer import Corpus, Metric, Prediction, Scorer, corpus_rules
+from adafuse.metrics.scorer import (
+    Corpus,
+    Judgement,
+    Metric,
+    Outcome,
+    Prediction,
+    Scorer,
+    corpus_rules,
+)
 from adafuse.metrics.translation import sacrebleu_corpus
 from adafuse.report.contents import marks
 from adafuse.report.main_table import build_table, to_markdown
@@ -155,3 +164,36 @@ def test_few_rows_have_no_interval_and_nothing_is_dropped() -> None:
     one, two = (evaluate(rows, texts, "wer", p, benchmark="mt", run="m") for p in protocols)
     assert one.score.main == two.score.main == Estimate(100 / 3)
     assert audit(one.outcomes, two.outcomes, "wer", benchmark="mt", run="m").accepted == ()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "score", "says"),
+    [
+        (Corpus(word_errors, error_rate), 0.5, "reports the odd 0.5, but its `pooled` gives "),
+        (
+            Corpus(lambda rows, protocol: word_errors(rows[1:], protocol), error_rate), 50.0,
+            "counts 59 rows of 60 for its odd; return one for each$",
+        ),
+        (Corpus(word_errors, lambda rows: 1 / 0), 50.0, "cannot pool its odd: ZeroDivisionError"),
+        (
+            Corpus(word_errors, lambda rows: error_rate(rows) / 100), None,
+            "gives accepted answers the odd 0, and empty texts 1; margins and verdicts are in",
+        ),
+    ],
+)  # fmt: skip
+def test_a_corpus_metric_of_a_plug_in_that_is_not_what_it_pools_is_refused(
+    corpus: Corpus, score: float | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metric = Metric("odd", "odd", higher_is_better=False, corpus=corpus)
+
+    def rules(examples: Sequence[Prediction]) -> Judgement:
+        if score is None:
+            return corpus_rules(metric)(examples)
+        outcomes = tuple(Outcome(e.id, e.text, e.answers, 1.0) for e in examples)
+        return Judgement(outcomes, {"odd": Estimate(score)})
+
+    scorer = Scorer("odd", "", (metric,), rules)
+    monkeypatch.setitem(SCORERS, "odd", scorer)
+    monkeypatch.setitem(plugins._BROUGHT, id(scorer), (scorer, __name__))
+    with pytest.raises(UserError, match=f"^scorer 'odd' {says}"):
+        scored("l", "odd")

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -221,6 +223,11 @@ def _ones(rows: Sequence[Prediction]) -> tuple[Outcome, ...]:
             "reports 1.0 as 'extra'; return an intervals.Estimate",
         ),
         (lower(lambda rows: [1.0] * 4, float("inf")), "reports Estimate(value=inf"),
+        (
+            returning(lambda rows: Judgement(_ones(rows), {"extra": Estimate(1.0, 1.5, 0.5)})),
+            "reports Estimate(value=1.0, low=1.5, high=0.5) as 'extra'; return finite numbers,"
+            " low <= value <= high$",
+        ),
         (replace(lower(lambda rows: [1.0] * 4), strict=lambda rows: None), "returns NoneType"),
         (
             replace(lower(lambda rows: [1.0] * 4), metrics=(Metric("other", "other"),)),
@@ -289,6 +296,39 @@ def test_a_plug_in_that_gives_empty_texts_its_worst_value_is_not_refused(
 ) -> None:
     outside(scorer)
     assert score_rows(rows, [prediction("a", "")], "extra", **NAMES).empty == 1
+
+
+def right_letters(scale: float, rows: Sequence[Prediction]) -> list[float]:
+    """The share of the text's letters that the answer has."""
+    return [scale * fmean([c in row.answers[0] for c in row.text] or [False]) for row in rows]
+
+
+def upwards(scale: float) -> Scorer:
+    scorer = lower(partial(right_letters, scale))
+    return replace(scorer, metrics=(Metric("extra", "extra"),))
+
+
+@pytest.mark.parametrize("texts", [["right", "rigxx"], ["right", "xx"]])
+def test_shares_are_refused_because_a_margin_is_a_point_of_a_hundred(
+    outside: Callable[[Scorer], Scorer], texts: list[str]
+) -> None:
+    given = [prediction(name, text) for name, text in zip("ab", texts, strict=True)]
+    outside(upwards(1))
+    with pytest.raises(UserError) as error:
+        score_rows(ROWS, given, "extra", **NAMES)
+    assert str(error.value) == (
+        "scorer 'extra' gives accepted answers the extra 1, and empty texts 0; margins and verdicts"
+        " are in points of a hundred: let it return 100 times that"
+    )
+    outside(upwards(100))
+    assert score_rows(ROWS, given, "extra", **NAMES).main.value > 1
+
+
+def test_a_small_count_is_no_share(outside: Callable[[Scorer], Scorer]) -> None:
+    rows = [row(name, "", "x") for name in "abcd"]
+    outside(lower(lambda rows: [float(abs(len(row.text) - 1)) for row in rows]))
+    score = score_rows(rows, [prediction("a", "xxxx"), prediction("b", "x")], "extra", **NAMES)
+    assert score.main.value == 5 / 4
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), KeyError("oops")])

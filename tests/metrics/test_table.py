@@ -149,6 +149,9 @@ def test_both_protocols_stand_apart_with_their_difference_in_points() -> None:
     text = tables_markdown(table(*FULL, note="x"), lenient, None)
     strict, published, difference = text.split("\n## ")
     assert "strict scoring" in strict and "48.6" not in strict
+    assert (
+        not {"{", "}"} & {*text} and text.count("Texts are scored whole") == 2
+    )  # the captions are whole
     assert "published scoring" in published and "| 48.6 [43.6, 53.6] |" in published
     assert text.count("**Note:**") == 1
     assert "| one | +7.5 | +7.5 | +7.5 |" in difference

@@ -46,7 +46,7 @@ def model(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("names", KINDS)
 def test_an_adapter_alone_is_called_one(tmp_path: Path, names: tuple[str, ...]) -> None:
     put(tmp_path, names)
-    sentence = r"is a LoRA or other adapter \(.*\), not a model; merge it into its base model"
+    sentence = r"is a LoRA or other adapter \(.*\), not a model; name its base model, and this"
     with pytest.raises(UserError, match=sentence):
         Ensemble.from_pretrained([tmp_path], device="cpu")
     for file in Path(toy_path("llama")).iterdir():  # with the files of its tokenizer and config

@@ -254,6 +254,12 @@ def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
 
 
+def test_a_second_slot_of_a_prompt_is_told_while_planning(values: dict[str, Any]) -> None:
+    values["benchmarks"]["qa"]["prompt"] = "{context} {question}"
+    (told,) = Plan.of(values).warnings
+    assert told == "benchmarks.qa.prompt: {context} stays as it is; only {question} is filled in"
+
+
 def test_rows_that_can_never_be_right_are_told_while_planning(values: dict[str, Any]) -> None:
     file = Path(values["benchmarks"]["qa"]["source"]["file"])
     rows = [json.loads(line) for line in file.read_text().splitlines()]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,33 @@ def test_no_step_reads_what_was_damaged_since_it_was_planned(
     assert isinstance(done.exception, UserError), done.output
     assert f"'results/{read}' is not what the workflow wrote" in str(done.exception)
     assert json.loads(stamp_path(path).read_text())["digest"] == DAMAGED
+
+
+def test_a_step_reads_nothing_but_what_it_says_it_reads(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each runs in a results folder of its inputs alone; else what is gone is not made again."""
+    monkeypatch.chdir(place.folder)
+    shown = {"title": "t", "kind": "scores", "benchmarks": ["qa"], "runs": ["llama", "adafuse"]}
+    kinds = ("scores", "paired", "words_per_round", "runtime", "frontier")
+    figures = {f"all_{kind}": {**shown, "kind": kind} for kind in kinds}
+    plan = Plan.of(place.config() | {"experiments": figures, "targets": ["experiments", "report"]})
+    whole, results = Path("whole"), Path(plan.config.results)
+    plan.store_config()
+    results.rename(whole)
+    for job in plan.all_jobs():
+        if job.step == "decode":
+            continue
+        results.mkdir()
+        for path in (plan.layout.config, *plan.inputs(job)):
+            for each in (path, stamp_path(path)):
+                if (kept := whole / each.relative_to(results)).exists():
+                    each.parent.mkdir(parents=True, exist_ok=True)
+                    (shutil.copytree if kept.is_dir() else shutil.copy)(kept, each)
+        done = CliRunner().invoke(app, plan.command(job)[2:])
+        assert done.exit_code == 0, (job, done.output, done.exception)
+        shutil.copytree(results, whole, dirs_exist_ok=True)
+        shutil.rmtree(results)
 
 
 STEPS = """

@@ -44,7 +44,11 @@ COLUMNS = {
     "evaluated[]": "per model: tokens after the prompt that these ran: those of the text, and of"
     " candidates, samples and drafts that are not in it; null in traces of earlier versions",
     "rounds[]": "one entry per round, in order",
-    "rounds[].candidates[]": "the pool of the round, in order of model, then alternative",
+    "rounds[].candidates[]": (
+        "the pool of the round, in order of model, then alternative; of a method that fuses tokens"
+        " (`unite`, `gac`, `deepen`, `bytewise`, a plug-in on `fuse_tokens`), its five best entries,"
+        " the best first"
+    ),
     "rounds[].candidates[].text": "the span",
     "rounds[].candidates[].ends": "whether the text ends after the span",
     "rounds[].candidates[].nll[]": "per model: negative log-likelihood of the span, in nats per"
