@@ -46,8 +46,8 @@ COLUMNS = {
     "rounds[]": "one entry per round, in order",
     "rounds[].candidates[]": (
         "the pool of the round, in order of model, then alternative; of a method that fuses tokens"
-        " (`unite`, `gac`, `deepen`, `bytewise`, a plug-in on `fuse_tokens`), its five best entries,"
-        " the best first"
+        " (`unite`, `gac`, `deepen`, `bytewise`, a plug-in on `fuse_tokens`), its five best"
+        " entries, the best first"
     ),
     "rounds[].candidates[].text": "the span",
     "rounds[].candidates[].ends": "whether the text ends after the span",
