@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from adafuse.decoding.candidates import Pool, Span
 from adafuse.decoding.fusion import PoolFusion
@@ -87,7 +88,10 @@ class Example:
         """
         finite = [s for s in candidates if all(math.isfinite(s.nll[k]) for k in pool.active)]
         weights = pool.weights(self.weights)
-        scores, own = fuse(finite, weights) if finite else ([], weights)
+        given = fuse(finite, weights) if finite else ([], weights)
+        scores, own = _two(given, "fuse", "F of each span, and the weights")
+        if len(scores) != len(finite):
+            raise ValueError(f"fuse returned {len(scores)} F of {len(finite)} spans; return all")
         for candidate, score in zip(finite, scores, strict=True):
             candidate.fused = score
         return sorted(finite, key=lambda candidate: candidate.fused), own
@@ -225,8 +229,18 @@ def _pooled(
     pool = Pool(example.sequences, begins=example.begins, out=out)
     for number, sequence in active.items():
         yield from pool.read_by(sequence)
-        candidates, margins = yield from propose(sequence)
+        given = yield from propose(sequence)
+        candidates, margins = _two(given, "propose", "a list of spans, and the margins")
         for candidate in candidates:
             candidate.text = example.stops_after.through(candidate.text)
         pool.add(number, candidates, margins)
+    if not pool.candidates:
+        raise ValueError("propose returned no span for any model; return one at least")
     return pool
+
+
+def _two(given: Any, function: str, parts: str) -> Any:
+    """Return the two parts of what a function of somebody else's returned."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise TypeError(f"{function} returned {given!r:.60}; return {parts}")
+    return given

@@ -196,6 +196,8 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             if not isinstance(choice, Choice):
                 raise TypeError(f"choose returned {choice!r:.60}; return a Choice")
             entries, margins, weights = choice
+            if not isinstance(entries, Sequence) or not all(isinstance(e, Entry) for e in entries):
+                raise TypeError(f"the Choice has the entries {entries!r:.60}; give a list of Entry")
             if not entries or not math.isfinite(entries[0].fused):
                 raise _no_finite(texts, entries)
             if (best := min(entry.fused for entry in entries)) < entries[0].fused:

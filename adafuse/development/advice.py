@@ -236,6 +236,7 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
     interval = f"{found.difference:+.1f}{estimate.ends(form=' [{}, {}]', sign='+')}"
     equal = [m.name for m in advice.members if m.score.value == member.score.value]
     best = "the best" if len(equal) == 1 else f"which scores as {' and '.join(equal[1:])}"
+    best += metric.note
     said = [f"Fused, the models score {interval} points against {member.name} alone, {best}."]
     if not found.alike:
         said.append(

@@ -154,7 +154,8 @@ def evaluate(
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
     if is_outside(chosen):
-        _check_empty(chosen, protocol, [row for row in examples if not trimmed(row.text)])
+        lost = [row for row in examples if not trimmed(row.text)]
+        _check_empty(chosen, protocol, lost or examples[:ASKED])
         _check_scale(chosen, protocol, examples[:ASKED], [o.value for o in judgement.outcomes])
     if bertscore is not None:
         judgement = with_bertscore(judgement, bertscore)
@@ -179,7 +180,7 @@ def evaluate(
 
 
 ASKED = 20
-"""Rows of which a scorer of somebody else says how it scores the best text, and none."""
+"""Rows of which a scorer of somebody else is asked what it gives the best text, and none."""
 
 
 def _check_scale(
@@ -201,9 +202,13 @@ def _check_scale(
 def _extremes(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> tuple[float, float]:
     """Return the score of rows with an accepted answer as their texts, and of rows without any."""
     right = [replace(row, text=row.answers[0]) for row in rows]
-    judged = (scorer.score(protocol, each) for each in (right, [replace(r, text="") for r in rows]))
-    gold, none = (found.metrics[scorer.primary.name].value for found in judged)
-    return gold, none
+    found = []
+    for kind, asked in (("accepted answers", right), ("", [replace(r, text="") for r in rows])):
+        try:
+            found.append(scorer.score(protocol, asked).metrics[scorer.primary.name].value)
+        except UserError as error:
+            raise UserError(f"{error} ({kind or 'empty texts, as failed rows have'})") from error
+    return found[0], found[1]
 
 
 def _check_empty(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> None:
@@ -219,7 +224,8 @@ def _check_empty(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> N
         raise UserError(
             f"scorer {scorer.name!r} gives empty texts the {metric.name} {none:g}, and the accepted"
             f" answers of the same {len(rows)} rows {gold:g}{metric.note}, so that rows without a"
-            " text count as right; let it give an empty text its worst value"
+            " text count as right; let it give an empty text its worst value, or correct"
+            " higher_is_better"
         )
 
 

@@ -231,6 +231,12 @@ class Round(RoundView):
         for what, found in numbers.items():
             if other := found - {models}:
                 return f"has {what} of {min(other)} models; give one for each of {models}"
+        flat = [own for own in self.margins if not isinstance(own, tuple | list)]
+        if flat:
+            return f"has the margins {flat[0]!r} of a model; give a tuple for each model"
+        low = min((nll for each in self.candidates for nll in each.nll), default=0.0)
+        if low < -(MOST - 1):
+            return f"has an NLL of {low:g}; give -log p, which is at least 0"
         named = {number for each in self.candidates for number in each.proposers}
         if not named <= {*range(models)}:
             return f"has proposers {sorted(named)}; give numbers of models, from 0 to {models - 1}"

@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from adafuse.decoding.fusion import mean_nll, per_candidate
 from adafuse.decoding.method import Method
-from adafuse.decoding.token_round import Choice, Entry, fuse_tokens
+from adafuse.decoding.round import fuse_rounds
+from adafuse.decoding.token_round import Choice, Entry, PendingText, fuse_tokens
+from adafuse.decoding.words import add_word, empty_span
 from adafuse.engine import scheduler
-from adafuse.engine.node import evaluated
+from adafuse.engine.node import evaluated, gather
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
 from adafuse.methods.registry import register
@@ -237,6 +240,38 @@ def choice(surface=b"a", p=(0.5, 0.5), fused=0.5):
     return Choice([Entry.of(surface, [0], p, fused)], ((0.5,), (0.5,)))
 
 
+def positive():
+    return Choice([Entry(b"a", (0,), (-0.5, 0.5), 0.5)], ((), ()))
+
+
+def spans(give):
+    """Return a `decode` whose `propose` returns this."""
+
+    def propose(sequence):
+        yield from evaluated([sequence.root])
+        return give()
+
+    return lambda example: fuse_rounds(example, propose, per_candidate(mean_nll))
+
+
+def fusing(fuse):
+    """Return a `decode` with this `fuse`."""
+
+    def decode(example):
+        def propose(sequence):
+            span = yield from add_word(empty_span(sequence), example.rules(4))
+            return [span], ()
+
+        return fuse_rounds(example, propose, fuse)
+
+    return decode
+
+
+def yields_a_generator(example):
+    texts = [PendingText(sequence) for sequence in example.sequences]
+    yield gather(text.next_token() for text in texts)
+
+
 def two_entries(*fused):
     entries = [Entry.of(b"a", [0], (0.5, 0.5), each) for each in fused]
     return lambda: Choice(entries, ((), ()))
@@ -270,6 +305,20 @@ NAN = float("nan")
         (rounds(((), ()), weights=(NAN, -1.0)), "a round has weights (nan, -1.0); give finite"),
         (choosing(two_entries(0.1, 0.9)), "ValueError: the method's Choice begins with an entry"),
         (choosing(lambda: choice(fused=0)), "the best entry of a round has the fused probabil"),
+        (rounds((0.5, 0.5)), "a round has the margins 0.5 of a model; give a tuple for each model"),
+        (choosing(positive), "a round has an NLL of -0.5; give -log p, which is at least 0"),
+        (
+            choosing(lambda: Choice(positive().entries[0], ((), ()))),
+            "Choice has the entries Entry",
+        ),
+        (spans(lambda: ([], ())), "ValueError: propose returned no span for any model; return one"),
+        (
+            spans(lambda: None),
+            "TypeError: propose returned None; return a list of spans, and",
+        ),
+        (fusing(lambda pool, w: [0.5]), "TypeError: fuse returned [0.5]; return F of each span, a"),
+        (fusing(lambda pool, w: ([], w)), "ValueError: fuse returned 0 F of "),
+        (yields_a_generator, "TypeError: "),
         (asks_what_is_known, "RuntimeError: it does not end: it yielded 30 times"),
         (choosing(lambda: choice(surface="a")), "TypeError: the surface of an Entry is 'a'; give"),
         (choosing(lambda: choice(p=(2.0, 0.5))), "ValueError: an Entry has the probability 2.0; "),

@@ -279,7 +279,7 @@ def test_a_plug_in_to_which_no_text_is_as_good_as_the_answer_is_refused(
     assert str(error.value) == (
         f"scorer 'extra' gives empty texts the extra 0, and the accepted answers of the same"
         f" {count} rows {gold}, lower is better, so that rows without a text count as right; let"
-        " it give an empty text its worst value"
+        " it give an empty text its worst value, or correct higher_is_better"
     )
 
 
@@ -322,6 +322,24 @@ def test_shares_are_refused_because_a_margin_is_a_point_of_a_hundred(
     )
     outside(upwards(100))
     assert score_rows(ROWS, given, "extra", **NAMES).main.value > 1
+
+
+def test_a_scorer_of_the_wrong_direction_is_refused_before_rows_fail(
+    outside: Callable[[Scorer], Scorer],
+) -> None:
+    outside(replace(lower(wrong_letters), metrics=(Metric("extra", "extra"),)))
+    texts = [prediction(name, "right") for name in "abcd"]
+    with pytest.raises(UserError, match=r"empty texts the extra 100, .* correct higher_is_better$"):
+        score_rows(ROWS, texts, "extra", **NAMES)
+
+
+def test_what_a_scorer_does_with_empty_texts_is_said_of_these(
+    outside: Callable[[Scorer], Scorer],
+) -> None:
+    outside(lower(lambda rows: [100 / len(row.text) for row in rows]))
+    texts = [prediction(name, "right") for name in "abcd"]
+    with pytest.raises(UserError, match=r"ZeroDivisionError: .* \(empty texts, as failed"):
+        score_rows(ROWS, texts, "extra", **NAMES)
 
 
 def test_a_small_count_is_no_share(outside: Callable[[Scorer], Scorer]) -> None:

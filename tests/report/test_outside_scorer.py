@@ -79,7 +79,9 @@ def contained(examples: Sequence[Prediction]) -> Judgement:
 
 
 def edits(examples: Sequence[Prediction]) -> Judgement:
-    outcomes = tuple(Outcome(e.id, e.text, e.answers, float(len(e.text))) for e in examples)
+    values = [float(len(e.text) or 100) for e in examples]
+    pairs = zip(examples, values, strict=True)
+    outcomes = tuple(Outcome(e.id, e.text, e.answers, value) for e, value in pairs)
     found = mean([outcome.value / 100 for outcome in outcomes])
     return Judgement(outcomes, {"edit_distance": found})
 
