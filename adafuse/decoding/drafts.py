@@ -202,7 +202,7 @@ class Drafter:
             return
         for requests in program:
             full = any(len(each.ids) >= each.engine.limit for each in self._example.sequences)
-            if full or not requests or not isinstance(requests, Sequence):
+            if full or not (isinstance(requests, Sequence) and requests):
                 yield requests  # a guess would be a forward of the whole text
                 continue
             nodes: dict[TokenSequence, list[Node]] = {}

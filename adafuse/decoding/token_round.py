@@ -13,7 +13,7 @@ from adafuse.decoding.round import Example
 from adafuse.engine.node import ContextFullError, NextToken, Node, Program, TokenSequence, evaluated
 from adafuse.errors import ExampleError
 from adafuse.options import MethodOptions
-from adafuse.records.result import MOST, Candidate, Round
+from adafuse.records.result import LARGEST_P, Candidate, Round
 from adafuse.tokenization.text import encode_bytes
 
 Probabilities = NDArray[np.float64]
@@ -141,7 +141,7 @@ class Entry:
 
 
 def _negative_log(p: float) -> float:
-    if p < 0 or p > MOST:
+    if p < 0 or p > LARGEST_P:
         raise ValueError(f"an Entry has the probability {p}; give one from 0 to 1")
     if p == 0:
         return math.inf

@@ -11,7 +11,7 @@ from adafuse.errors import UserError, unknown
 from adafuse.records.views import ResultView, RoundView
 
 Role = Literal["system", "user", "assistant"]
-MOST = 1.001
+LARGEST_P = 1.001
 """A probability, or a difference of two, may be a little above 1 in float32."""
 CHAT_DATE = "2024-07-26"
 """The day that chat templates see by default: one that does not end at midnight."""
@@ -235,14 +235,14 @@ class Round(RoundView):
         if flat:
             return f"has the margins {flat[0]!r} of a model; give a tuple for each model"
         low = min((nll for each in self.candidates for nll in each.nll), default=0.0)
-        if low < -(MOST - 1):
+        if low < -(LARGEST_P - 1):
             return f"has an NLL of {low:g}; give -log p, which is at least 0"
         named = {number for each in self.candidates for number in each.proposers}
         if not named <= {*range(models)}:
             return f"has proposers {sorted(named)}; give numbers of models, from 0 to {models - 1}"
         if not all(0 <= weight < math.inf for weight in self.weights):
             return f"has weights {self.weights}; give finite numbers, none below 0"
-        odd = [m for own in self.margins for m in own if not (0 <= m <= MOST or math.isnan(m))]
+        odd = [m for own in self.margins for m in own if not (0 <= m <= LARGEST_P or math.isnan(m))]
         return f"has a margin of {odd[0]:g}; give p(1) - p(2), from 0 to 1" if odd else None
 
 
