@@ -15,9 +15,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
     "": 1202, "storage": 865, "records": 566, "servers": 919, "tokenization": 1062, "models": 3316,
-    "engine": 2259, "decoding": 2868, "methods": 2373, "benchmarks": 608, "metrics": 3432,
-    "development": 1046, "config": 1268, "workflow": 4908, "report": 3241, "export": 583,
-    "bench": 547, "serve": 1730, "lm_eval": 497, "cli": 3976, "toy": 1,
+    "engine": 2261, "decoding": 2868, "methods": 2373, "benchmarks": 608, "metrics": 3443,
+    "development": 1046, "config": 1268, "workflow": 4908, "report": 3251, "export": 578,
+    "bench": 547, "serve": 1730, "lm_eval": 497, "cli": 3997, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 

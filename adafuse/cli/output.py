@@ -1,12 +1,17 @@
 """How results reach a terminal or a pipe."""
 
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import typer
 from pydantic_core import to_json
 
+from adafuse.errors import UserError
 from adafuse.records.views import harmless
+
+if TYPE_CHECKING:
+    from adafuse.report.stored import StoredResults
 
 
 def echo_json(value: Any) -> None:
@@ -16,6 +21,19 @@ def echo_json(value: Any) -> None:
 def json_text(value: Any, indent: int | None = None) -> str:
     """Return records and plain values as JSON; what is not finite is null, as JSON has no NaN."""
     return to_json(value, indent=indent, inf_nan_mode="null").decode()
+
+
+def warn_of_stale(results: "StoredResults") -> None:
+    """Say on standard error that results are not those of the files of today, if they are here."""
+    from adafuse.workflow.plan import Plan
+    from adafuse.workflow.prefetch import with_commits
+
+    with suppress(UserError):
+        if stale := results.stale(Plan(with_commits(results.config))):
+            more = f", nor {counted(len(stale) - 1, 'other file')}" * (len(stale) > 1)
+            typer.echo(
+                f"warning: {str(stale[0])!r} is not up to date{more}; run snakemake", err=True
+            )
 
 
 def counted(number: int, what: str) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from adafuse.cli.options import results_config
+from adafuse.cli.output import warn_of_stale
 from adafuse.errors import UserError
 
 
@@ -46,5 +47,6 @@ def report(
     results = StoredResults.in_folder(results_config(paths[0]))
     if not results.runs:
         raise UserError(f"{folder!r} has no merged trace yet; run snakemake")
+    warn_of_stale(results)
     write_report(results, out or layout.report)
     typer.echo(str((out or layout.report) / "index.html"))

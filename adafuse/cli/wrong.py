@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adafuse.cli.options import option, results_config
-from adafuse.cli.output import counted, json_text
+from adafuse.cli.output import counted, json_text, warn_of_stale
 from adafuse.errors import UserError, unknown
 from adafuse.metrics.scorer import PROTOCOLS, STRICT
 from adafuse.records.views import one_line
@@ -54,6 +54,7 @@ def show_wrong(
     if csv is not None:
         check_writable(csv)
     results = StoredResults.in_folder(results_config(trace or Path("results")))
+    warn_of_stale(results)
     scored = {name: scored_runs(results, name, protocol) for name in _chosen(results, benchmark)}
     wanted = _wanted(scored, _names(runs), protocol)
     found = {

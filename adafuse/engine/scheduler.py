@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import isgenerator
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import torch
@@ -74,7 +75,8 @@ class _Live(Generic[ExampleT]):
                 by_engine.setdefault(request.engine, []).append(request)
         except (AttributeError, TypeError):
             what = f"{self.waiting!r:.80} was yielded, or returned by what is no generator"
-            self.waiting, self.failure = (), TypeError(f"{what}; yield a list of nodes")
+            advice = "write `yield from`" if isgenerator(self.waiting) else "yield a list of nodes"
+            self.waiting, self.failure = (), TypeError(f"{what}; {advice}")
         self.turns += 1
         if self.turns == MOST_TURNS:
             self.failure = RuntimeError(f"it does not end: it yielded {MOST_TURNS:,} times")

@@ -30,7 +30,6 @@ from adafuse.storage.files import without_folders, write_text
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import __version__
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.steps import Job, trace_job
 
 SCHEMA_VERSION = "0.3.0"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(_samples\.jsonl|\.json)$")
@@ -44,12 +43,8 @@ def fresh_results(plan: Plan) -> StoredResults:
         UserError: something is stale, so that texts, scores and references may not belong together.
     """
     results = StoredResults.in_folder(plan.config)
-    for benchmark, runs in results.runs.items():
-        jobs = [Job.of("prepare", benchmark)]
-        jobs += [trace_job(plan.config, benchmark, run) for run in runs]
-        jobs += [Job.of("score", p, benchmark, run) for p in plan.config.protocols for run in runs]
-        if stale := [path for each in jobs for path in plan.stale(each)]:
-            raise UserError(f"{str(stale[0])!r} is not up to date; run snakemake, then export")
+    if stale := results.stale(plan):
+        raise UserError(f"{str(stale[0])!r} is not up to date; run snakemake, then export")
     return results
 
 

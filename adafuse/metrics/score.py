@@ -1,6 +1,7 @@
 """Scoring one run on one benchmark: every row of the benchmark counts, whatever became of it."""
 
 import json
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -205,7 +206,8 @@ def _extremes(scorer: Scorer, protocol: str, rows: Sequence[Prediction]) -> tupl
     found = []
     for kind, asked in (("accepted answers", right), ("", [replace(r, text="") for r in rows])):
         try:
-            found.append(scorer.score(protocol, asked).metrics[scorer.primary.name].value)
+            with warnings.catch_warnings(action="ignore"):  # of texts that nobody gave it
+                found.append(scorer.score(protocol, asked).metrics[scorer.primary.name].value)
         except UserError as error:
             raise UserError(f"{error} ({kind or 'empty texts, as failed rows have'})") from error
     return found[0], found[1]

@@ -71,6 +71,18 @@ class Corpus:
     counts: "Callable[[Sequence[Prediction], str], PerRow]"
     pooled: "Callable[[PerRow], float]"
 
+    def rows(self, examples: "Sequence[Prediction]", protocol: str) -> "PerRow":
+        """Return the `counts` of examples, of which each must have a row."""
+        import numpy as np
+
+        counts = np.asarray(self.counts(examples, protocol))
+        if counts.ndim != 2 or len(counts) != len(examples):
+            raise TypeError(
+                f"`counts` of {len(examples)} examples has the shape {counts.shape}; return a row"
+                " of numbers for each, shape [examples, n]"
+            )
+        return counts
+
     def estimate(self, counts: "PerRow") -> Estimate:
         """Return the score of `counts` with its 95 % interval by bootstrap."""
         low, high = bootstrap(len(counts), lambda chosen: self.pooled(counts[chosen]))
@@ -114,7 +126,7 @@ class Metric:
         import numpy as np
 
         if self.corpus is not None:
-            return self.corpus.counts(outcomes, protocol)
+            return self.corpus.rows(outcomes, protocol)
         values = np.array([outcome.value for outcome in outcomes])
         return values == 1 if self.binary else values
 
@@ -232,7 +244,6 @@ class Scorer:
 
     def _wrong_corpus(self, found: Judgement, protocol: str) -> str | None:
         """Return what is wrong with metrics of the whole corpus, if anything."""
-        n = len(found.outcomes)
         for metric in self.metrics:
             if metric.corpus is None or metric.name not in found.metrics:
                 continue
@@ -241,8 +252,6 @@ class Scorer:
                 pooled, score = metric.pooled(rows), found.metrics[metric.name].value
             except Exception as error:  # noqa: BLE001 - a plug-in raises anything
                 return f"cannot pool its {metric.name}: {said(error, self)}"
-            if len(rows) != n:
-                return f"counts {len(rows)} rows of {n} for its {metric.name}; return one for each"
             if not abs(pooled - score) <= 1e-6:
                 return (
                     f"reports the {metric.name} {score:g}, but its `pooled` gives {pooled:g} for"
@@ -327,7 +336,7 @@ def corpus_rules(metric: Metric) -> Rules:
     assert corpus is not None, metric.name
 
     def rules(examples: Sequence[Prediction]) -> Judgement:
-        counts = corpus.counts(examples, STRICT)
+        counts = corpus.rows(examples, STRICT)
         scored = zip(examples, counts, strict=True)
         outcomes = [Outcome(e.id, e.text, e.answers, corpus.pooled(row[None])) for e, row in scored]
         return Judgement(tuple(outcomes), {metric.name: corpus.estimate(counts)})

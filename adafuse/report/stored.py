@@ -10,8 +10,9 @@ from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
 from adafuse.workflow.layout import ResultsLayout
+from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import intact
-from adafuse.workflow.steps import reported_runs
+from adafuse.workflow.steps import Job, reported_runs, trace_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,15 @@ class StoredResults:
             if layout.rows(name).is_file()
         }
         return cls(config, {name: present for name, present in runs.items() if present})
+
+    def stale(self, plan: Plan) -> list[Path]:
+        """Return rows, traces and scores that are not what a plan makes of the files of today."""
+        found: list[Path] = []
+        for name, runs in self.runs.items():
+            jobs = [Job.of("prepare", name), *(trace_job(self.config, name, run) for run in runs)]
+            jobs += [Job.of("score", p, name, run) for p in self.config.protocols for run in runs]
+            found += [path for job in jobs for path in plan.stale(job)]
+        return found
 
     def questions(self, benchmark: str) -> list[Question]:
         """Return the questions without few-shot examples, and the accepted answers."""

@@ -318,7 +318,7 @@ NAN = float("nan")
         ),
         (fusing(lambda pool, w: [0.5]), "TypeError: fuse returned [0.5]; return F of each span, a"),
         (fusing(lambda pool, w: ([], w)), "ValueError: fuse returned 0 F of "),
-        (yields_a_generator, "TypeError: "),
+        (yields_a_generator, "is no generator; write `yield from` ("),
         (asks_what_is_known, "RuntimeError: it does not end: it yielded 30 times"),
         (choosing(lambda: choice(surface="a")), "TypeError: the surface of an Entry is 'a'; give"),
         (choosing(lambda: choice(p=(2.0, 0.5))), "ValueError: an Entry has the probability 2.0; "),

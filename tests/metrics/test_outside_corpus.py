@@ -172,7 +172,12 @@ def test_few_rows_have_no_interval_and_nothing_is_dropped() -> None:
         (Corpus(word_errors, error_rate), 0.5, "reports the odd 0.5, but its `pooled` gives "),
         (
             Corpus(lambda rows, protocol: word_errors(rows[1:], protocol), error_rate), 50.0,
-            "counts 59 rows of 60 for its odd; return one for each$",
+            r"cannot pool its odd: TypeError: `counts` of 60 examples has the shape \(59, 2\);"
+            r" return a row of numbers for each, shape \[examples, n\] \(",
+        ),
+        (
+            Corpus(lambda rows, protocol: word_errors(rows, protocol)[:, 0], error_rate), None,
+            r"failed: TypeError: `counts` of 60 examples has the shape \(60,\); return a row of",
         ),
         (Corpus(word_errors, lambda rows: 1 / 0), 50.0, "cannot pool its odd: ZeroDivisionError"),
         (

@@ -139,7 +139,9 @@ def test_an_unknown_format_is_told_the_others(tmp_path: Path) -> None:
     assert "'csv' is not one of 'every-eval-ever', 'dataset-card', 'latex'; see" in done.stderr
 
 
-def test_what_is_not_up_to_date_is_not_exported(shared: Workplace, tmp_path: Path) -> None:
+def test_what_is_not_up_to_date_is_not_exported_and_shown_with_a_warning(
+    shared: Workplace, tmp_path: Path
+) -> None:
     place = Workplace(tmp_path / "place")
     shutil.copytree(shared.folder, place.folder, symlinks=True)
     rows = place.folder / "results/benchmarks/qa/rows.jsonl"
@@ -148,8 +150,12 @@ def test_what_is_not_up_to_date_is_not_exported(shared: Workplace, tmp_path: Pat
         rows.write_text(changed)
         with contextlib.chdir(place.folder):
             done = CliRunner().invoke(app, ["export"])
+            shown = CliRunner().invoke(app, ["show", "--wrong"])
         assert isinstance(done.exception, UserError)
         assert "is not up to date; run snakemake, then export" in str(done.exception)
+        assert re.match("warning: .*rows.jsonl' is not up to date, nor ", shown.stderr)
+    with contextlib.chdir(shared.folder):
+        assert CliRunner().invoke(app, ["show", "--wrong"]).stderr == ""
 
 
 def test_what_cannot_be_exported_is_one_sentence(shared: Workplace, tmp_path: Path) -> None:
