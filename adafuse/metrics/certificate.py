@@ -19,6 +19,7 @@ import numpy as np
 
 from adafuse.errors import UserError
 from adafuse.metrics.compare import MARGIN, aligned, alike, bootstrapped, rows_of
+from adafuse.metrics.intervals import FEWEST_ROWS
 from adafuse.metrics.noninferior import LEVEL, resampled, tail
 from adafuse.metrics.paired import SEED, PerRow, count_pairs
 from adafuse.metrics.power import certifying_accuracies, certifying_means
@@ -94,6 +95,9 @@ class Certificate:
             )
         said = f"{self.chosen}, the member that leads: not certified ({about}); "
         tested = [each for each in self.candidates if each.rows_needed is not None]
+        if not any(each.p is not None for each in self.candidates):
+            few = f"fewer than {FEWEST_ROWS} rows differ, so give more, or " * (not self.exact)
+            return f"{said}nothing was tested: {few}limits cut more answers of one run"
         if not tested:
             return said + "what was tested leaves no number of rows that would give a certificate"
         near = min(tested, key=lambda each: each.rows_needed or 0)

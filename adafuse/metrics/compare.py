@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from adafuse.errors import UserError
 from adafuse.methods.selections import SELECTIONS, is_oracle
 from adafuse.metrics import noninferior, power
-from adafuse.metrics.intervals import FEWEST_ROWS
+from adafuse.metrics.intervals import FEWEST_ROWS, fits
 from adafuse.metrics.noninferior import LEVEL
 from adafuse.metrics.paired import (
     Difference,
@@ -102,7 +102,7 @@ class Comparison:
     the one-sided 95 % interval of the difference on the worse side. `detectable` is the difference
     that the test finds in 80 % of repetitions (p below 0.05 before Holm's adjustment), None if
     there is none, and `rows_needed` as many rows as one of 2 points needs. All are None where too
-    few rows differ.
+    few rows differ, or the bootstrap does not fit the metric.
     """
 
     benchmark: str
@@ -342,13 +342,15 @@ def _resampled(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
 
 
 def bootstrapped(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
-    """Return the bootstrap's difference, without what so few rows cannot have.
+    """Return the bootstrap's difference, without what so few rows, or such a metric, cannot have.
 
     Of few rows that differ, its resamples say nothing of how much the others might.
     """
     estimate = paired_bootstrap(rows, others, metric.pooled)
-    if len(rows) < FEWEST_ROWS:
+    fitting = fits(estimate.resampled, estimate.value)
+    if len(rows) < FEWEST_ROWS or not fitting:
         estimate = replace(estimate, low=None, high=None)
-    if (rows != others).reshape(len(rows), -1).any(axis=1).sum() < FEWEST_ROWS:
+    differing = (rows != others).reshape(len(rows), -1).any(axis=1).sum()
+    if differing < FEWEST_ROWS or not fitting:
         estimate = replace(estimate, resampled=estimate.resampled[:0])
     return estimate

@@ -13,6 +13,8 @@ _Z = 1.959963984540054
 RESAMPLES = 1000
 FEWEST_ROWS = 50
 """Of fewer, the bootstrap's interval covers too little (tests/metrics/test_few_rows.py)."""
+MOST_BIAS = 0.5
+"""In standard errors: with a larger bias, the bootstrap does not fit a statistic."""
 INTERVALS = f"Wilson; bootstrap for corpus scores and means, of {FEWEST_ROWS} rows or more"
 """What tables and figures say of their intervals."""
 _SEED = 20240601
@@ -112,14 +114,34 @@ def mean(values: Sequence[float]) -> Estimate:
     return Estimate(float(column.mean()), low, high)
 
 
-def bootstrap(count: int, statistic: Callable[["np.ndarray"], float]) -> tuple[float, float]:
+def bootstrap(
+    count: int, statistic: Callable[["np.ndarray"], float]
+) -> tuple[float, float] | tuple[None, None]:
     """Return the percentile interval of a statistic of `count` examples; same draws every call.
 
-    `statistic` takes the indices of a resample, `count` of them drawn with replacement.
+    `statistic` takes the indices of a resample, `count` of them drawn with replacement. A statistic
+    that the bootstrap does not fit has no interval: see `fits`.
     """
     import numpy as np
 
     draw = np.random.default_rng(_SEED)
     values = [statistic(draw.integers(0, count, count)) for _ in range(RESAMPLES)]
+    if not fits(values, statistic(np.arange(count))):
+        return None, None
     low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)
+
+
+def fits(resampled: "Sequence[float] | np.ndarray", observed: float) -> bool:
+    """Whether the mean of a statistic's resamples is within `MOST_BIAS` of the observed value.
+
+    It is not for what rows add by being different, such as the share of distinct words: a resample
+    has fewer different rows (B. Efron and R. J. Tibshirani, An introduction to the bootstrap, 1993,
+    chapter 10).
+    """
+    import numpy as np
+
+    if not len(resampled):
+        return True
+    bias = abs(float(np.mean(resampled)) - observed)
+    return bias <= MOST_BIAS * float(np.std(resampled)) + 1e-9

@@ -94,8 +94,8 @@ class Metric:
     """A number that a scorer reports.
 
     Attributes:
-        name: its name in files.
-        label: its name in tables and figures.
+        name: its name in files, and in the heads of the main table.
+        label: its name elsewhere.
         binary: every value is 1 (right) or 0 (wrong); the metric is the percentage of 1.
         higher_is_better: of two scores, the higher is the better one.
         corpus: how to compute it from all examples at once; None: it is the mean of their values.

@@ -114,7 +114,7 @@ def test_runs_of_which_limits_cut_more_answers_are_not_certified() -> None:
     found = certify(["both"], MEMBERS, scores, order="sequence")
     assert (found.chosen, found.certified) == ("m", False)
     assert (found.candidates[0].p, found.candidates[0].rows_needed) == (None, None)
-    assert found.sentence.endswith("leaves no number of rows that would give a certificate")
+    assert found.sentence.endswith("; nothing was tested: limits cut more answers of one run")
 
 
 def test_bleu_is_certified_by_bootstrap_which_is_said_to_be_approximate() -> None:
@@ -129,6 +129,7 @@ def test_bleu_is_certified_by_bootstrap_which_is_said_to_be_approximate() -> Non
     assert "60 rows, alpha 0.05, approximate" in found.sentence
     same = certify("l", MEMBERS, scores, order="sequence")  # no row differs
     assert (same.certified, same.candidates[0].p) == (False, None)
+    assert "; nothing was tested: fewer than 50 rows differ, so give more, or" in same.sentence
 
 
 def test_one_member_one_row_and_other_rows_are_refused() -> None:

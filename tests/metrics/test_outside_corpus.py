@@ -105,6 +105,31 @@ def test_a_score_is_that_of_the_corpus_with_a_bootstrap_interval(scorer, protoco
     assert abs(main.value - mean) > 0.01  # it is not the mean of the sentences
 
 
+def test_a_metric_that_the_bootstrap_does_not_fit_has_no_interval_and_no_mark() -> None:
+    """The share of all gold words that occur in some text: a resample has fewer different texts."""
+
+    def seen(examples: Sequence[Prediction], protocol: str) -> Any:
+        words = [*dict.fromkeys(word for r in REFERENCES for word in r.split())]
+        return np.array([[word in e.text.split() for word in words] for e in examples])
+
+    def share(rows: Any) -> float:
+        return float(100 * rows.any(axis=0).mean())
+
+    metric = Metric("seen", "seen", corpus=Corpus(seen, share))
+    register_scorer(Scorer("seen", "distinct words", (metric,), corpus_rules(metric)))
+    try:
+        runs = [scored(run, "seen") for run in RUNS]
+        tests = compare_runs(RUNS, runs)
+    finally:
+        del SCORERS["seen"]
+    assert all(run.score.main == Estimate(run.value) for run in runs)
+    assert runs[1].value == 52.5  # where the resamples are near 42
+    test = next(test for test in tests if test.against == "l")
+    assert test.difference == 47.5
+    assert (test.low, test.high, test.p_noninferior, test.detectable) == (None,) * 4
+    assert test.verdict == "undecided"
+
+
 def test_an_example_has_its_own_score() -> None:
     (first, *_) = scored("m", "chrf").outcomes
     assert first.value == pytest.approx(
