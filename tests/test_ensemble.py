@@ -281,6 +281,16 @@ def test_a_function_that_returns_no_number_is_told_so(pair, fused):
     assert result.error == f"fusion rule '<lambda>' returned {fused!r}; return a finite number"
 
 
+def test_a_function_that_fails_or_changes_the_weights_is_told_with_its_name(pair):
+    def scales(candidate, weights):
+        weights[0] /= 2
+        return candidate.nll[0]
+
+    for fusion, says in ((scales, "TypeError: 'tuple' object"), (lambda span: 0.0, "TypeError: ")):
+        (result,) = pair.generate(PROMPTS[:1], max_new_tokens=4, fusion=fusion)
+        assert result.error.startswith(f"fusion rule {fusion.__name__!r}: {says}")
+
+
 def test_what_ends_the_program_of_who_decodes_is_no_error_of_an_example(pair):
     with pytest.raises(SystemExit):
         pair.generate(PROMPTS[:1], max_new_tokens=4, fusion=lambda *_: sys.exit(0))

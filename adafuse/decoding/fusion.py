@@ -14,7 +14,7 @@ from adafuse.decoding.candidates import Span
 from adafuse.decoding.gate import read_gate
 from adafuse.errors import ExampleError, UserError
 from adafuse.options import Located, MethodOptions, WordTokens
-from adafuse.plugins import not_there, note, twice
+from adafuse.plugins import is_outside, not_there, note, said, twice
 
 FusionRule = Callable[[Span, Sequence[float]], float]
 """Computes F(s) from a scored candidate s and the weights w_k of the models; lower is better."""
@@ -47,14 +47,20 @@ def per_candidate(rule: FusionRule) -> PoolFusion:
     """Return the rule that fuses every candidate of a pool by itself."""
 
     def fuse(pool: Sequence[Span], weights: Sequence[float]) -> tuple[list[float], Sequence[float]]:
-        return [_number(rule(candidate, weights), rule) for candidate in pool], weights
+        return [_fused(rule, candidate, weights) for candidate in pool], weights
 
     return fuse
 
 
-def _number(fused: object, rule: FusionRule) -> float:
+def _fused(rule: FusionRule, candidate: Span, weights: Sequence[float]) -> float:
+    name = getattr(rule, "__name__", repr(rule))
+    try:
+        fused: object = rule(candidate, weights)
+    except Exception as error:
+        if not is_outside(rule):
+            raise
+        raise ExampleError(f"fusion rule {name!r}: {said(error, rule)}") from error
     if not isinstance(fused, Real) or not math.isfinite(fused):
-        name = getattr(rule, "__name__", repr(rule))
         raise ExampleError(f"fusion rule {name!r} returned {fused!r}; return a finite number")
     return float(fused)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 from adafuse.decoding.candidates import Pool, Span
@@ -87,13 +88,15 @@ class Example:
         earlier), and w_k.
         """
         finite = [s for s in candidates if all(math.isfinite(s.nll[k]) for k in pool.active)]
-        weights = pool.weights(self.weights)
+        weights = tuple(pool.weights(self.weights))  # which a rule cannot change
         given = fuse(finite, weights) if finite else ([], weights)
         scores, own = _two(given, "fuse", "F of each span, and the weights")
         if len(scores) != len(finite):
             raise ValueError(f"fuse returned {len(scores)} F of {len(finite)} spans; return all")
         for candidate, score in zip(finite, scores, strict=True):
-            candidate.fused = score
+            if not isinstance(score, Real) or not math.isfinite(score):
+                raise ValueError(f"fuse returned the F {score!r:.60}; return finite numbers")
+            candidate.fused = float(score)
         return sorted(finite, key=lambda candidate: candidate.fused), own
 
     def select(self, pool: Pool, fuse: PoolFusion) -> Span:

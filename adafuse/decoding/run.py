@@ -238,7 +238,7 @@ class Run:
         faults = (each.fault(len(example.weights)) for each in example.rounds)
         if (fault := next(filter(None, faults), None)) is not None:
             raise ExampleError(f"method {method.name!r}: a round {fault}")
-        if example.reason in (None, "error"):
+        if example.reason not in ("eos", "stop", "length"):
             raise ExampleError(
                 f"method {method.name!r} ended without a text: it left the stop reason"
                 f" {example.reason!r}; have it commit until example.reason is set"

@@ -198,7 +198,8 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             entries, margins, weights = choice
             if not isinstance(entries, Sequence) or not all(isinstance(e, Entry) for e in entries):
                 raise TypeError(f"the Choice has the entries {entries!r:.60}; give a list of Entry")
-            if not entries or not math.isfinite(entries[0].fused):
+            unknown = any(math.isnan(entry.fused) for entry in entries)
+            if not entries or unknown or not math.isfinite(entries[0].fused):
                 raise _no_finite(texts, entries)
             if (best := min(entry.fused for entry in entries)) < entries[0].fused:
                 raise ValueError(
@@ -227,9 +228,9 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
 def _no_finite(texts: Iterable[PendingText], entries: Sequence[Entry]) -> Exception:
     ends = [(pending.sequence.model.name, pending.node.next) for pending in texts]
     odd = [name for name, after in ends if after and not math.isfinite(after.top_logprobs[0])]
-    if not odd and (not entries or math.isnan(entries[0].fused)):
-        first = "an entry whose fused is nan" if entries else "no entry"
-        return ValueError(f"the method's Choice begins with {first}; give one with a number")
+    if not odd and (not entries or any(math.isnan(entry.fused) for entry in entries)):
+        what = "an entry whose fused is nan; give a number" if entries else "no entry; give one"
+        return ValueError(f"the method's Choice has {what}")
     if odd:
         return ExampleError(f"no next token has a probability under {' and '.join(odd)}")
     return ExampleError("the best entry of a round has the fused probability 0")

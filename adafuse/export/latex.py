@@ -45,7 +45,6 @@ _SPECIAL = {
     "`": r"\textasciigrave{}",
     "[": "{[}",  # which LaTeX may take for an option
     "]": "{]}",
-    "*": r"\textsuperscript{*}",
     "†": r"\textsuperscript{\dag}",
     "‡": r"\textsuperscript{\ddag}",
 }
@@ -249,4 +248,5 @@ def _inline(text: str) -> str:
 def escape(text: str) -> str:
     """Return text in which LaTeX takes nothing for a command or a ligature."""
     escaped = "".join(_SPECIAL.get(sign, sign) for sign in text).replace("--", "-{}-")
-    return re.sub(r"(?<!\w)-(?=\d)", "$-$", escaped)  # a minus sign
+    marked = re.sub(r"(?<![^\W\d])\*(?![^\W\d])", r"\\textsuperscript{*}", escaped)  # not *this*
+    return re.sub(r"(?<!\w)-(?=\d)", "$-$", marked)  # a minus sign

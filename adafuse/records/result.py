@@ -240,6 +240,9 @@ class Round(RoundView):
         named = {number for each in self.candidates for number in each.proposers}
         if not named <= {*range(models)}:
             return f"has proposers {sorted(named)}; give numbers of models, from 0 to {models - 1}"
+        for proposers in (each.proposers for each in self.candidates):
+            if len({*proposers}) < len(proposers):
+                return f"has a candidate with the proposers {proposers}; name each model once"
         if not all(0 <= weight < math.inf for weight in self.weights):
             return f"has weights {self.weights}; give finite numbers, none below 0"
         odd = [m for own in self.margins for m in own if not (0 <= m <= LARGEST_P or math.isnan(m))]

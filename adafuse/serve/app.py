@@ -366,7 +366,7 @@ class Exchange:
                     yield _event(reply.end([results[index] for index in range(len(results))]))
                 yield "data: [DONE]\n\n"
             except RequestError as error:  # the status is sent already
-                yield _event(_error(without_folders(str(error)), error.code))
+                yield _event(_error(without_folders(str(error)), error.status, error.code))
 
     def _parts(self, index: int, text: str, done: Result | None) -> tuple[str, str]:
         """Return the thoughts and the answer of a text, as far as both are sure."""
@@ -387,9 +387,9 @@ def _event(value: Json) -> str:
     return f"data: {json.dumps(value)}\n\n"
 
 
-def _error(sentence: str, code: str | None) -> Json:
-    shown = {"message": shortened(sentence), "type": "invalid_request_error"}
-    return {"error": {**shown, "param": None, "code": code}}
+def _error(sentence: str, status: int, code: str | None = None) -> Json:
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": shortened(sentence), "type": kind, "param": None, "code": code}}
 
 
 def make_app(service: Service) -> FastAPI:
@@ -462,7 +462,7 @@ def _refuse_with(app: FastAPI) -> None:
         _log_refusal(request, error.status_code, str(error.detail))
         where = f"{request.method} {request.url.path}"
         sentence = f"{where}: {error.detail}; docs/serve.md lists the paths"
-        return JSONResponse(_error(sentence, None), error.status_code)
+        return JSONResponse(_error(sentence, error.status_code), error.status_code)
 
     @app.exception_handler(ClientDisconnect)
     async def _left(_: Request, __: Exception) -> Response:
@@ -473,7 +473,7 @@ def _refuse_with(app: FastAPI) -> None:
         refused = error if isinstance(error, RequestError) else RequestError(str(error))
         _log_refusal(request, refused.status, str(refused))
         later = {"Retry-After": "1"} if refused.status in (429, 503) else None
-        content = _error(without_folders(str(refused)), refused.code)
+        content = _error(without_folders(str(refused)), refused.status, refused.code)
         return JSONResponse(content, refused.status, later)
 
 

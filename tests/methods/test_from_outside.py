@@ -21,6 +21,7 @@ from adafuse.decoding.token_round import Choice, Entry, PendingText, fuse_tokens
 from adafuse.decoding.words import add_word, empty_span
 from adafuse.engine import scheduler
 from adafuse.engine.node import evaluated, gather
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.methods import METHODS
 from adafuse.methods.registry import register
@@ -31,7 +32,7 @@ from tests.support.next_token import logprobs
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 PROMPTS = ["Question: who founded Orrin?\nAnswer:", "Question: 3 plus 4\n"]
-CODE, TOKENS, SUREST, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CODE, TOKENS, BYTES, SUREST, *_ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -110,6 +111,19 @@ def test_the_token_level_method_commits_the_likeliest_proposal_and_both_engines_
             means = [sum(math.exp(-nll) for nll in each.nll) / 2 for each in taken.candidates]
             chosen = taken.candidates[taken.selected].fused
             assert math.exp(-chosen) == pytest.approx(max(means), abs=1e-9)
+
+
+def test_the_byte_level_method_writes_the_bytes_of_bytewise_where_one_model_decides(pair):
+    try:
+        exec(BYTES, {"__name__": "__main__"})
+        settings = {"stop": "\n", "max_new_tokens": 8}
+        with pytest.raises(UserError, match="surest_byte reads whole distributions"):
+            METHODS["surest_byte"](MethodOptions()).check_served(["a"])
+        alone = Ensemble(pair.models[:1], (1.0,))
+        texts = [alone.generate(PROMPTS, method=m, **settings) for m in ("surest_byte", "bytewise")]
+    finally:
+        METHODS.pop("surest_byte", None)
+    assert texts[0] and [r.text for r in texts[0]] == [r.text for r in texts[1]]
 
 
 NAMED = re.findall(r"^\| `([\w.]+)(\(.*\))?` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
@@ -206,6 +220,16 @@ def gives_up(example):
     yield
 
 
+def done_with(reason):
+    """Return a `decode` that leaves this stop reason."""
+
+    def decode(example):
+        yield from evaluated([example.sequences[0].root])
+        example.text, example.reason = "a text", reason
+
+    return decode
+
+
 def asks_for_5(example):
     yield 5
 
@@ -294,14 +318,19 @@ NAN = float("nan")
         (choosing(choice, generator=False), "make it a generator, with yield"),
         (choosing(lambda: None), "TypeError: choose returned None; return a Choice"),
         (choosing(lambda: "a"), "TypeError: choose returned 'a'; return a Choice"),
-        (choosing(lambda: Choice([], ((), ()))), "ValueError: the method's Choice begins with no"),
-        (choosing(lambda: choice(fused=NAN)), "ValueError: the method's Choice begins with an"),
+        (
+            choosing(lambda: Choice([], ((), ()))),
+            "ValueError: the method's Choice has no entry; give",
+        ),
+        (choosing(lambda: choice(fused=NAN)), "Choice has an entry whose fused is nan; give a num"),
+        (choosing(two_entries(0.9, NAN)), "Choice has an entry whose fused is nan; give a number"),
         (choosing(lambda: choice(p=(0.5,))), "a round has NLL of each candidate of 1 models; gi"),
         (rounds(((0.5,),)), "a round has margins of 1 models; give one for each of 2"),
         (rounds(((0.5,), (1.5,))), "a round has a margin of 1.5; give p(1) - p(2), from 0 to 1"),
         (rounds(((-0.5,), ())), "a round has a margin of -0.5; give"),
         (rounds(((), ()), weights=(1.0,)), "a round has weights of 1 models; give"),
         (rounds(((), ()), proposers=(2,)), "a round has proposers [2]; give numbers of models, fr"),
+        (rounds(((), ()), proposers=(0, 0)), "a round has a candidate with the proposers (0, 0)"),
         (rounds(((), ()), weights=(NAN, -1.0)), "a round has weights (nan, -1.0); give finite"),
         (choosing(two_entries(0.1, 0.9)), "ValueError: the method's Choice begins with an entry"),
         (choosing(lambda: choice(fused=0)), "the best entry of a round has the fused probabil"),
@@ -318,6 +347,10 @@ NAN = float("nan")
         ),
         (fusing(lambda pool, w: [0.5]), "TypeError: fuse returned [0.5]; return F of each span, a"),
         (fusing(lambda pool, w: ([], w)), "ValueError: fuse returned 0 F of "),
+        (fusing(lambda pool, w: ([NAN] * len(pool), w)), "ValueError: fuse returned the F nan; r"),
+        (fusing(lambda pool, w: ([-math.inf] * len(pool), w)), "ValueError: fuse returned the F -"),
+        (fusing(lambda pool, w: (["1"] * len(pool), w)), "ValueError: fuse returned the F '1'; r"),
+        (done_with("done"), "ended without a text: it left the stop reason 'done'"),
         (yields_a_generator, "is no generator; write `yield from` ("),
         (asks_what_is_known, "RuntimeError: it does not end: it yielded 30 times"),
         (choosing(lambda: choice(surface="a")), "TypeError: the surface of an Entry is 'a'; give"),
