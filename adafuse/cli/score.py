@@ -12,7 +12,7 @@ from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names, wit
 from adafuse.cli.output import echo_json, json_text
 from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
-from adafuse.metrics.registry import BENCHMARKS, SCORERS, metric_named, scorer_named
+from adafuse.metrics.registry import BENCHMARKS, SCORERS, metric_named, scorer_named, unit
 from adafuse.metrics.scorer import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def _print(totals: "Score", kept: int) -> None:
         title += f" ({totals.excluded} few-shot examples left out)"
     if kept:
         title += f" (published keeps the {kept} rows to exclude)"
-    grid = Table("metric", "percent", "95 % interval")
+    units = set(map(unit, totals.metrics))
+    grid = Table("metric", "percent" if units == {"percent"} else "score", "95 % interval")
     for name, value in totals.metrics.items():
         grid.add_row(f"{name}{metric_named(name).note}", f"{value.value:.2f}", value.ends(2))
     console = Console(width=None if Console().is_terminal else 100, highlight=False)

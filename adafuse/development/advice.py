@@ -253,8 +253,8 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
         said.append(_undecided(found))
     if room < LITTLE and gain < LITTLE:
         said.append(
-            f"There is little to gain: always choosing the better of the models' answers would add"
-            f" {room:.1f} points."
+            f"There is little to gain: always choosing the better of the models' answers would be"
+            f" {room:.1f} points better."
         )
     elif gain < room / 2:
         said.append(

@@ -19,7 +19,7 @@ from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.methods.selections import SELECTIONS
-from adafuse.metrics.registry import metric_named
+from adafuse.metrics.registry import metric_named, unit
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
 from adafuse.models.spec import GGUF, public_name
@@ -168,11 +168,13 @@ def _metrics(
                 "evaluation_description": f"{metric.label}, {score.protocol} scoring",
                 "metric_id": name,
                 "metric_name": metric.label,
-                "metric_unit": "percent",
+                "metric_unit": unit(name),
                 "lower_is_better": not metric.higher_is_better,
                 "score_type": "continuous",
                 "min_score": 0,
-                "max_score": 100 if metric.higher_is_better else "Infinity",
+                "max_score": 100
+                if unit(name) == "percent" and metric.higher_is_better
+                else "Infinity",
             },
             "score_details": {
                 "score": estimate.value,

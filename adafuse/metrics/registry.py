@@ -6,7 +6,7 @@ from itertools import chain
 from adafuse.errors import UserError, unknown
 from adafuse.metrics import bertscore, gsm8k, short_answers, translation
 from adafuse.metrics.scorer import PROTOCOLS, Metric, Scorer
-from adafuse.plugins import add_installed, not_there, note, twice
+from adafuse.plugins import add_installed, is_outside, not_there, note, twice
 
 SCORERS: dict[str, Scorer] = {}
 
@@ -30,7 +30,11 @@ def register_scorer(scorer: Scorer) -> Scorer:
     """
     if not isinstance(scorer, Scorer):
         raise UserError(f"{scorer!r} is not a scorer; make it a Scorer")
+    if not scorer.metrics:
+        raise UserError(f"scorer {scorer.name!r} has no metric; give it one")
     for metric in scorer.metrics:
+        if metric.binary and metric.corpus:
+            raise UserError(f"metric {metric.name!r} is binary and of a corpus; choose one")
         named = metric_named(metric.name, metric)
         if replace(named, label="") != replace(metric, label=""):
             raise UserError(
@@ -48,6 +52,13 @@ def metric_named(name: str, otherwise: Metric | None = None) -> Metric:
     known = chain([bertscore.F1], *(scorer.metrics for scorer in SCORERS.values()))
     named = (metric for metric in known if metric.name == name)
     return next(named, otherwise or Metric(name, name.replace("_", " ")))
+
+
+def unit(name: str) -> str:
+    """Return the unit of a metric; that of a mean of somebody else's is not known."""
+    own = (scorer for scorer in SCORERS.values() if not is_outside(scorer))
+    known = {bertscore.F1.name, *(metric.name for scorer in own for metric in scorer.metrics)}
+    return "percent" if metric_named(name).in_percent or name in known else "that of the scorer"
 
 
 # A new scorer is one file, its import here and its name in this line.

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from unicodedata import category
 
 from adafuse.errors import UserError
@@ -85,8 +85,14 @@ class Corpus:
 
     def estimate(self, counts: "PerRow") -> Estimate:
         """Return the score of `counts` with its 95 % interval by bootstrap."""
-        low, high = bootstrap(len(counts), lambda chosen: self.pooled(counts[chosen]))
-        return Estimate(self.pooled(counts), low, high)
+        low, high = bootstrap(len(counts), lambda chosen: self.score(counts[chosen]))
+        return Estimate(self.score(counts), low, high)
+
+    def score(self, counts: "PerRow") -> float:
+        """Return the score of rows, which `pooled` cannot change: they are compared again."""
+        view = counts.view()
+        view.flags.writeable = False
+        return self.pooled(view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,7 @@ class Metric:
     def pooled(self, rows: "PerRow") -> float:
         """Return the score, in the unit of tables, of any choice of rows."""
         if self.corpus is not None:
-            return self.corpus.pooled(rows)
+            return self.corpus.score(rows)
         return float(rows.mean()) * (100 if self.binary else 1)
 
 
@@ -186,14 +192,31 @@ class Scorer:
     def check_answers(self, row: str, answers: Sequence[str]) -> None:
         """Raise a `UserError` if an accepted answer is `unreadable`; `row` names the row in it."""
         for answer in answers:
-            if self.unreadable is not None and (wrong := self.unreadable(answer)) is not None:
+            if (wrong := self._of("unreadable", answer)) is not None:
                 raise UserError(
                     f"the gold answer {answer!r} of {row} {wrong}; correct it or use another scorer"
                 )
 
     def never_right(self, answers: Sequence[str]) -> bool:
         """Whether all accepted answers of a row are empty after `normalise`."""
-        return not any(map(self.normalise, answers))
+        return not any(self._of("normalise", answer) for answer in answers)
+
+    def _of(self, part: Literal["unreadable", "normalise"], answer: str) -> str | None:
+        """Return what a part says of an accepted answer."""
+        function = getattr(self, part)
+        try:
+            found = function and function(answer)
+        except Exception as error:
+            if not is_outside(self):
+                raise
+            what = f"scorer {self.name!r}: `{part}` of {answer!r:.60} failed"
+            raise UserError(f"{what}: {said(error, self)}") from error
+        if not isinstance(found, str) and (found is not None or part == "normalise"):
+            raise UserError(
+                f"scorer {self.name!r}: `{part}` returned {found!r:.60}; return a text"
+                + " or None" * (part == "unreadable")
+            )
+        return found
 
     def hopeless(self, rows: Mapping[str, Sequence[str]], owner: str) -> str | None:
         """Return a warning that names rows that can never be right; None if there are none.
@@ -226,6 +249,7 @@ class Scorer:
         if protocol == STRICT:
             for example in examples:
                 self.check_answers(f"row {example.id!r}", example.answers)
+        examples = tuple(examples)
         rules = self.strict if protocol == STRICT else self.published or self.strict
         try:
             found = rules(examples)
@@ -272,12 +296,18 @@ class Scorer:
                 f"returns {len(given)} outcomes of {len(ids)} rows, or in another order; return a"
                 " tuple with one for each row, in their order"
             )
+        for name, detail in found.details.items():
+            if not isinstance(name, str) or not isinstance(detail, str | int):
+                return f"reports the detail {name!r}: {detail!r:.60}; give texts and whole numbers"
         binary = self.primary.binary
         allowed = "1 or 0, as its metric is binary" if binary else "a finite int or float"
         for outcome in found.outcomes:
             if not _is_number(outcome.value) or (binary and outcome.value not in (0, 1)):
                 return f"gives row {outcome.id!r} the value {outcome.value!r}; return {allowed}"
+            if not all(isinstance(each, str) for each in (outcome.text, *outcome.answers)):
+                return f"gives row {outcome.id!r} a text or answers that are none; return texts"
         declared = [metric.name for metric in self.metrics]
+        binaries = [metric.name for metric in self.metrics if metric.binary]
         if self.primary.name not in found.metrics or not found.metrics.keys() <= {*declared}:
             return f"reports {[*found.metrics]}, but declares {declared}; report what it declares"
         for name, estimate in found.metrics.items():
@@ -288,6 +318,10 @@ class Scorer:
                 return (
                     f"reports {estimate} as {name!r}; return finite numbers, low <= value <= high"
                 )
+            right = estimate.value / 100 * len(ids)
+            whole = name == self.primary.name or abs(right - round(right)) < 1e-6
+            if name in binaries and not (whole and min(ends) >= 0 and max(ends) <= 100):
+                return f"reports {estimate} as {name!r}; return the rows of value 1 in percent"
         if self.primary.corpus is None and found.outcomes:
             mean = self.primary.pooled(self.primary.rows(found.outcomes, STRICT))
             score = found.metrics[self.primary.name].value
@@ -338,7 +372,7 @@ def corpus_rules(metric: Metric) -> Rules:
     def rules(examples: Sequence[Prediction]) -> Judgement:
         counts = corpus.rows(examples, STRICT)
         scored = zip(examples, counts, strict=True)
-        outcomes = [Outcome(e.id, e.text, e.answers, corpus.pooled(row[None])) for e, row in scored]
+        outcomes = [Outcome(e.id, e.text, e.answers, corpus.score(row[None])) for e, row in scored]
         return Judgement(tuple(outcomes), {metric.name: corpus.estimate(counts)})
 
     return rules

@@ -130,6 +130,19 @@ def test_a_metric_that_the_bootstrap_does_not_fit_has_no_interval_and_no_mark() 
     assert test.verdict == "undecided"
 
 
+def test_a_pooled_that_changes_its_rows_is_refused() -> None:
+    """Else the rows of two runs would be no pairs any more."""
+
+    def middle(rows: Any) -> float:
+        rows.sort(axis=0)
+        return float(rows[len(rows) // 2, 0])
+
+    metric = Metric("middle", "median", corpus=Corpus(word_errors, middle))
+    scorer = Scorer("middle", "median", (metric,), corpus_rules(metric))
+    with pytest.raises(ValueError, match="read-only"):
+        scorer.score("strict", [Prediction("a", "x", ("x",)), Prediction("b", "x", ("y",))])
+
+
 def test_an_example_has_its_own_score() -> None:
     (first, *_) = scored("m", "chrf").outcomes
     assert first.value == pytest.approx(

@@ -184,6 +184,19 @@ def returning(found: Any) -> Scorer:
     return replace(lower(lambda rows: []), strict=rules)
 
 
+def two_metrics(*share: float) -> Scorer:
+    """A scorer with a second, binary metric of this estimate."""
+
+    def rules(rows: Sequence[Prediction]) -> Judgement:
+        return Judgement(_ones(rows), {"extra": Estimate(1.0), "share": Estimate(*share)})
+
+    second = Metric("share", "share", binary=True)
+    return replace(returning(rules), metrics=(*returning(rules).metrics, second))
+
+
+SAME = lower(lambda rows: [0.0] * len(rows))
+
+
 def _pattern(says: str) -> str:
     return re.escape(says.removesuffix("$")) + "$" * says.endswith("$")
 
@@ -230,6 +243,22 @@ def _ones(rows: Sequence[Prediction]) -> tuple[Outcome, ...]:
         ),
         (replace(lower(lambda rows: [1.0] * 4), strict=lambda rows: None), "returns NoneType"),
         (
+            returning(lambda rows: Judgement(_ones(rows), {"extra": Estimate(1.0)}, {"n": 3.5})),
+            "reports the detail 'n': 3.5; give texts and whole numbers",
+        ),
+        (
+            returning(lambda rows: Judgement((Outcome("a", None, (), 1.0), *_ones(rows)[1:]), {})),
+            "gives row 'a' a text or answers that are none; return texts",
+        ),
+        (
+            two_metrics(0.5),
+            "reports Estimate(value=0.5, low=None, high=None) as 'share'; return the",
+        ),
+        (
+            two_metrics(50.0, -3.0, 103.0),
+            "reports Estimate(value=50.0, low=-3.0, high=103.0) as 'sh",
+        ),
+        (
             replace(lower(lambda rows: [1.0] * 4), metrics=(Metric("other", "other"),)),
             "reports ['extra'], but declares ['other']",
         ),
@@ -240,6 +269,16 @@ def test_a_scorer_that_does_not_keep_to_its_form_is_refused_by_name(
 ) -> None:
     monkeypatch.setitem(SCORERS, "extra", scorer)
     with pytest.raises(UserError, match=f"^scorer 'extra' {_pattern(says)}"):
+        score_rows(ROWS, [prediction("a")], "extra", **NAMES)
+
+
+def test_a_scorer_cannot_leave_rows_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rules(rows: Any) -> Judgement:
+        rows.remove(rows[0])
+        return Judgement(_ones(rows), {"extra": Estimate(1.0)})
+
+    monkeypatch.setitem(SCORERS, "extra", returning(rules))
+    with pytest.raises(AttributeError, match="'tuple' object has no attribute 'remove'"):
         score_rows(ROWS, [prediction("a")], "extra", **NAMES)
 
 
@@ -261,8 +300,23 @@ def wrong_letters(rows: Sequence[Prediction]) -> list[float]:
 
 
 LENGTH = lower(lambda rows: [float(len(row.text)) for row in rows])
-SAME = lower(lambda rows: [0.0] * len(rows))
 BOXED = lower(lambda rows: [100.0 * ("boxed" not in row.text) for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("part", "given", "says"),
+    [
+        ("unreadable", lambda answer: False, "returned False; return a text or None"),
+        ("unreadable", lambda answer: 1 / 0, "of 'right' failed: ZeroDivisionError: "),
+        ("normalise", lambda answer: None, "returned None; return a text"),
+    ],
+)
+def test_a_part_of_a_plug_in_s_scorer_that_fails_is_told_with_its_name(
+    outside: Callable[[Scorer], Scorer], part: str, given: Any, says: str
+) -> None:
+    outside(replace(SAME, **{part: given}))
+    with pytest.raises(UserError, match=f"^scorer 'extra': `{part}` {says}"):
+        score_rows(ROWS, [prediction("a")], "extra", **NAMES)
 
 
 @pytest.mark.parametrize("lost", ["empty", "missing", "failed"])
