@@ -20,11 +20,11 @@ from adafuse.tokenization.thoughts import Thoughts
 class Example:
     """One prompt while it is decoded: its text Y so far, each model's `sequences`, its rounds.
 
-    `weights` are w_k (`weighed`: of this example, not of the run), `question` is the prompt without
-    few-shot examples, `answers` are the models' own answers if they are given, `committed` the
-    spans of Y, `out` the numbers of the models that no longer take part, and `reason` is why
-    decoding ended, None before. `thoughts` are those that Y may begin with, `thought` is how many
-    characters of them a text has that replaced Y.
+    `weights` are w_k (`weighed`: by its prompt), `question` is the prompt without few-shot
+    examples, `answers` are the models' own answers if they are given, `committed` the spans of Y,
+    `out` the numbers of the models that no longer take part, and `reason` is why decoding ended,
+    None before. `thoughts` are those that Y may begin with, `thought` is how many characters of
+    them a text has that replaced Y.
     """
 
     weights: Sequence[float]
@@ -42,6 +42,14 @@ class Example:
     reason: StopReason | None = None
     thoughts: Thoughts | None = None
     thought: int | None = None
+
+    def __post_init__(self) -> None:
+        self.of_run = tuple(self.weights)
+
+    @property
+    def reweighed(self) -> bool:
+        """Whether rounds have weights of this example, which then stand in the trace."""
+        return self.weighed or tuple(self.weights) != self.of_run
 
     @property
     def stops(self) -> StopStrings:
@@ -89,8 +97,11 @@ class Example:
         """
         finite = [s for s in candidates if all(math.isfinite(s.nll[k]) for k in pool.active)]
         weights = tuple(pool.weights(self.weights))  # which a rule cannot change
+        before = {id(span): (span.text, span.ends, span.nll) for span in finite}
         given = fuse(finite, weights) if finite else ([], weights)
         scores, own = _two(given, "fuse", "F of each span, and the weights")
+        if before != {id(span): (span.text, span.ends, span.nll) for span in finite}:
+            raise ValueError("F changed the spans that it was given; it may only read them")
         if len(scores) != len(finite):
             raise ValueError(f"fuse returned {len(scores)} F of {len(finite)} spans; return all")
         for candidate, score in zip(finite, scores, strict=True):
@@ -106,7 +117,7 @@ class Example:
 
     def take(self, pool: Pool, best: Span | None, weights: Sequence[float]) -> Span:
         """Record the round with its w_k, and return the candidate that is committed."""
-        known = not self.weighed and list(weights) == pool.weights(self.weights)
+        known = not self.reweighed and list(weights) == pool.weights(self.weights)
         self.rounds.append(pool.record(best, () if known else weights))
         if best is None:
             names = [
@@ -146,6 +157,8 @@ class Example:
 
         It is cut before the first stop string after them.
         """
+        if not isinstance(text, str) or not 0 <= (thought or 0) <= len(text):
+            raise ValueError(f"finish was given {text!r:.60} and {thought}; give a text and a part")
         self.thoughts, self.thought = None, thought
         answer = text[thought or 0 :]
         self.text = text[: thought or 0] + self.stops.cut(answer)
@@ -214,9 +227,17 @@ def fuse_rounds(
                 pool = pool if leader.decides(pool.candidates) else None
             if pool is None:
                 pool = yield from _pooled(example, propose, active)
+            if example.reason is not None:  # `propose` ended the text
+                return
             sure = len(pool.candidates) == 1 or len(pool.active) == 1
             decide = choose if settle is None or sure else settle
+            rounds = len(example.rounds)
             best = yield from decide(example, pool, fuse)
+            taken = [r.candidates[r.selected or 0].text for r in example.rounds[rounds:]]
+            if taken != [best.text]:
+                raise ValueError("settle must record the span that it returns, with Example.take")
+            if example.reason is not None:
+                return
             pool.leave(best, active.values())
             example.commit(best)  # eq. 7
             example.check_stop(ended=best.ends)
@@ -233,8 +254,15 @@ def _pooled(
     for number, sequence in active.items():
         yield from pool.read_by(sequence)
         given = yield from propose(sequence)
-        candidates, margins = _two(given, "propose", "a list of spans, and the margins")
+        written, margins = _two(given, "propose", "a list of spans, and the margins")
+        candidates = list(written)
         for candidate in candidates:
+            node = candidate.nodes.get(sequence)
+            if node is None or node.top is not sequence.root:
+                raise ValueError(
+                    f"propose returned {candidate.text!r:.60}, a span of another model or round;"
+                    " write one after the root of the sequence that it was given"
+                )
             candidate.text = example.stops_after.through(candidate.text)
         pool.add(number, candidates, margins)
     if not pool.candidates:

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from adafuse.decoding.drafts import Drafter, Lookup
+from adafuse.decoding.fusion import WeightingOptions, check_weights
 from adafuse.decoding.method import Method
 from adafuse.decoding.round import Example
 from adafuse.decoding.words import Settings
@@ -228,6 +229,9 @@ class Run:
         method = type(self.method)
         try:
             yield from self._decode(example, lookups)
+            faults = (each.fault(len(self.weights)) for each in example.rounds)
+            if (fault := next(filter(None, faults), None)) is not None:
+                raise ExampleError(f"method {method.name!r}: a round {fault}")
         except (KeyboardInterrupt, GeneratorExit, UserError, ExampleError):
             raise
         except BaseException as error:  # a plug-in may exit, and so may a handler of signals
@@ -235,9 +239,6 @@ class Run:
             if not blamed or out_of_memory(error):
                 raise
             raise ExampleError(f"method {method.name!r}: {said(error, method)}") from error
-        faults = (each.fault(len(example.weights)) for each in example.rounds)
-        if (fault := next(filter(None, faults), None)) is not None:
-            raise ExampleError(f"method {method.name!r}: a round {fault}")
         if example.reason not in ("eos", "stop", "length"):
             raise ExampleError(
                 f"method {method.name!r} ended without a text: it left the stop reason"
@@ -252,10 +253,17 @@ class Run:
         strings = () if example.thoughts else self.settings.stop  # which do not apply to thoughts
         for sequence in example.sequences:
             sequence.stop = tuple(stop for stop in strings if isinstance(stop, str))
-        yield from self.method.begin(example)
-        own = self.method.decode(example)
-        if not isinstance(own, Generator):
-            raise TypeError(f"decode returned {own!r:.60}; make it a generator, with yield")
+        yield from _generator("begin", self.method.begin(example))
+        options = self.method.options
+        prompted = isinstance(options, WeightingOptions) and options.weighting == "prompt"
+        if prompted and not example.weighed:
+            raise TypeError("begin leaves out `weighting: prompt`; have it call super().begin")
+        if example.reweighed:
+            try:
+                example.weights = check_weights(example.weights, len(self.weights))
+            except UserError as error:
+                raise ValueError(f"begin: {error}") from error
+        own = _generator("decode", self.method.decode(example))
         yield from Drafter(example, kinds, lookups).run(own) if kinds else own
 
     def text(self, prompt: Prompt, question: str | None) -> Generator[str | Result]:
@@ -278,6 +286,12 @@ class Run:
                 yield given[len(before) :]
 
 
+def _generator(hook: str, given: Program[None]) -> Program[None]:
+    if not isinstance(given, Generator):
+        raise TypeError(f"{hook} returned {given!r:.60}; make it a generator, with yield")
+    return given
+
+
 def check_thoughts(models: Sequence[LanguageModel], prompts: Sequence[Prompt]) -> None:
     """Refuse models of which some think after the first prompt and others do not."""
     for prompt in prompts[:1] if len(models) > 1 else ():
@@ -290,7 +304,7 @@ def result_of(event: Finished[Example]) -> Result:
     """Return what the decoding of an example came to."""
     example, sequences = event.example, event.example.sequences
     # Models after the one that refused the prompt have no sequence: they count nothing.
-    rest = (0,) * (len(example.weights) - len(sequences))
+    rest = (0,) * (len(example.of_run) - len(sequences))
     return Result(
         text=example.text,
         stop_reason="error" if event.error is not None else example.reason or "error",

@@ -193,6 +193,8 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             if not isinstance(own, Generator):
                 raise TypeError(f"choose returned {own!r:.60}; make it a generator, with yield")
             choice = yield from own
+            if example.reason is not None:  # `choose` ended the text
+                break
             if not isinstance(choice, Choice):
                 raise TypeError(f"choose returned {choice!r:.60}; return a Choice")
             entries, margins, weights = choice
@@ -214,7 +216,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             last = example.text[-1:]
             words = len((last + text).split()) - len(last.split())  # those that begin in `text`
             candidates = tuple(entry.record() for entry in entries[:TRACED])
-            weights = weights or (tuple(example.weights) if example.weighed else ())
+            weights = tuple(weights) or (tuple(example.weights) if example.reweighed else ())
             example.rounds.append(Round(candidates, 0, words, margins, weights))
             example.text += text
             longest = max(pending.generated for pending in texts)

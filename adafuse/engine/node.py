@@ -126,6 +126,14 @@ class Node:
         """Return the nodes from the root down to the parent of this one."""
         return [] if self.parent is None else [self.sequence.root, *self.path()[:-1]]
 
+    @property
+    def top(self) -> "Node":
+        """The node at which the path to this one begins: the root, unless that has moved on."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
     def subtree(self) -> Iterator["Node"]:
         """Yield this node and all nodes below it, each after its parent."""
         nodes = [self]

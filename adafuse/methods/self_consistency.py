@@ -147,7 +147,10 @@ class SelfConsistency(Method[SelfConsistencyOptions]):
         if self._read is None:
             return None
         texts = [example.stops.cut(span.text)[span.thoughts :] for span in samples]
-        return [*map(self._read, texts)]
+        answers: list[object] = [self._read(text) for text in texts]
+        if odd := [answer for answer in answers if not isinstance(answer, str)]:
+            raise ExampleError(f"the scorer's `answer` returned {odd[0]!r:.60}; return a text")
+        return [str(answer) for answer in answers]
 
 
 def fused_scores(answers: Sequence[str] | None, nll: Sequence[float]) -> list[float]:

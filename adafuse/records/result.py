@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from numbers import Real
 from typing import Any, Literal, get_args
 
 from adafuse.errors import UserError, unknown
@@ -234,9 +235,16 @@ class Round(RoundView):
         flat = [own for own in self.margins if not isinstance(own, tuple | list)]
         if flat:
             return f"has the margins {flat[0]!r} of a model; give a tuple for each model"
-        low = min((nll for each in self.candidates for nll in each.nll), default=0.0)
-        if low < -(LARGEST_P - 1):
-            return f"has an NLL of {low:g}; give -log p, which is at least 0"
+        nlls = [nll for each in self.candidates for nll in each.nll]
+        fused = [each.fused for each in self.candidates]
+        for value in (*nlls, *fused, *self.weights, *(m for own in self.margins for m in own)):
+            if not isinstance(value, Real):
+                return f"has {value!r:.60} as a number; give an int or a float"
+        if low := [nll for nll in nlls if nll < -(LARGEST_P - 1)]:
+            return f"has an NLL of {low[0]:g}; give -log p, which is at least 0"
+        chosen = 0 if self.selected is None else self.selected
+        if chosen not in range(max(1, len(self.candidates))) or self.words not in range(1 << 31):
+            return f"has selected {self.selected!r} and words {self.words!r}; give whole numbers"
         named = {number for each in self.candidates for number in each.proposers}
         if not named <= {*range(models)}:
             return f"has proposers {sorted(named)}; give numbers of models, from 0 to {models - 1}"

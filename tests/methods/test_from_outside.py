@@ -220,6 +220,64 @@ def gives_up(example):
     yield
 
 
+def proposing(choose):
+    """Return a `decode` that proposes a span of the sequence that this chooses."""
+
+    def decode(example):
+        def propose(sequence):
+            span = empty_span(choose(example, sequence))
+            span = yield from add_word(span, example.rules(4))
+            return [span], ()
+
+        return fuse_rounds(example, propose, per_candidate(mean_nll))
+
+    return decode
+
+
+def keeps_spans():
+    """Return a `decode` that proposes the spans of the first round again."""
+    kept = {}
+
+    def decode(example):
+        def propose(sequence):
+            span = yield from add_word(empty_span(sequence), example.rules(1))
+            return [kept.setdefault(sequence, span)], ()
+
+        return fuse_rounds(example, propose, per_candidate(mean_nll))
+
+    return decode
+
+
+def settling(then):
+    """Return a `decode` whose `settle` does something after it recorded the round."""
+
+    def settle(example, pool, fuse):
+        yield from pool.score()
+        best = example.select(pool, fuse)
+        then(example)
+        return next(each for each in pool.candidates if each is not best)
+
+    def decode(example):
+        def propose(sequence):
+            span = yield from add_word(empty_span(sequence), example.rules(4))
+            return [span], ()
+
+        return fuse_rounds(example, propose, per_candidate(mean_nll), settle=settle)
+
+    return decode
+
+
+def strips(pool, weights):
+    for span in pool:
+        span.text = span.text.strip()
+    return [0.0] * len(pool), weights
+
+
+def finished(example, text, thought):
+    yield from evaluated([example.sequences[0].root])
+    example.finish(text, "eos", thought)
+
+
 def done_with(reason):
     """Return a `decode` that leaves this stop reason."""
 
@@ -350,6 +408,24 @@ NAN = float("nan")
         (fusing(lambda pool, w: ([NAN] * len(pool), w)), "ValueError: fuse returned the F nan; r"),
         (fusing(lambda pool, w: ([-math.inf] * len(pool), w)), "ValueError: fuse returned the F -"),
         (fusing(lambda pool, w: (["1"] * len(pool), w)), "ValueError: fuse returned the F '1'; r"),
+        (
+            fusing(strips),
+            "ValueError: F changed the spans that it was given; it may only read them",
+        ),
+        (proposing(lambda example, sequence: example.sequences[0]), "a span of another model or r"),
+        (keeps_spans(), "returned ' Nirno', a span of another model or round; write one"),
+        (settling(lambda example: None), "settle must record the span that it returns"),
+        (settling(lambda example: example.rounds.clear()), "settle must record the sp"),
+        (lambda example: finished(example, "abc", 4), "finish was given 'abc' and 4; give a text"),
+        (
+            lambda example: finished(example, b"abc", 0),
+            "finish was given b'abc' and 0; give a text",
+        ),
+        (choosing(lambda: Choice(choice().entries, (("a",), ()))), "a round has 'a' as a number"),
+        (
+            choosing(lambda: choice()._replace(margins=((0.5,), None))),
+            "a round has the margins Non",
+        ),
         (done_with("done"), "ended without a text: it left the stop reason 'done'"),
         (yields_a_generator, "is no generator; write `yield from` ("),
         (asks_what_is_known, "RuntimeError: it does not end: it yielded 30 times"),
@@ -373,6 +449,66 @@ def test_what_a_method_gives_wrongly_is_an_error_with_its_name_kind_and_file(
     assert result.error.startswith(("method 'odd': ", "method 'odd' ended", "the best entry"))
     assert says in result.error
     assert any(part in says for part in ("ended", "a round")) != (f"({HERE}" in result.error)
+
+
+def odd_method(pair, **parts):
+    """Decode a prompt with a method of these parts."""
+    register(type("Odd", (parts.pop("base", Method),), {"name": "odd", **parts}))
+    try:
+        (result,) = pair.generate(
+            PROMPTS[:1], method="odd", max_new_tokens=4, **parts.get("settings", {})
+        )
+    finally:
+        del METHODS["odd"]
+    return result
+
+
+def test_weights_that_begin_changes_are_checked_and_stand_in_the_trace(pair):
+    def begin(weights):
+        def changes(self, example):
+            example.weights = weights
+            yield from ()
+
+        return {"base": METHODS["fixed_length"], "begin": changes}
+
+    result = odd_method(pair, **begin([5, 0.5]))
+    assert result.rounds[0].weights == (5, 0.5)
+    for weights in ([-1, 2], [NAN, 1], [0, 0], ["1", "2"], [1], None):
+        result = odd_method(pair, **begin(weights))
+        assert "begin: " in result.error or "TypeError" in result.error, weights
+
+
+def test_a_begin_that_leaves_out_the_weighting_is_refused(pair):
+    def begin(self, example):
+        yield from ()
+
+    own = {"base": METHODS["fixed_length"], "settings": {"weighting": "prompt"}}
+    assert "have it call super().begin" in odd_method(pair, begin=begin, **own).error
+    result = odd_method(pair, begin=lambda self, example: None, **own)
+    assert "TypeError: begin returned None; make it a generator" in result.error
+
+
+@pytest.mark.parametrize("by", ["propose", "choose"])
+def test_a_text_that_a_step_ends_ends_there(pair, by):
+    def decode(self, example):
+        def propose(sequence):
+            span = yield from add_word(empty_span(sequence), example.rules(4))
+            if len(example.rounds) == 1:
+                example.finish("my text", "stop")
+            return [span], ()
+
+        def choose(texts):
+            yield from texts[0].next_token()
+            if len(example.rounds) == 1:
+                example.finish("my text", "stop")
+            return choice()
+
+        if by == "choose":
+            return fuse_tokens(example, choose)
+        return fuse_rounds(example, propose, per_candidate(mean_nll))
+
+    result = odd_method(pair, Options=MethodOptions, decode=decode, replaces_text=True)
+    assert (result.text, result.stop_reason, len(result.rounds)) == ("my text", "stop", 1)
 
 
 @pytest.mark.parametrize("missing", ["name", "Options", "decode"])
