@@ -59,7 +59,7 @@ not adjusted for the number of tests. "Detectable" is the true difference that p
 80 of 100 repetitions with so many rows of which so many differ (Connor 1987; p (Holm) needs a
 larger one), and beside it how many rows a difference of {target:g} needs. "None": with so few rows
 that differ, no difference is found as often. Of scores other than accuracies, "too few differ"
-means fewer than {fewest} rows.
+means that fewer than {fewest} rows do.
 """
 
 _SMALL = "‡"
