@@ -44,12 +44,12 @@ class Example:
     thought: int | None = None
 
     def __post_init__(self) -> None:
-        self.of_run = tuple(self.weights)
+        self.run_weights = tuple(self.weights)
 
     @property
     def reweighed(self) -> bool:
         """Whether rounds have weights of this example, which then stand in the trace."""
-        return self.weighed or tuple(self.weights) != self.of_run
+        return self.weighed or tuple(self.weights) != self.run_weights
 
     @property
     def stops(self) -> StopStrings:
@@ -258,14 +258,14 @@ def _pooled(
         candidates = list(written)
         for candidate in candidates:
             node = candidate.nodes.get(sequence)
-            if node is None or node.top is not sequence.root:
+            if node is None or node.origin is not sequence.root:
                 raise ValueError(
                     f"propose returned {candidate.text!r:.60}, a span of another model or round;"
                     " write one after the root of the sequence that it was given"
                 )
             candidate.text = example.stops_after.through(candidate.text)
         pool.add(number, candidates, margins)
-    if not pool.candidates:
+    if not pool.candidates and example.reason is None:
         raise ValueError("propose returned no span for any model; return one at least")
     return pool
 

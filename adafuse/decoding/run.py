@@ -304,7 +304,7 @@ def result_of(event: Finished[Example]) -> Result:
     """Return what the decoding of an example came to."""
     example, sequences = event.example, event.example.sequences
     # Models after the one that refused the prompt have no sequence: they count nothing.
-    rest = (0,) * (len(example.of_run) - len(sequences))
+    rest = (0,) * (len(example.run_weights) - len(sequences))
     return Result(
         text=example.text,
         stop_reason="error" if event.error is not None else example.reason or "error",

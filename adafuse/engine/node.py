@@ -127,7 +127,7 @@ class Node:
         return [] if self.parent is None else [self.sequence.root, *self.path()[:-1]]
 
     @property
-    def top(self) -> "Node":
+    def origin(self) -> "Node":
         """The node at which the path to this one begins: the root, unless that has moved on."""
         node = self
         while node.parent is not None:

@@ -192,16 +192,16 @@ class Scorer:
     def check_answers(self, row: str, answers: Sequence[str]) -> None:
         """Raise a `UserError` if an accepted answer is `unreadable`; `row` names the row in it."""
         for answer in answers:
-            if (wrong := self._of("unreadable", answer)) is not None:
+            if (wrong := self._asked("unreadable", answer)) is not None:
                 raise UserError(
                     f"the gold answer {answer!r} of {row} {wrong}; correct it or use another scorer"
                 )
 
     def never_right(self, answers: Sequence[str]) -> bool:
         """Whether all accepted answers of a row are empty after `normalise`."""
-        return not any(self._of("normalise", answer) for answer in answers)
+        return not any(self._asked("normalise", answer) for answer in answers)
 
-    def _of(self, part: Literal["unreadable", "normalise"], answer: str) -> str | None:
+    def _asked(self, part: Literal["unreadable", "normalise"], answer: str) -> str | None:
         """Return what a part says of an accepted answer."""
         function = getattr(self, part)
         try:
