@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Real
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,9 +60,14 @@ def _fused(rule: FusionRule, candidate: Span, weights: Sequence[float]) -> float
         if not is_outside(rule):
             raise
         raise ExampleError(f"fusion rule {name!r}: {said(error, rule)}") from error
-    if not isinstance(fused, Real) or not math.isfinite(fused):
+    if not is_score(fused):
         raise ExampleError(f"fusion rule {name!r} returned {fused!r}; return a finite number")
     return float(fused)
+
+
+def is_score(value: object) -> TypeGuard[float]:
+    """Whether a value can be an F(s)."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @fusion_rule

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any
 
 from adafuse.decoding.candidates import Pool, Span
-from adafuse.decoding.fusion import PoolFusion
+from adafuse.decoding.fusion import PoolFusion, is_score
 from adafuse.decoding.words import Limits, StopStrings, WordRules
 from adafuse.engine.node import ContextFullError, Program, TokenSequence
 from adafuse.errors import ExampleError
@@ -105,7 +104,7 @@ class Example:
         if len(scores) != len(finite):
             raise ValueError(f"fuse returned {len(scores)} F of {len(finite)} spans; return all")
         for candidate, score in zip(finite, scores, strict=True):
-            if not isinstance(score, Real) or not math.isfinite(score):
+            if not is_score(score):
                 raise ValueError(f"fuse returned the F {score!r:.60}; return finite numbers")
             candidate.fused = float(score)
         return sorted(finite, key=lambda candidate: candidate.fused), own

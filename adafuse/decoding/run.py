@@ -220,6 +220,10 @@ class Run:
     def prepare(self) -> None:
         """Refuse models that do not fit the method, and build what all examples share."""
         self.method.check_models(len(self.weights))
+        if self.method.top < 2:
+            raise UserError(
+                f"method {self.method.name!r} has top {self.method.top}; give 2 or more"
+            )
         self.method.check_served([m.name for m in self.models if isinstance(m, ServedModel)])
         self.method.load(self.place)
         self.method.prepare(self.models)
@@ -278,7 +282,11 @@ class Run:
         for event in events:
             if isinstance(event, Finished):
                 result = result_of(event)
-                assert result.text.startswith(given), "the method is one that replaces_text"
+                if not result.text.startswith(given):
+                    raise UserError(
+                        f"method {self.method.name!r} replaced text that was streamed;"
+                        " have its `replaces_text` return True"
+                    )
                 yield result.text[len(given) :]
                 yield result
             elif not self.method.replaces_text:

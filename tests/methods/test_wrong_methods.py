@@ -224,6 +224,7 @@ NAN = float("nan")
         (fusing(lambda pool, w: [0.5]), "TypeError: fuse returned [0.5]; return F of each span, a"),
         (fusing(lambda pool, w: ([], w)), "ValueError: fuse returned 0 F of "),
         (fusing(lambda pool, w: ([NAN] * len(pool), w)), "ValueError: fuse returned the F nan; r"),
+        (fusing(lambda pool, w: ([True] * len(pool), w)), "ValueError: fuse returned the F True; "),
         (fusing(lambda pool, w: ([-math.inf] * len(pool), w)), "ValueError: fuse returned the F -"),
         (fusing(lambda pool, w: (["1"] * len(pool), w)), "ValueError: fuse returned the F '1'; r"),
         (
@@ -328,6 +329,24 @@ def test_a_text_that_a_step_ends_ends_there(pair, by):
 
     result = odd_method(pair, Options=MethodOptions, decode=decode, replaces_text=True)
     assert (result.text, result.stop_reason, len(result.rounds)) == ("my text", "stop", 1)
+
+
+def test_text_that_was_streamed_and_is_replaced_is_refused(pair):
+    def decode(self, example):
+        yield from METHODS["fixed_length"].decode(self, example)
+        example.finish("my text", "stop")
+
+    register(type("Odd", (METHODS["fixed_length"],), {"name": "odd", "decode": decode}))
+    try:
+        with pytest.raises(UserError, match="replaced text that was streamed"):
+            [*pair.stream_text(PROMPTS[0], method="odd", max_new_tokens=4)]
+    finally:
+        del METHODS["odd"]
+
+
+def test_a_top_without_a_margin_is_refused(pair):
+    with pytest.raises(UserError, match="method 'odd' has top 1; give 2 or more"):
+        odd_method(pair, base=METHODS["fixed_length"], top=1)
 
 
 @pytest.mark.parametrize("missing", ["name", "Options", "decode"])
