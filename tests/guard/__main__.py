@@ -1,48 +1,67 @@
 """`python -m tests.guard PART [RESULTS]` lists what is not as recorded; `--record` records it."""
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import yaml
+
+from adafuse.cli import steps
+from adafuse.workflow.plan import Plan
+from adafuse.workflow.stamps import write_stamp
+from adafuse.workflow.steps import STEPS
 from tests.guard import cases
 from tests.guard.record import Record, differences, load, of_results, of_rows, save
-from tests.workflow.conftest import ROOT, Workplace
+from tests.workflow.conftest import ROOT
 
-CONFIGS = {"demo": ("config/toy.yaml", "results"), "smoke": ("config/smoke.yaml", "results/smoke")}
-"""The configuration and the results folder of the parts that the workflow makes."""
+ROWS = 6
+"""How many rows of each real benchmark are decoded."""
 DECODED = {"quick": cases.of_methods, "runs": cases.of_runs}
 """The parts that are decoded through Python: every method, and every run of config/toy.yaml."""
 
 
-def made(part: str, results: Path | None = None) -> Record:
-    """Return a part as the package makes it now, or as it is in a results folder."""
-    if part in DECODED:
-        return {k: v for run, rows in DECODED[part]() for k, v in of_rows(run, rows).items()}
-    return of_workflow(part) if results is None else of_results(results)
+def made(part: str) -> Record:
+    """Return a part as the package makes it now."""
+    if part == "smoke":
+        return of_steps()
+    return {k: v for run, rows in DECODED[part]() for k, v in of_rows(run, rows).items()}
 
 
-def of_workflow(part: str) -> Record:
-    """Run the workflow in a folder of its own."""
-    config, results = CONFIGS[part]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "project")
-        folder.mkdir()
-        for link, there in (("adafuse", ROOT), ("config", ROOT), ("../shared", ROOT.parent)):
-            (folder / link).symlink_to(there / Path(link).name)  # configurations have such paths
-        done = Workplace(folder).snakemake("all", configfile=config)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return of_results(folder / results)
+def of_steps() -> Record:
+    """Do what config/smoke.yaml plans for traces, scores and tables, in this process."""
+    with tempfile.TemporaryDirectory() as results, contextlib.chdir(ROOT):
+        values = yaml.safe_load(Path("config/smoke.yaml").read_text(encoding="utf-8"))
+        for task in values["benchmarks"].values():
+            task["limit"] = ROWS
+        plan = Plan.of({**values, "results": results})
+        for job in plan.all_jobs():
+            if job.step in ("case_study", "examples", "report"):
+                continue
+            step = STEPS[job.step]
+            given: dict[str, Any] = dict(zip(step.wildcards, job.values, strict=True))
+            if "shard" in given:
+                given["shard"] = int(given["shard"])
+            if job.step == "decode":
+                given["digest"] = plan.key(job)
+            getattr(steps, job.step)(plan, **plan.named_outputs(job), **given)
+            for path in plan.outputs(job):
+                write_stamp(path, plan.key(job))
+        return of_results(Path(results))
 
 
 def main() -> None:
     """Print the differences, or record a part in place of what was recorded."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=[*DECODED, *CONFIGS])
-    parser.add_argument("results", type=Path, nargs="?", help="a finished results folder")
+    parser.add_argument("part", choices=[*DECODED, "smoke", "demo"])
+    parser.add_argument("results", type=Path, nargs="?", help="of a finished demo")
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args()
-    record = made(given.part, given.results)
+    if (given.part == "demo") != (given.results is not None):
+        parser.error("demo needs the folder of its results, and other parts none")
+    record = made(given.part) if given.results is None else of_results(given.results)
     if given.record:
         save(given.part, record)
         return

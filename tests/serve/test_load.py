@@ -18,7 +18,7 @@ httpx = pytest.importorskip("httpx")
 pytestmark = pytest.mark.soak
 
 TOY_MATH = Path(__file__).parents[2] / "adafuse/toy/benchmarks/toy_math.jsonl"
-CLIENTS, MINUTES = 64, float(os.environ.get("ADAFUSE_SERVE_MINUTES", "1.5"))
+CLIENTS, MINUTES = 64, float(os.environ.get("ADAFUSE_SERVE_MINUTES", "1"))
 QUESTIONS = [json.loads(line)["question"] for line in TOY_MATH.read_text().splitlines()]
 PROMPTS = [f"Question: {question}\nLet's think step by step\n" for question in QUESTIONS]
 STOP = ["Question:"]

@@ -15,7 +15,7 @@ from tests.support.small_workflow import SmallWorkflow, configuration
 from tests.support.vllm_stand_in import involved, program, servers
 
 pytestmark = pytest.mark.soak
-SHARDS = 4
+SHARDS = 2
 PATIENCE = 240.0
 MODELS = ("mistral", "llama")
 
