@@ -27,11 +27,6 @@ with only_writer(Path(sys.argv[1])):
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "WAIT", 0.1)
-
-
-@pytest.fixture
 def holder(tmp_path: Path) -> Iterator[subprocess.Popen]:
     """A process that writes x.journal."""
     process = subprocess.Popen(
@@ -45,12 +40,11 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen]:
     process.stdout.close()
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_second_writer_is_told_who_the_first_one_is(tmp_path: Path, holder) -> None:
     path = tmp_path / "x.journal"
     who = f"process {holder.pid} on {socket.gethostname()}"
     assert writer(path) == who
-    with pytest.raises(UserError) as error, only_writer(path):
+    with pytest.raises(UserError) as error, only_writer(path, patience=0.1):
         pass
     assert str(error.value) == (
         f"'{path}' is being written by {who}; wait for that job or stop it, then run again (if it"
@@ -64,7 +58,6 @@ def test_a_writer_that_is_about_to_go_is_waited_for(tmp_path: Path, holder) -> N
         assert writer(tmp_path / "x.journal") == f"process {os.getpid()} on {socket.gethostname()}"
 
 
-@pytest.mark.usefixtures("impatient")
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path, holder) -> None:
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -75,13 +68,15 @@ def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path, holder) -> Non
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("impatient")
 def test_where_there_is_no_flock_a_marker_stands_for_it(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(lock, "FileLock", filelock.SoftFileLock)
     path = tmp_path / "x.journal"
     with only_writer(path):
         assert writer(path) == f"process {os.getpid()} on {socket.gethostname()}"
-        with pytest.raises(UserError, match="is being written by process"), only_writer(path):
+        with (
+            pytest.raises(UserError, match="is being written by process"),
+            only_writer(path, patience=0.1),
+        ):
             pass
     assert writer(path) is None
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=-1)
@@ -89,5 +84,5 @@ def test_where_there_is_no_flock_a_marker_stands_for_it(tmp_path: Path, monkeypa
     with only_writer(path):
         pass
     (tmp_path / "x.journal.lock").write_text(f"{os.getpid()}\nanother-machine\n")
-    with pytest.raises(UserError, match="on another-machine"), only_writer(path):
+    with pytest.raises(UserError, match="on another-machine"), only_writer(path, patience=0.1):
         pass

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -428,7 +429,8 @@ def test_what_changed_between_the_plan_and_the_lock_is_refused(
 def test_a_folder_is_one_snakemake_s(
     results: Results, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "WAIT", 0.1)
+    impatient = partial(journal.only_writer, patience=0.1)
+    monkeypatch.setattr("adafuse.workflow.plan.only_writer", impatient)
     results.plan.start()
     other = Plan.of(values | {"note": "another"})
     with pytest.raises(UserError, match="wait for that Snakemake or stop it"):
