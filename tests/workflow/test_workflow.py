@@ -34,7 +34,7 @@ def test_the_schema_refuses_unknown_keys_everywhere() -> None:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_every_profile_compares_content_repeats_torn_jobs_and_leaves_code_to_digests(name: str) -> None:
+def test_every_profile_compares_content_and_repeats_torn_jobs(name: str) -> None:
     settings = profile(name)
     assert settings["rerun-incomplete"] is True
     assert settings["max-checksum-file-size"] == 104857600
