@@ -5,17 +5,15 @@ import contextlib
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from adafuse.cli import steps
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import write_stamp
-from adafuse.workflow.steps import STEPS
 from tests.guard import cases
 from tests.guard.record import Record, differences, load, of_results, of_rows, save
 from tests.workflow.conftest import ROOT
+from tools.docs.results import run_step
 
 ROWS = 6
 """How many rows of each real benchmark are decoded."""
@@ -40,13 +38,8 @@ def of_steps() -> Record:
         for job in plan.all_jobs():
             if job.step in ("case_study", "examples", "report"):
                 continue
-            step = STEPS[job.step]
-            given: dict[str, Any] = dict(zip(step.wildcards, job.values, strict=True))
-            if "shard" in given:
-                given["shard"] = int(given["shard"])
-            if job.step == "decode":
-                given["digest"] = plan.key(job)
-            getattr(steps, job.step)(plan, **plan.named_outputs(job), **given)
+            digest = {"digest": plan.key(job)} if job.step == "decode" else {}
+            run_step(plan, job, **digest)
             for path in plan.outputs(job):
                 write_stamp(path, plan.key(job))
         return of_results(Path(results))
