@@ -282,16 +282,22 @@ class Run:
         for event in events:
             if isinstance(event, Finished):
                 result = result_of(event)
-                if not result.text.startswith(given):
-                    raise UserError(
-                        f"method {self.method.name!r} replaced text that was streamed;"
-                        " have its `replaces_text` return True"
-                    )
+                if (replaced := self.replaced(given, result.text)) is not None:
+                    raise UserError(replaced)
                 yield result.text[len(given) :]
                 yield result
             elif not self.method.replaces_text:
                 before, given = given, event.example.settled
                 yield given[len(before) :]
+
+    def replaced(self, given: str, text: str) -> str | None:
+        """Return what is wrong with a text that does not begin with what was streamed of it."""
+        if text.startswith(given):
+            return None
+        return (
+            f"method {self.method.name!r} replaced text that was streamed;"
+            " have its `replaces_text` return True"
+        )
 
 
 def _generator(hook: str, given: Program[None]) -> Program[None]:

@@ -253,7 +253,11 @@ class DecodingThread:
             times.first, times.tokens = time.monotonic(), max(lengths, default=0)
         if isinstance(event, Finished):
             del self._live[event.example]
-            self._ended(job, within_limit(event, result_of(event)))
+            result = result_of(event)
+            replaced = job.run.replaced(job.sent, result.text)
+            if result.error is None and replaced is not None:
+                result = replace(result, stop_reason="error", error=replaced)
+            self._ended(job, within_limit(event, result))
         elif event.example.reason is not None:
             return  # what is beyond the limit is cut when it has finished
         elif job.streamed and not job.gone:

@@ -165,6 +165,21 @@ def test_the_pieces_of_a_stream_are_the_text(client):
     assert pieces[-1]["usage"] == chat["usage"]
 
 
+def test_a_stream_whose_text_is_replaced_ends_with_an_error(client):
+    def decode(self, example):
+        yield from METHODS["fixed_length"].decode(self, example)
+        example.finish("my text", "stop")
+
+    register(type("Odd", (METHODS["fixed_length"],), {"name": "odd", "decode": decode}))
+    try:
+        asked = {"prompt": PROMPT, "method": "odd", "max_tokens": 8}
+        done = client.post("/v1/completions", json={**asked, "stream": True})
+        assert "'odd' replaced text that was streamed; have its `replaces_text`" in done.text
+        assert completed(client, method="odd", max_tokens=8)["choices"][0]["text"] == "my text"
+    finally:
+        del METHODS["odd"]
+
+
 @pytest.mark.parametrize("method", ["unite", "gac", "sweetspan", "adafuse"])
 def test_a_request_names_its_method_and_options(client, pair, method):
     own = {"options": {"branching": 2}} if method == "adafuse" else {}
