@@ -266,13 +266,16 @@ def print_text(ensemble: "Ensemble", row: PromptRow, decoding: Mapping[str, Any]
 
     Nothing else goes to standard output, but for a line break after the text in a terminal.
     """
-    stream = ensemble.stream_text(row.prompt, **decoding)
-    for span in stream:
-        write(span)
+    stream, last = ensemble.stream_text(row.prompt, **decoding), "\n"
+    try:
+        for span in stream:
+            write(span)
+            last = span[-1:] or last
+    finally:
+        if sys.stdout.isatty() and last != "\n":
+            write("\n")  # also before the sentence of what ended it early
     result = stream.result
     assert result is not None
-    if sys.stdout.isatty() and not result.text.endswith("\n"):
-        write("\n")
     if result.error is not None:
         typer.echo(f"error: {one_line(result.error)}", err=True)
     elif sys.stderr.isatty():

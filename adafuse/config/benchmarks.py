@@ -57,7 +57,10 @@ class SourceConfig(Section):
         if self.file is not None:
             for key in ("config", "answer_config", "split", "revision"):
                 if getattr(self, key) is not None:
-                    raise ValueError(f"{key} is for a dataset, not for a file; remove it")
+                    raise ValueError(
+                        f"{key} is for a dataset, not for a file; remove it, or set"
+                        f" `{key}: null` in the configuration that is merged into this one"
+                    )
         elif self.split is None:
             raise ValueError(f"dataset {self.dataset!r} has no split; add it: split: test")
         elif self.answer_config is not None and self.fields.id is None:

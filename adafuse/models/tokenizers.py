@@ -15,6 +15,7 @@ from adafuse.models.spec import ModelEntry
 from adafuse.tokenization.prompts import check_chat, check_variables
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
+_LONGER = "sequence-length-is-longer-than-the-specified-maximum"
 
 
 def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
@@ -41,6 +42,8 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
     if content is not None and (tokenizer is None or _is_of_transformers(tokenizer)):
         tokenizer = _as_in_file(spec, content, tokenizer)
     assert tokenizer is not None
+    known = getattr(tokenizer, "deprecation_warnings", {})
+    known[_LONGER] = True  # a prompt that is too long is refused with a sentence of ours
     if spec.chat is True:
         check_chat(tokenizer, spec.path)
     check_variables(tokenizer, spec.path, spec.chat_template_kwargs or {})

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from adafuse.methods import METHODS
 from tests.cli.terminal import adafuse, adafuse_process, in_terminal
 from tests.conftest import toy_path
 from tests.support.tiny import random_model
@@ -11,6 +12,21 @@ from tests.support.tiny import random_model
 PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
 PROMPT = "Question: Who founded the town of Orrin?\nAnswer:"
 SHORT = ["--max-new-tokens", "8"]
+REPLACING = """
+from adafuse.methods import METHODS
+from adafuse.methods.registry import register
+
+
+class Odd(METHODS["fixed_length"]):
+    name = "odd"
+
+    def decode(self, example):
+        yield from super().decode(example)
+        example.finish("my text", "stop")
+
+
+register(Odd)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +53,19 @@ def test_a_terminal_gets_the_text_and_a_line_break(expected):
     done = in_terminal("generate", *PAIR, *SHORT, "--prompt", PROMPT)
     assert done.status == 0
     assert done.terminal == expected.text.rstrip("\n") + "\n"
+
+
+def test_an_error_after_a_part_of_the_text_is_on_a_line_of_its_own(tmp_path):
+    (tmp_path / "odd.py").write_text(REPLACING)
+    given = ["--plugin", str(tmp_path / "odd.py"), "--method", "odd", "--prompt", PROMPT]
+    try:
+        done = in_terminal("generate", *PAIR, *SHORT, *given)
+    finally:
+        METHODS.pop("odd", None)
+    assert done.status == 2
+    assert len(done.terminal) > 1
+    assert done.terminal.endswith("\n")
+    assert done.piped.startswith("error: method 'odd' replaced text that was streamed;")
 
 
 def test_json_lines_in_json_lines_out_in_order(pair):

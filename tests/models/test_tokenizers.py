@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
+from transformers import tokenization_utils_base
 
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
@@ -135,3 +136,11 @@ def test_a_place_that_another_token_has_is_refused(folder):
     change(path / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     with pytest.raises(UserError, match=r"has id .* in its files, which its vocabulary leaves no"):
         loaded(path)
+
+
+def test_the_library_says_nothing_of_a_text_that_is_too_long(monkeypatch):
+    said = []
+    tokenizer = load_tokenizer(ModelSpec(path=toy_path("llama")))
+    monkeypatch.setattr(tokenization_utils_base.logger, "warning", said.append)
+    assert len(tokenizer.encode("word " * 9000)) > tokenizer.model_max_length
+    assert not said
