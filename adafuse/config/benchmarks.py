@@ -143,7 +143,7 @@ class BenchmarkConfig(Section):
     change it when a run has method `development_pair` or option `gate: development`"""
     calibration: Identifier | None = None
     """benchmark with the rows on which `certified` chooses, instead of `development`; change it
-    when it chooses among runs with option `gate: development`, which has seen those"""
+    when it chooses among runs with `gate: development`, whose gates are fitted on those"""
     batch_size: BatchSize | None = None
     """instead of `decode.batch_size`; change it when a benchmark has longer prompts, or runs are
     timed"""

@@ -134,7 +134,8 @@ class Certified(Selection):
     """Takes a run that rows of another benchmark certify to be as good as the best model.
 
     "As good" means less than `main: {margin}` points below it, in a test that is wrong with a
-    chance of at most `alpha`. Without any such run it takes the best model, and says so.
+    chance of at most `alpha`. Without any such run it takes the model that leads on these rows, and
+    says so.
     """
 
     name = "certified"
