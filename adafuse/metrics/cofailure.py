@@ -77,8 +77,8 @@ def co_failures(runs: Runs, scores: Sequence[ScoredRun]) -> list[CoFailure]:
     """Return a co-failure per ensemble and benchmark, where each of its models has a single run."""
     lacking = models_without_single(runs)
     fused = {
-        name: single_runs(runs, models)
-        for name, (method, models) in runs.items()
+        name: single_runs(runs, name)
+        for name, (method, models, *_) in runs.items()
         if len(models) > 1 and not is_oracle(method) and name not in lacking
     }
     found = []

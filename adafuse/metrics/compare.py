@@ -28,10 +28,20 @@ from adafuse.metrics.scorer import Metric
 MARGIN = 1.0
 """In points: a run that is worse by less counts as not inferior, if nothing else is configured."""
 
-Runs = Mapping[str, tuple[str, Sequence[str]]]
-"""Method and models of each run by its name, in the order of the configuration."""
 
-Role = Literal["member", "best baseline", "other run"]
+class RunSpec(NamedTuple):
+    """What of a run says with which others it is compared."""
+
+    method: str
+    models: Sequence[str]
+    max_rounds: int | None = None
+
+
+Runs = Mapping[str, tuple[str, Sequence[str]] | tuple[str, Sequence[str], int | None]]
+"""The `RunSpec` of each run by its name, in the order of the configuration."""
+
+Role = Literal["member", "member, others missing", "best baseline", "other run"]
+"""Only where all members are there, a run can be said to be better than each of its models."""
 
 
 class Pairing(NamedTuple):
@@ -53,12 +63,14 @@ def pairings(runs: Runs, merits: Mapping[str, float], study: Collection[str] = (
     Every other run is a baseline, but those under `study` are none of each other. The best one has
     the highest of `merits`.
     """
-    present = {name: run for name, run in runs.items() if name in merits}
-    baselines = [name for name, (method, _) in present.items() if is_baseline(method)]
+    present = {name: RunSpec(*run) for name, run in runs.items() if name in merits}
+    baselines = [name for name, run in present.items() if is_baseline(run.method)]
+    lacking = models_without_single(present)
     pairs = []
-    for name, (method, models) in present.items():
-        if len(models) > 1 and not is_oracle(method):
-            pairs += [Pairing(name, single, "member") for single in single_runs(present, models)]
+    for name, run in present.items():
+        if len(run.models) > 1 and not is_oracle(run.method):
+            role: Role = "member, others missing" if name in lacking else "member"
+            pairs += [Pairing(name, single, role) for single in single_runs(present, name)]
             excluded = {name, *study} if name in study else {name}
             others = [other for other in baselines if other not in excluded]
             if others:  # of equals the first in the configuration
@@ -71,20 +83,33 @@ def all_pairs(values: Mapping[str, float]) -> list[Pairing]:
     return [Pairing(run, other, "other run") for run, other in combinations(values, 2)]
 
 
-def single_runs(runs: Runs, models: Sequence[str]) -> list[str]:
-    """Return the runs of method single with one of `models`, in the order of the models."""
-    single = [(name, used[0]) for name, (method, used) in runs.items() if method == "single"]
-    return [name for model in dict.fromkeys(models) for name, used in single if used == model]
+def single_runs(runs: Runs, ensemble: str) -> list[str]:
+    """Return the members of an ensemble, in the order of its models."""
+    return [name for names in _members(runs, ensemble).values() for name in names]
 
 
 def models_without_single(runs: Runs) -> dict[str, list[str]]:
-    """Return, for each ensemble that has any, its models without a run of method `single`."""
-    single = {models[0] for method, models in runs.values() if method == "single"}
-    return {
-        name: lacking
-        for name, (_, models) in runs.items()
-        if len(models) > 1 and (lacking := [m for m in dict.fromkeys(models) if m not in single])
+    """Return, for each ensemble that has any, its models without a member."""
+    members = {name: _members(runs, name) for name in runs if len(RunSpec(*runs[name]).models) > 1}
+    lacking = {
+        name: [model for model, found in by_model.items() if not found]
+        for name, by_model in members.items()
     }
+    return {name: models for name, models in lacking.items() if models}
+
+
+def _members(runs: Runs, ensemble: str) -> dict[str, list[str]]:
+    """Return by model the runs of method single that may have as many rounds as an ensemble.
+
+    If there are none, they are those without `max_rounds`. One that is cut elsewhere is none.
+    """
+    models, rounds = RunSpec(*runs[ensemble])[1:]
+    single = [(name, RunSpec(*run)) for name, run in runs.items() if run[0] == "single"]
+
+    def of(model: str, most: int | None) -> list[str]:
+        return [name for name, run in single if (run.models[0], run.max_rounds) == (model, most)]
+
+    return {model: of(model, rounds) or of(model, None) for model in dict.fromkeys(models)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def case_study_page(config: Config) -> tuple[str, int]:
     If runs are under study, those are the ensembles.
     """
     results = StoredResults(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
-    runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
+    runs = config.compared
     fused = [run for run in config.fused_runs if run in (config.main.study or runs)]
     parts, count = ["# Case studies\n", _RULE], 0
     for benchmark in config.main_benchmarks:
@@ -71,7 +71,7 @@ def case_study_page(config: Config) -> tuple[str, int]:
                 named = escape(", ".join(lacking))
                 parts.append(f"{escape(run)}: no run of method single uses {named}.\n")
                 continue
-            cases = [*case_studies(rows, metric, run, single_runs(runs, runs[run][1]))]
+            cases = [*case_studies(rows, metric, run, single_runs(runs, run))]
             for case in cases:
                 parts += _case(results, benchmark, metric, case, runs)
             if not cases:

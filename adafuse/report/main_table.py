@@ -9,6 +9,7 @@ from statistics import fmean
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.methods.selections import is_oracle
+from adafuse.metrics.compare import Runs
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.published import Published, read_published
 from adafuse.metrics.registry import metric_named
@@ -159,14 +160,14 @@ class ScoreTable:
 
 def build_table(
     benchmarks: Sequence[str],
-    runs: Mapping[str, tuple[str, Sequence[str]]],
+    runs: Runs,
     scores: Sequence[Score],
     note: str | None,
 ) -> ScoreTable:
     """Arrange scores, at most one per benchmark and run; `runs` has method and models by name."""
     _refuse_mixtures(scores)
     by_cell = {(score.benchmark, score.run): score for score in scores}
-    competing = [not is_oracle(method) for method, _ in runs.values()]
+    competing = [not is_oracle(run[0]) for run in runs.values()]
     columns, cells = [], []
     for name in benchmarks:
         scored = [by_cell.get((name, run)) for run in runs]
@@ -183,8 +184,8 @@ def build_table(
     averages = [_average(*row) if whole else Cell(None) for row in zip(*cells, strict=True)]
     cells.append(_with_best(averages, competing, whole))
     rows = [
-        ScoreRow(run, method, tuple(models), tuple(row))
-        for (run, (method, models)), *row in zip(runs.items(), *cells, strict=True)
+        ScoreRow(name, run[0], tuple(run[1]), tuple(row))
+        for (name, run), *row in zip(runs.items(), *cells, strict=True)
     ]
     return ScoreTable(tuple(columns), tuple(rows), note)
 
@@ -253,9 +254,8 @@ def _with_best(
 
 def main_table(config: Config, scores: Sequence[Score], protocol: str = STRICT) -> ScoreTable:
     """Arrange the scores of one protocol in the order of the configuration."""
-    runs = {name: (config.runs[name].method, config.runs[name].models) for name in config.main_runs}
     chosen = [score for score in scores if score.protocol == protocol]
-    return build_table(config.main_benchmarks, runs, chosen, config.note)
+    return build_table(config.main_benchmarks, config.compared, chosen, config.note)
 
 
 def stored_table(config: Config, protocol: str = STRICT) -> ScoreTable:

@@ -132,8 +132,8 @@ def write_table(table: Table, csv_file: Path, markdown_file: Path | None = None)
 def to_csv(table: Table) -> str:
     """Return the CSV of a table; what is missing is empty.
 
-    Floats have four decimals, seconds six, numbers of characters one; p-values have four digits.
-    The values of a swept option (`x`) and the paper's numbers of characters have all their digits.
+    Floats have four decimals, seconds six, numbers of characters one. p-values, by which pages mark
+    differences, the values of a swept option (`x`) and the paper's numbers have all their digits.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -150,10 +150,8 @@ def _cell(column: str, value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, float):
         return str(value)
-    if column == "x" or column.startswith("paper_"):
+    if column in ("x", "p") or column.startswith(("p_", "paper_")):
         return repr(value)
-    if column.startswith("p_") or column == "p":
-        return f"{value:.4g}"
     if column.endswith("_chars"):
         return f"{value:.1f}"
     return f"{value:.6f}" if column.startswith("seconds") else f"{value:.4f}"
@@ -200,7 +198,7 @@ def comparison_table(
     parts = [*map(best_members_section, by_protocol.values()), *parts]
     parts += [
         f"- {escape(run)} is not compared with {escape(', '.join(models))}: no run of method single"
-        " uses it.\n"
+        " uses it, with as many rounds. So nothing is said of the best of its models.\n"
         for run, models in no_single.items()
     ]
     columns = [field.name for field in fields(Comparison)]
@@ -231,6 +229,8 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
     for test in comparisons:
         if test.role == "member":
             tests.setdefault(test.run, {}).setdefault(test.benchmark, []).append(test)
+    if not tests:
+        return "No run is compared with each of its models.\n"
     benchmarks = dict.fromkeys(test.benchmark for test in comparisons)
     cells = {
         (run, name): _against(tests[run][name]) if name in tests[run] else ("", "")
@@ -302,7 +302,7 @@ def _comparison_row(test: Comparison) -> list[str]:
 
 def shown_p(p: float) -> str:
     """Return a p-value for a reader."""
-    return r"\< 0.001" if p < 0.001 else f"{float(f'{p:.4g}'):.3f}"  # as of the file
+    return r"\< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _at_worst(test: Comparison) -> str:

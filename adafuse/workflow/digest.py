@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache, cached_property, partial
 from typing import Any
 
+from adafuse.benchmarks.prompts import question_key
 from adafuse.benchmarks.shards import Prepared, PreparedRow
 from adafuse.config.config import Config
 from adafuse.methods import resolve
@@ -21,7 +22,7 @@ from adafuse.models.spec import ON_SERVER, ModelSpec
 from adafuse.plugins import code_of
 from adafuse.storage.journal import digest_of, text_digest
 from adafuse.version import ENGINE_VERSION, SCORING_VERSION
-from adafuse.workflow.benchmarks import prepare_benchmark
+from adafuse.workflow.benchmarks import benchmark_rows, prepare_benchmark
 from adafuse.workflow.jobs import DecodeJob, answer_runs, decode_job, fit_job, gate_rows
 
 
@@ -119,6 +120,7 @@ class Digests:
         self.config = config
         self.missing: dict[str, str] = {}
         self._prepared = cache(partial(prepare_benchmark, config))
+        self.questions = cache(self._questions)
         self.decode_job = cache(self._make_job)
         self.bert_model = cache(require_bertscore)
         self.shard = cache(lambda benchmark, shard: self.prepared(benchmark).shard(shard))
@@ -127,6 +129,11 @@ class Digests:
     def prepared(self, benchmark: str) -> Prepared:
         """Return a benchmark's rows; none while it is missing."""
         return Prepared(()) if benchmark in self.missing else self._prepared(benchmark)
+
+    def _questions(self, benchmark: str) -> dict[str, str]:
+        """Return the row of each question, but for differences of writing; none while missing."""
+        rows = () if benchmark in self.missing else benchmark_rows(self.config, benchmark)
+        return {question_key(row.question): row.id for row in rows}
 
     @cached_property
     def code(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
-from adafuse.methods.selections import Certified
+from adafuse.methods.selections import SELECTIONS, Certified
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.translation import AbsentModelError, require_model
 from adafuse.models.files import DIGESTS, content_digest
@@ -137,16 +137,19 @@ class Plan(Digests):
         for benchmark, run in product(self.config.benchmarks, self.config.runs):
             if (other := gate_rows(self.config, benchmark, run)) is not None:
                 self._check_apart(run, benchmark, other, "its gate is fitted", "fit")
-            chosen, other = self.config.runs[run], self.config.benchmarks[benchmark].certified_on
-            if chosen.method == Certified.name and other is not None:
+            method = SELECTIONS.get(self.config.runs[run].method)
+            task = self.config.benchmarks[benchmark]
+            other = task.certified_on if method is Certified else task.development
+            if method is not None and method.development and other is not None:
                 self._check_apart(run, benchmark, other, "it is chosen", "choose")
 
     def _check_apart(self, run: str, benchmark: str, other: str, used: str, use: str) -> None:
-        known = {row.question: row.id for row in self.prepared(other).rows}
-        if shared := [row for row in self.prepared(benchmark).rows if row.question in known]:
+        """Compare questions, not prompts, which the two benchmarks may write in other words."""
+        known, tested = self.questions(other), self.questions(benchmark)
+        if (key := next(filter(known.__contains__, tested), None)) is not None:
             raise UserError(
-                f"runs.{run}: row {known[shared[0].question]!r} of {other!r}, on which {used}, is"
-                f" row {shared[0].id!r} of {benchmark!r}; {use} on other rows"
+                f"runs.{run}: row {known[key]!r} of {other!r}, on which {used}, is row"
+                f" {tested[key]!r} of {benchmark!r}; {use} on other rows"
             )
 
     def all_jobs(self) -> list[Job]:

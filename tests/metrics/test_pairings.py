@@ -67,7 +67,7 @@ def test_an_oracle_is_compared_with_nothing() -> None:
 def test_a_run_without_a_score_takes_no_part() -> None:
     found = pairings(RUNS, {name: VALUES[name] for name in ("llama", "adafuse")})
     assert found == [
-        Pairing("adafuse", "llama", "member"),
+        Pairing("adafuse", "llama", "member, others missing"),
         Pairing("adafuse", "llama", "best baseline"),
     ]
     assert pairings(RUNS, {"adafuse": 1.0, "adafuse_b3": 2.0}, ["adafuse", "adafuse_b3"]) == []
@@ -88,6 +88,18 @@ def test_models_that_no_run_uses_alone_are_named() -> None:
     runs = {"llama": ("single", ["l"]), "adafuse": ("adafuse", ["m", "l"])}
     assert models_without_single(runs) == {"adafuse": ["m"]}
     assert models_without_single(RUNS) == {}
+
+
+def test_a_model_that_is_cut_elsewhere_is_no_member() -> None:
+    runs = {**RUNS, "short": ("single", ["m"], 1), "brief": ("adafuse", ["m", "l"], 1)}
+    found = pairings(runs, dict.fromkeys(runs, 5.0))
+    members = [(p.run, p.against) for p in found if p.role == "member"]
+    assert ("adafuse", "mistral") in members and ("adafuse", "short") not in members
+    assert ("brief", "short") in members and ("brief", "mistral") not in members
+    assert ("brief", "llama") in members
+    del runs["mistral"]
+    assert models_without_single(runs)["adafuse"] == ["m"]
+    assert "brief" not in models_without_single(runs)
 
 
 def test_all_pairs_are_each_run_with_every_later_one() -> None:

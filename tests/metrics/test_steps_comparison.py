@@ -44,11 +44,12 @@ def test_scores_become_the_comparison_table(store, tmp_path: Path) -> None:
     assert [
         (each["against"], each["role"], each["wins"]) for each in run("compare-runs", tmp_path)
     ] == [
-        ("m", "member", "5"),
+        ("m", "member, others missing", "5"),
         ("m", "best baseline", "5"),
     ]
     (text,) = (tmp_path / "tables").rglob("comparison.md")
     assert "both is not compared with l:" in text.read_text()
+    assert "No run is compared with each of its models." in text.read_text()
     (gain,) = (tmp_path / "tables").rglob("gain.md")
     assert "No ensemble has a run of method single" in gain.read_text()
 

@@ -24,6 +24,10 @@ def test_better_than_all_members_is_marked() -> None:
     assert marks([comparison("member"), comparison("member")]) == {CELL: "*"}
 
 
+def test_better_than_the_members_that_are_there_is_no_mark() -> None:
+    assert marks([comparison("member, others missing")]) == {}
+
+
 def test_one_member_that_is_as_good_takes_the_mark_away() -> None:
     assert marks([comparison("member"), comparison("member", p_holm=0.2)]) == {}
     assert marks([comparison("member"), comparison("member", low=-1.0)]) == {}
@@ -37,6 +41,12 @@ def test_significantly_worse_is_no_mark() -> None:
 def test_better_than_the_best_baseline_has_a_mark_of_its_own() -> None:
     assert marks([comparison("best baseline")]) == {CELL: "†"}
     assert marks([comparison("member"), comparison("best baseline")]) == {CELL: "*†"}
+
+
+def test_a_mark_at_the_border_is_the_same_after_the_csv() -> None:
+    (border,) = compared = [comparison("member", p_holm=0.0499997)]
+    assert border.significant
+    assert marks(read_comparisons(to_csv(comparison_table(compared, {})))) == {CELL: "*"}
 
 
 def test_comparisons_come_back_from_their_csv() -> None:

@@ -94,9 +94,27 @@ def test_an_experiment_shows_the_gates_of_its_runs(learning: dict[str, Any]) -> 
     assert Plan.of(learning).key(Job.of("experiment", "trust")) != before
 
 
-def test_rows_that_are_tested_are_not_fitted_on(learning: dict[str, Any]) -> None:
-    edit(learning, "dev", question="q3?")
+@pytest.mark.parametrize("question", ["q3?", " Q3"])
+@pytest.mark.parametrize("prompt", ["Question: {question}\nAnswer:", "Q:  {question}\nA:"])
+def test_rows_that_are_tested_are_not_fitted_on(
+    learning: dict[str, Any], question: str, prompt: str
+) -> None:
+    edit(learning, "dev", question=question)
+    learning["benchmarks"]["dev"]["prompt"] = prompt
     with pytest.raises(UserError, match=r"row 'd0' of 'dev', .*is row 'r3' of 'qa'; fit on other"):
+        Plan.of(learning)
+
+
+@pytest.mark.parametrize("method", ["development_pair", "certified"])
+def test_rows_that_are_tested_are_not_chosen_on(learning: dict[str, Any], method: str) -> None:
+    edit(learning, "dev", question="q3?")
+    del learning["runs"]["learned"]
+    learning["runs"]["other"] = {"method": "single", "models": ["right"]}
+    models = learning["runs"]["both"]["models"]
+    options = {"runs": ["both"]}
+    learning["runs"]["fair"] = {"method": method, "models": models, "options": options}
+    said = "runs.fair: row 'd0' of 'dev', on which it is chosen, is row 'r3' of 'qa'; choose on"
+    with pytest.raises(UserError, match=said):
         Plan.of(learning)
 
 
