@@ -7,7 +7,7 @@ Python 3.12 and libraries older than ours, so the records are written here, by i
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from adafuse.methods.selections import SELECTIONS
 from adafuse.metrics.registry import metric_named, unit
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
-from adafuse.models.spec import GGUF, public_name
+from adafuse.models.spec import GGUF, ModelEntry, public_name
 from adafuse.report.failures import is_right
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import escape, markdown_table
@@ -32,7 +32,9 @@ from adafuse.version import __version__
 from adafuse.workflow.plan import Plan
 
 SCHEMA_VERSION = "0.3.0"
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(_samples\.jsonl|\.json)$")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json$")
+_PROMPTED = {"chat", "chat_date", "chat_template_kwargs", "thoughts"}
+_CHANGED = {"adapter", "quantization"}
 _OUTER_COLUMNS = ["id", "text", "stop_reason", "error", "seconds", "tokens", "prompt_tokens"]
 
 
@@ -71,7 +73,7 @@ def _export_record(
         p: read_scored(results.layout.score(p, benchmark, run)) for p in protocols
     }
     finished = _finished(results, benchmark, run)
-    model = _model(config, run)
+    model = model_info(config, run)
     evaluation = f"{benchmark}/{model['id']}/{int(finished.timestamp())}"
     identity = {
         "schema_version": SCHEMA_VERSION,
@@ -104,8 +106,9 @@ def _export_record(
         "checksum": checksum,
         "total_rows": len(samples),
     }
-    for earlier in (out / folder).glob("*.json*"):
-        if _UUID.match(earlier.name):
+    for earlier in (out / folder).glob("*.json"):
+        if _UUID.match(earlier.name) and _run_of(earlier) == run:
+            earlier.with_name(f"{earlier.stem}_samples.jsonl").unlink(missing_ok=True)
             earlier.unlink()
     write_text(out / folder / f"{name}_samples.jsonl", text)
     record = {**identity, "detailed_evaluation_results": details}
@@ -121,21 +124,36 @@ def _finished(results: StoredResults, benchmark: str, run: str) -> datetime:
     return max(datetime.fromisoformat(shard["finished"]) for shard in metadata["shards"])
 
 
-def _model(config: Config, run: str) -> dict[str, Any]:
-    """Return `model_info`: a single model by its hub id, an ensemble as adafuse/RUN."""
+def _run_of(record: Path) -> object:
+    """Return the run that an earlier record is of."""
+    return json.loads(record.read_bytes())["model_info"]["name"]
+
+
+def model_info(config: Config, run: str) -> dict[str, Any]:
+    """Return `model_info`: a single model as it is by its hub id, anything else as adafuse/RUN."""
     spec = config.runs[run]
     models = [_public_name(config, name) for name in spec.models]
+    settings = [_settings(config.models[name]) for name in spec.models]
+    changed = spec.max_rounds or _CHANGED & settings[0].keys()
     return {
         "name": run,
-        "id": models[0] if spec.method == "single" else f"adafuse/{run}",
+        "id": models[0] if spec.method == "single" and not changed else f"adafuse/{run}",
         "inference_engine": {"name": "adafuse", "version": __version__},
         "additional_details": {
             "deployment_type": "self_deployed",
             "model_availability": "open_weights",
             "method": spec.method,
             "models": json.dumps(models),
+            "model_settings": without_folders(json.dumps(settings)),
+            "max_rounds": json.dumps(spec.max_rounds),
         },
     }
+
+
+def _settings(model: ModelEntry) -> dict[str, Any]:
+    """Return what a model's answers depend on besides its weights on the hub."""
+    chosen = model.model_dump(include=_CHANGED | _PROMPTED, exclude_defaults=True)
+    return chosen | ({"file": Path(model.path).name} if model.path.endswith(GGUF) else {})
 
 
 def _public_name(config: Config, name: str) -> str:
@@ -224,7 +242,7 @@ def _samples(
     decoded_rows = {
         row["id"]: row for row in read_rows(results.trace(benchmark, run), _OUTER_COLUMNS)
     }
-    model, primary = _model(results.config, run)["id"], scored.score.primary
+    model, primary = model_info(results.config, run)["id"], scored.score.primary
     metric = scored.metric
     for outcome in scored.outcomes:
         row, decoded = rows[outcome.id], decoded_rows.get(outcome.id, {})
@@ -285,6 +303,13 @@ def _uuid(text: str) -> str:
     return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:]))
 
 
+def _other(name: str, taken: Collection[str]) -> str:
+    """Return a name, or one that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
 def dataset_card(results: StoredResults) -> str:
     """Return the card that makes the folder `traces` a data set of the Hugging Face hub.
 
@@ -295,9 +320,10 @@ def dataset_card(results: StoredResults) -> str:
     for benchmark, runs in results.runs.items():
         for run in runs:
             chooses = results.config.runs[run].method in SELECTIONS
-            name = f"{benchmark}_{run}" if chooses else benchmark
-            split = {"split": re.sub(r"\W", "_", run), "path": f"{benchmark}/{run}.parquet"}
-            configs.setdefault(name, []).append(split)
+            name = _other(f"{benchmark}_{run}", results.runs) if chooses else benchmark
+            splits = configs.setdefault(name, [])
+            split = _other(re.sub(r"\W", "_", run), [each["split"] for each in splits])
+            splits.append({"split": split, "path": f"{benchmark}/{run}.parquet"})
     front = {
         "pretty_name": "Traces of fused decoding",
         "tags": ["adafuse", "ensemble-decoding", "evaluation"],

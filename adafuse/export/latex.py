@@ -92,6 +92,7 @@ def _sources(config: Config, p_values: bool) -> dict[str, str]:
         "metrics": read("metrics.md"),
         "comparison": read("comparison.md"),
         "gain": read("gain.md"),
+        "certificates": read("certificates.md"),
         "audit": read("audit.md").partition("\n## ")[0],  # without examples
         "datasets": read("datasets.md") and f"# Data sets\n\n{read('datasets.md')}",
         "words_per_round": _words(read("words_per_round.csv")),

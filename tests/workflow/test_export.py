@@ -29,6 +29,7 @@ def shared(finished: Workplace, tmp_path_factory: pytest.TempPathFactory) -> Wor
     shutil.copytree(finished.folder, place.folder, symlinks=True)
     runs = {"oracle": {"method": "best_of", "models": ["mistral", "llama"]}}
     runs["mistral"] = {"method": "single", "models": ["mistral"]}
+    runs["short"] = {**runs["mistral"], "max_rounds": 1}
     place.configure(lambda config: config["runs"].update(runs))
     place.run()
     return place
@@ -50,9 +51,12 @@ def records(folder: Path) -> dict[tuple[str, str], tuple[Path, dict[str, Any]]]:
 def test_a_record_for_each_score_with_its_interval_and_its_samples(
     shared: Workplace, tmp_path: Path
 ) -> None:
-    assert export(shared, "--out", str(tmp_path), "--organization", "Lab").startswith("8 records")
+    assert export(shared, "--out", str(tmp_path), "--organization", "Lab").startswith("10 records")
     found = records(tmp_path)
     assert found.keys() == {(b, r) for b in ("qa", "mt") for r in shared.config()["runs"]}
+    models = {run: record["model_info"]["id"] for (_, run), (_, record) in found.items()}
+    assert models["mistral"] == "local/mistral"
+    assert models["short"] == "adafuse/short"  # it is not the model as it is
     for (benchmark, run), (path, record) in found.items():
         score = read_score(shared.folder / f"results/scores/strict/{benchmark}/{run}.json")
         values = {

@@ -1,0 +1,55 @@
+"""Whose results a record and a split are said to be."""
+
+import json
+
+import yaml
+
+from adafuse.config.reading import parse_config
+from adafuse.export.dataset import dataset_card, model_info
+from adafuse.report.stored import StoredResults
+
+MODELS = {
+    "plain": {"path": "org/m"},
+    "tuned": {"path": "org/m", "adapter": "adafuse/toy/models/llama"},
+    "small": {"path": "org/m", "quantization": "int4"},
+    "chat": {"path": "org/m", "chat": True},
+}
+VALUES = {
+    "models": MODELS,
+    "benchmarks": {
+        name: {
+            "source": {"file": "adafuse/toy/benchmarks/toy_qa.jsonl"}, "prompt": "{question}",
+            "scorer": "nq", "max_new_tokens": 4,
+        }
+        for name in ("qa", "qa_best")
+    },
+    "runs": {name: {"method": "single", "models": [name]} for name in MODELS}
+    | {
+        "short": {"method": "single", "models": ["plain"], "max_rounds": 1},
+        "a-b": {"method": "adafuse", "models": ["plain", "chat"]},
+        "a_b": {"method": "fixed_length", "models": ["plain", "chat"]},
+        "best": {"method": "best_of", "models": ["plain", "chat"]},
+    },
+}  # fmt: skip
+CONFIG = parse_config(VALUES)
+
+
+def test_only_a_model_as_it_is_has_the_name_of_the_hub() -> None:
+    said = {run: model_info(CONFIG, run) for run in CONFIG.runs}
+    assert [run for run in said if said[run]["id"] == "org/m"] == ["plain", "chat"]
+    details = [json.dumps(said[run]["additional_details"]) for run in (*MODELS, "short")]
+    assert len(set(details)) == len(details)
+
+
+def test_no_two_runs_share_a_split_and_no_choice_a_benchmark_s_name() -> None:
+    card = dataset_card(
+        StoredResults(CONFIG, {name: list(CONFIG.runs) for name in CONFIG.benchmarks})
+    )
+    configs = yaml.safe_load(card.split("---\n")[1])["configs"]
+    names = [each["config_name"] for each in configs]
+    assert names == ["qa", "qa_best_", "qa_best", "qa_best_best"]
+    files = [(c["config_name"], f["split"], f["path"]) for c in configs for f in c["data_files"]]
+    assert len({place[:2] for place in files}) == len(files) == 2 * len(CONFIG.runs)
+    assert {name: path.split("/")[0] for name, _, path in files} == {
+        "qa": "qa", "qa_best_": "qa", "qa_best": "qa_best", "qa_best_best": "qa_best",
+    }  # fmt: skip
