@@ -116,11 +116,12 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             for limits, group in groups.items():
                 for number, result in self._stream(limits, group):
                     request = group[number]
-                    texts[id(request)] = result.answer if result.error is None else ""
+                    text = limits.cut(result.answer) if result.error is None else ""
+                    texts[id(request)] = text
                     if self._trace:
                         self._trace.add(_name(request), read_prompt(request.args[0]), result)
                     if result.error is None:
-                        self.cache_hook.add_partial("generate_until", request.args, result.answer)
+                        self.cache_hook.add_partial("generate_until", request.args, text)
                     else:
                         errors[_name(request)] = result.error
                     bar.update()

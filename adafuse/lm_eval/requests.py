@@ -52,6 +52,14 @@ class GenerationLimits:
     stop: tuple[str, ...]
     max_new_tokens: int
 
+    def cut(self, text: str) -> str:
+        """Return a text up to the first stop string, as the harness's own models do.
+
+        Decoding lets a text begin with a stop string of white space.
+        """
+        found = [place for stop in self.stop if (place := text.find(stop)) >= 0]
+        return text[: min(found, default=len(text))]
+
 
 def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
     """Check the generation settings of a request: `generation_kwargs`, changed by `--gen_kwargs`.

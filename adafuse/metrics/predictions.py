@@ -41,12 +41,35 @@ def read_predictions(
         if name in predictions:
             raise UserError(f"{where}: row {name!r} occurs twice, first in {first[name]}; keep one")
         first[name] = where.removeprefix(f"{path}, ")
-        reason = str(record.get("stop_reason") or "")
-        said = {"text": _text(record, where), "stop_reason": reason, "fits": record.get("fits")}
-        thoughts = record.get("thoughts")  # in other files perhaps a text
-        counted = {"thoughts": thoughts} if isinstance(thoughts, int) else {}
-        predictions[name] = {"id": name, **said, **counted}
+        text, reason = _text(record, where), record.get("stop_reason")
+        reason = reason if isinstance(reason, str) else ""  # pandas writes nan
+        parts = {key: _length(record, key, len(text), where) for key in ("fits", "thoughts")}
+        predictions[name] = {"id": name, "text": text, "stop_reason": reason, **parts}
     return list(predictions.values())
+
+
+def _length(record: Mapping[str, Any], name: str, most: int, where: str) -> int | None:
+    """Return how much of a text a column counts, in characters; None if it says nothing.
+
+    pandas makes a column of numbers with gaps one of floats, and a CSV has only texts. In other
+    files, `thoughts` are perhaps the text of them.
+    """
+    value = record.get(name)
+    if value is None or value != value or value == "":
+        return None
+    digits = value.removesuffix(".0") if isinstance(value, str) else value
+    if name == "thoughts" and isinstance(digits, str) and not digits.isdecimal():
+        return None
+    try:
+        count = -1 if isinstance(value, bool) else int(digits)
+    except (TypeError, ValueError):
+        count = -1
+    if not 0 <= count <= most or (isinstance(value, float) and count != value):
+        raise UserError(
+            f"{where}: {name} is {value!r}, but the text has {most} characters; give a whole number"
+            " of them, or leave the column out"
+        )
+    return count
 
 
 def _check_record(record: Mapping[str, Any], benchmark: str | None, where: str) -> None:

@@ -4,6 +4,12 @@ from adafuse.errors import UserError
 from adafuse.lm_eval.requests import LENGTHS, GenerationLimits, read_generation
 
 
+def test_an_answer_ends_at_the_first_stop_string_even_one_that_it_begins_with():
+    limits = read_generation({"until": ["\n", "Q:"]}, 256)
+    cut = {"\n\nParis": "", "Paris\nQ:": "Paris", "A Q: b\n": "A ", "Paris": "Paris", "": ""}
+    assert {text: limits.cut(text) for text in cut} == cut
+
+
 @pytest.mark.parametrize(
     ("until", "stop"),
     [("\n", ("\n",)), (["\n\n", "Q:"], ("\n\n", "Q:")), ([], ()), (None, ()), (["", "."], (".",))],

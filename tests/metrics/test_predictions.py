@@ -1,8 +1,10 @@
 """Predictions that cannot be matched to rows are one sentence with file and line."""
 
 import json
+import re
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -101,7 +103,7 @@ def trace(path: Path, benchmark: str) -> Path:
 def test_a_trace_is_read_with_its_stop_reasons_if_it_is_of_this_benchmark(tmp_path: Path) -> None:
     path = trace(tmp_path / "t.parquet", "qa")
     assert read_predictions(path, ROWS, benchmark="qa") == [
-        {"id": "a", "text": "here", "stop_reason": "error", "fits": None}
+        {"id": "a", "text": "here", "stop_reason": "error", "fits": None, "thoughts": None}
     ]
     with pytest.raises(UserError, match=r"row 0 .*: benchmark is 'qa', not 'mt'"):
         read_predictions(path, ROWS, benchmark="mt")
@@ -116,6 +118,42 @@ def test_a_trace_is_read_with_what_fits_so_that_answers_beyond_the_budget_are_co
     write_rows(tmp_path / "t.parquet", [*columns, pa.field("fits", pa.int32())], rows, {})
     found = read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
     assert evaluate(ROWS, found, "squad", benchmark="qa", run="fused").score.beyond == 1
+
+
+COUNTED = [("<think></think> here", 15, None), ("here", None, 4), ("now", None, None)]
+"""Texts with how much of them are thoughts, and how much fits."""
+
+
+def test_a_trace_means_the_same_after_pandas_wrote_it(tmp_path: Path) -> None:
+    names = ("id", "text", "thoughts", "fits")
+    rows = [
+        dict(zip(names, (id, *each), strict=True)) for id, each in zip("abc", COUNTED, strict=True)
+    ]
+    frame = pd.DataFrame(rows)
+    assert frame["thoughts"].dtype == float
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    wanted = [{"stop_reason": "", **row} for row in rows]
+    assert read(tmp_path / "t.jsonl", *rows) == wanted
+    for name in ("t.parquet", "t.csv"):
+        assert read_predictions(tmp_path / name, ROWS, benchmark=None) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("thoughts", value) for value in (True, -1, 5)),
+        *(("fits", value) for value in (True, "no", 2.5, [2])),
+    ],
+)
+def test_a_length_that_the_text_cannot_have_is_refused(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    said = f"{name} is {value!r}, but the text has 4 characters; give a whole number of them"
+    with pytest.raises(UserError, match=re.escape(said)):
+        read(tmp_path / "t.jsonl", {"id": "a", "text": "here", name: value})
+    row = {"id": "a", "text": "here", "thoughts": "I wonder"}  # a text in files of others
+    assert read(tmp_path / "t.jsonl", row)[0]["thoughts"] is None
 
 
 def test_a_parquet_file_without_text_is_refused(tmp_path: Path) -> None:
