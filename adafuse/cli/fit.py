@@ -167,7 +167,8 @@ def _fit_gate(
         )
         return
     gain = gate.fitted.gain[str(gate.fitted.penalty)]
-    typer.echo(f"{about}: {gain:+.2f} points on rows that were held out; written to {out}")
+    said = f"{gain:+.2f} {gate.fitted.unit} on rows that were held out"
+    typer.echo(f"{about}: {said}; written to {out}")
 
 
 def read_development(

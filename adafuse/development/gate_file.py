@@ -24,9 +24,9 @@ class Bin(Section):
 class Provenance(Section):
     """Where a gate comes from, and what it does for rows that it was not fitted on.
 
-    `gain` is what it adds to their scores, in points, by the penalty on its coefficients;
-    `importance` what of that is lost without each feature; `calibration` has its bins, and those of
-    `mean_nll`.
+    `gain` is what it adds to their scores, in `unit`, by the penalty on its coefficients, if one
+    round of a row at a time is decided otherwise; `importance` what of that is lost without each
+    feature; `calibration` has its bins, and those of `mean_nll`.
     """
 
     objective: Literal["reward", "likelihood"]
@@ -36,6 +36,7 @@ class Provenance(Section):
     rows: int
     rounds: int
     penalty: float | None
+    unit: str = "points"
     gain: dict[str, float]
     importance: dict[str, float]
     calibration: dict[str, tuple[Bin, ...]]

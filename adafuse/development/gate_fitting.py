@@ -97,10 +97,10 @@ class Fitter:
     method: str
     options: Mapping[str, Any]
 
-    def cases(self, rows: Development, objective: Objective) -> list[RatedRound]:
-        """Return the rounds from which a choice can be learned."""
+    def cases(self, rows: Development, objective: Objective) -> tuple[list[RatedRound], float]:
+        """Return the rounds from which a choice can be learned, and a worth of 1 in points."""
         if objective == "likelihood":
-            return list(self._followed(rows))
+            return list(self._followed(rows)), 100.0
         base = self._decode_rows(rows)
         choices = [
             (index, number, (other.text, other.ends))
@@ -113,15 +113,16 @@ class Fitter:
         ]
         tried = self._decode(rows, [rows.prompts[row] for row, _, _ in choices], guides)
         owners = [*range(len(base)), *(row for row, _, _ in choices)]
-        worth = _worth(rows, owners, [*base, *tried])
+        worth, points = _worth(rows, owners, [*base, *tried])
         found: dict[tuple[int, int], dict[CandidateKey, float]] = defaultdict(dict)
         for (row, number, choice), value in zip(choices, worth[len(base) :], strict=True):
             found[row, number][choice] = value
-        return [
+        cases = [
             self._case(row, base[row].rounds[number], {**values, taken: worth[row]}, taken)
             for (row, number), values in found.items()
             for taken in [_choice(base[row].rounds[number])]
         ]
+        return cases, points
 
     def _followed(self, rows: Development) -> Iterator[RatedRound]:
         def guided(answers: Sequence[str], example: Example, pool: Pool) -> Span | None:
@@ -250,8 +251,10 @@ def failures(results: Sequence[Result], rows: str) -> str:
     return f"{said}; they count as wrong."
 
 
-def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) -> list[float]:
-    """Return the value of each text under the benchmark's scorer, as a share of the largest.
+def _worth(
+    rows: Development, owners: Sequence[int], results: Sequence[Result]
+) -> tuple[list[float], float]:
+    """Return the value of each text under the scorer as a share of the largest, and that in points.
 
     What ended with an error is an empty text, as it is where runs are scored.
     """
@@ -267,7 +270,14 @@ def _worth(rows: Development, owners: Sequence[int], results: Sequence[Result]) 
     ]
     values = [outcome.value for outcome in chosen.score(scoring.STRICT, examples).outcomes]
     unit = max(map(abs, values), default=0.0) or 1.0
-    return [chosen.primary.merit(value) / unit for value in values]
+    points = 100 * unit if chosen.primary.binary else unit
+    return [chosen.primary.merit(value) / unit for value in values], points
+
+
+OTHER_UNITS = {
+    "reward": "percent of the largest score of a row",  # of benchmarks with unlike scores
+    "likelihood": "rounds that follow the reference, per 100 rows,",
+}
 
 
 def fit(
@@ -294,18 +304,22 @@ def fit(
     _check(ensemble, development, method, objective, options)
     rows, fitter = sum(len(each.prompts) for each in development), Fitter(ensemble, method, options)
     cases: list[RatedRound] = []
+    units = set[float]()
     before = 0
     for each in development:
         weight = rows / len(development) / len(each.prompts)
+        rated, points = fitter.cases(each, objective)
+        units.add(points)
         cases += [
             replace(case, row=before + case.row, weight=weight)
-            for case in fitter.cases(each, objective)
+            for case in rated
             if case.worth.max() > case.worth.min()
         ]
         before += len(each.prompts)
     found = learned(cases, ensemble.weights, objective)
     names = [model.name for model in ensemble.models]
-    points = 100 / rows
+    one = len(units) == 1 and objective == "reward"
+    scale = (units.pop() if one else 100) / rows
     return FittedGate(
         models=tuple(
             FittedModel(name=name, key=tuple(key))
@@ -322,8 +336,9 @@ def fit(
             rows=rows,
             rounds=len(cases),
             penalty=found.penalty,
-            gain={str(each): points * gain for each, gain in found.gain.items()},
-            importance={name: points * lost for name, lost in found.importance.items()},
+            unit="points" if one else OTHER_UNITS[objective],
+            gain={str(each): scale * gain for each, gain in found.gain.items()},
+            importance={name: scale * lost for name, lost in found.importance.items()},
             calibration=found.calibration,
             versions=versions(),
         ),

@@ -66,7 +66,8 @@ def test_what_a_choice_is_worth_is_the_score_of_the_text_that_follows_it(pair, m
         for other in taken.candidates
     }
     monkeypatch.undo()
-    cases = Fitter(pair, "adafuse", {}).cases(rows, "reward")
+    cases, points = Fitter(pair, "adafuse", {}).cases(rows, "reward")
+    assert points == pytest.approx(max(tried.values()))
     disagreed = [n for n, taken in enumerate(plain.rounds) if len(taken.candidates) > 1]
     assert len(cases) == len(disagreed) > 1
     for number, case in zip(disagreed, cases, strict=True):
@@ -78,7 +79,7 @@ def test_what_a_choice_is_worth_is_the_score_of_the_text_that_follows_it(pair, m
 
 
 def test_likelihood_follows_the_reference_as_long_as_a_candidate_does(pair):
-    cases = Fitter(pair, "adafuse", {}).cases(development(), "likelihood")
+    cases, _ = Fitter(pair, "adafuse", {}).cases(development(), "likelihood")
     assert cases
     assert all(case.worth.sum() == 1 for case in cases)
 
@@ -104,6 +105,16 @@ def test_a_fitted_gate_is_the_same_each_time_and_decodes(pair, tmp_path):
     gate = str(tmp_path / "gate.json")
     results = pair.generate(development().prompts, fusion="learned", gate=gate, stop=["\n"])
     assert all(result.text.strip() for result in results)
+
+
+def test_gains_are_in_points_only_where_they_are_scores(pair):
+    rows = development()
+    _, points = Fitter(pair, "adafuse", {}).cases(rows, "reward")
+    assert points == pytest.approx(100)  # a sentence is translated as the reference has it
+    assert fit(pair, [rows]).fitted.unit == "points"
+    assert "points" not in fit(pair, [rows], objective="likelihood").fitted.unit
+    other = development(scorer="squad", name="other")
+    assert "points" not in fit(pair, [rows, other]).fitted.unit
 
 
 @pytest.mark.parametrize(

@@ -359,7 +359,7 @@ def replace_runs(config: Config) -> Config:
 def test_what_a_gate_learns_from_is_worth_more_where_the_score_is_lower() -> None:
     rows = Development("qa", ["?"], [("x",)], "edits", {})
     texts = [replace(FUSED[0], text="x" * length) for length in (4, 1, 2)]
-    assert _worth(rows, [0, 0, 0], texts) == [-1.0, -0.25, -0.5]
+    assert _worth(rows, [0, 0, 0], texts) == ([-1.0, -0.25, -0.5], 4.0)
 
 
 def test_advice_names_the_model_of_the_lower_score_as_the_best(pair: Ensemble) -> None:
