@@ -132,8 +132,9 @@ def write_table(table: Table, csv_file: Path, markdown_file: Path | None = None)
 def to_csv(table: Table) -> str:
     """Return the CSV of a table; what is missing is empty.
 
-    Floats have four decimals, seconds six, numbers of characters one. p-values, by which pages mark
-    differences, the values of a swept option (`x`) and the paper's numbers have all their digits.
+    Floats have four decimals, seconds six, numbers of characters one; p-values, by which the report
+    marks differences, have ten digits. The values of a swept option (`x`) and the paper's numbers
+    of characters have all their digits.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -150,8 +151,10 @@ def _cell(column: str, value: Any) -> str:
         return str(value).lower()
     if not isinstance(value, float):
         return str(value)
-    if column in ("x", "p") or column.startswith(("p_", "paper_")):
+    if column == "x" or column.startswith("paper_"):
         return repr(value)
+    if column.startswith("p_") or column == "p":
+        return f"{value:.10g}"
     if column.endswith("_chars"):
         return f"{value:.1f}"
     return f"{value:.6f}" if column.startswith("seconds") else f"{value:.4f}"
