@@ -1,8 +1,10 @@
 """The page of real results, and the file of decoded rows that it is made from."""
 
+import pyarrow.parquet as pq
 import pytest
 
 from adafuse.errors import UserError
+from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.decode import decode_shard
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.steps import Job
@@ -86,6 +88,18 @@ def test_rows_that_were_kept_are_not_decoded_again_elsewhere(decoded, tmp_path):
             digest=plan.digest("qa", "adafuse", shard), decoder=lambda *_: pytest.fail("decoded"),
         )  # fmt: skip
     assert not plan.orphans()
+
+
+def test_rows_that_a_folder_does_not_have_stay_if_they_are_still_wanted(decoded, tmp_path):
+    rows = tmp_path / "rows.parquet"
+    keep(decoded.config, rows)
+    before = [pq.read_table(rows), read_metadata(rows)]
+    elsewhere = Plan.of(settings(tmp_path / "elsewhere")).config
+    assert keep(elsewhere, rows) == {"qa": 18, "more": 18}
+    assert [pq.read_table(rows), read_metadata(rows)] == before
+    assert keep(decoded.config, rows) == {"qa": 18, "more": 18}
+    other = Plan.of(settings(tmp_path / "other", "Q: {question}\nA:")).config
+    assert not keep(other, rows)["qa"]
 
 
 def test_rows_of_an_unfinished_run_are_kept_but_not_shown(decoded, tmp_path):

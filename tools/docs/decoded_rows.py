@@ -34,6 +34,7 @@ from tools.docs.pages import ROOT
 
 ROWS = ROOT / "docs/results/rows.parquet"
 
+_KEY = ("benchmark", "run", "id")
 _LEFT_OUT = ("rounds", "traceback", "seconds")  # large, or of no meaning on a busy machine
 _COUNTS = [pa.field("rounds_fused", pa.int32()), pa.field("rounds_agreed", pa.int32())]
 FIELDS = [field for field in TRACE_FIELDS if field.name not in _LEFT_OUT] + _COUNTS
@@ -44,7 +45,8 @@ all models proposed what was committed."""
 def keep(config: Config, out: Path = ROWS) -> Counter[str]:
     """Write all decoded rows of a results folder; return how many there are by benchmark.
 
-    How a shard was decoded is kept, too, but for what names folders and machines.
+    How a shard was decoded is kept, too, but for what names folders and machines. Rows that the
+    file has already and the folder has not stay, if the configuration would decode the same.
     """
     layout, tables, shards = ResultsLayout(config.results), [], dict[str, Any]()
     for benchmark, task in config.benchmarks.items():
@@ -57,9 +59,32 @@ def keep(config: Config, out: Path = ROWS) -> Counter[str]:
                 if file.is_file():
                     shards.setdefault(f"{benchmark}/{run}", []).append(_origin(file))
     table = pa.concat_tables(tables)
+    if out.is_file():
+        table = pa.concat_tables([table, _others(Plan(config), out, table)])
+        for cell, before in read_metadata(out)["shards_of"].items():
+            known = shards.setdefault(cell, [])
+            known += [origin for origin in before if origin not in known]
     out.parent.mkdir(parents=True, exist_ok=True)
     write_arrow(out, table, {"shards_of": shards})
     return Counter(table["benchmark"].to_pylist())
+
+
+def _others(plan: Plan, file: Path, table: pa.Table) -> pa.Table:
+    """Return the rows of a file that a table lacks, and that a plan's jobs would decode alike."""
+    before, cells = pq.read_table(file), product(plan.config.benchmarks, plan.config.decoded_runs)
+    wanted: dict[tuple[str, ...], str] = {
+        (*cell, name): digest
+        for cell in cells
+        for shard in plan.shards(cell[0])
+        for name, digest in plan.row_digests(*cell, shard).items()
+    }
+
+    def keys(rows: pa.Table) -> list[tuple[str, ...]]:
+        return list(zip(*(rows[name].to_pylist() for name in _KEY), strict=True))
+
+    present = {*keys(table)}
+    pairs = zip(keys(before), before["digest"].to_pylist(), strict=True)
+    return before.filter([k not in present and wanted.get(k) == digest for k, digest in pairs])
 
 
 def _decoded(trace: Path) -> Iterator[dict[str, Any]]:
