@@ -302,20 +302,8 @@ def fit(
         UserError: fewer than two models, a method without fusion rules, or a row without an answer.
     """
     _check(ensemble, development, method, objective, options)
-    rows, fitter = sum(len(each.prompts) for each in development), Fitter(ensemble, method, options)
-    cases: list[RatedRound] = []
-    units = set[float]()
-    before = 0
-    for each in development:
-        weight = rows / len(development) / len(each.prompts)
-        rated, points = fitter.cases(each, objective)
-        units.add(points)
-        cases += [
-            replace(case, row=before + case.row, weight=weight)
-            for case in rated
-            if case.worth.max() > case.worth.min()
-        ]
-        before += len(each.prompts)
+    rows = sum(len(each.prompts) for each in development)
+    cases, units = _all_cases(Fitter(ensemble, method, options), development, objective)
     found = learned(cases, ensemble.weights, objective)
     names = [model.name for model in ensemble.models]
     one = len(units) == 1 and objective == "reward"
@@ -343,6 +331,25 @@ def fit(
             versions=versions(),
         ),
     )
+
+
+def _all_cases(
+    fitter: Fitter, development: Sequence[Development], objective: Objective
+) -> tuple[list[RatedRound], set[float]]:
+    """Return the rounds in which a choice mattered, and what a worth of 1 is in points."""
+    cases, units, before = list[RatedRound](), set[float](), 0
+    rows = sum(len(each.prompts) for each in development)
+    for each in development:
+        weight = rows / len(development) / len(each.prompts)
+        rated, points = fitter.cases(each, objective)
+        units.add(points)
+        cases += [
+            replace(case, row=before + case.row, weight=weight)
+            for case in rated
+            if case.worth.max() > case.worth.min()
+        ]
+        before += len(each.prompts)
+    return cases, units
 
 
 def _check(

@@ -80,7 +80,8 @@ def test_every_model_gets_the_history_in_its_own_template(evaluate, pair, multit
     roles = ["system", "user", "assistant", "user"] if multiturn else ["system", "user"]
     assert [[turn.role for turn in chat.turns] for chat in asked] == [roles] * len(asked)
     own = pair.generate(asked, max_new_tokens=24, stop=["\n"])
-    assert texts(samples) == [result.text for result in own]
+    assert any(result.text.startswith("\n") for result in own)  # the harness cuts there
+    assert texts(samples) == [result.text.partition("\n")[0] for result in own]
 
 
 def test_a_begun_answer_is_continued_in_a_chat(evaluate):

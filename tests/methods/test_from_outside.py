@@ -191,5 +191,5 @@ def test_the_page_names_every_hook_of_a_method():
     hooks = {name for name in vars(Method) if not name.startswith("_")}
     table = PAGE.partition("| hook |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)\b", "".join(line.split("|")[1] for line in table.split("\n")[2:]))
-    rest = {"models", "decode", "plugins", "checkpoint", "check_models", "check_served"}
+    rest = {"decode", "plugins", "checkpoint", "check_models", "check_served"}
     assert set(named) == hooks - rest

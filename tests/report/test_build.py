@@ -16,7 +16,7 @@ from adafuse.config.config import Config
 from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import parse_config, to_json
 from adafuse.errors import UserError
-from adafuse.export.dataset import _model, _public_error, _source
+from adafuse.export.dataset import _public_error, _source, model_info
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
 from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
@@ -117,8 +117,8 @@ def test_an_exported_record_names_no_folder_that_is_elsewhere(config: Config) ->
     gone = model.model_copy(update={"path": "/data/me/models/llama"})
     made = config.model_copy(update={"models": {name: gone, **dict(others)}})
     run = next(run for run, spec in made.runs.items() if name in spec.models)
-    assert f"local/{name}" in str(_model(made, run))
-    assert "/data" not in str(_model(made, run))
+    assert f"local/{name}" in str(model_info(made, run))
+    assert "/data" not in str(model_info(made, run))
     task = next(iter(made.benchmarks.values()))
     source = task.source.model_copy(update={"dataset": "/data/me/data/qa.jsonl"})
     assert "/data" not in str(_source("qa", task.model_copy(update={"source": source}), 3))

@@ -92,11 +92,13 @@ def written(values: dict[str, Any], folder: Path) -> Path:
 def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """config/paper.yaml with rows of ours, so that nothing has to be fetched."""
     folder = tmp_path_factory.mktemp("paper")
-    rows = [{"question": f"question {n}?", "answer": f"{n}"} for n in range(ROWS)]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for kind in ("test", "dev"):
+        rows = [{"question": f"{kind} question {n}?", "answer": f"{n}"} for n in range(ROWS)]
+        (folder / f"{kind}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     values = yaml.safe_load((ROOT / "config/paper.yaml").read_text())
     for name, task in values["benchmarks"].items():
-        task["source"] = {"file": str(folder / "rows.jsonl")}
+        kind = "dev" if name.endswith("_dev") else "test"
+        task["source"] = {"file": str(folder / f"{kind}.jsonl")}
         if name.startswith("flores"):
             task["scorer"] = "translation_13a"  # planning would look for spBLEU's model
     return written(values, folder)
