@@ -16,8 +16,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 BUDGETS = {
     "": 1202, "storage": 865, "records": 577, "servers": 919, "tokenization": 1062, "models": 3319,
     "engine": 2269, "decoding": 2940, "methods": 2377, "benchmarks": 608, "metrics": 3564,
-    "development": 1069, "config": 1277, "workflow": 4918, "report": 3254, "export": 607,
-    "bench": 547, "serve": 1734, "lm_eval": 506, "cli": 4001, "toy": 1,
+    "development": 1073, "config": 1276, "workflow": 4918, "report": 3255, "export": 612,
+    "bench": 547, "serve": 1734, "lm_eval": 506, "cli": 4002, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 

@@ -261,13 +261,14 @@ def compare_runs(
     from adafuse.report.tables import comparison_table, gain_table, write_table
 
     config, main = plan.config, plan.config.main
+    runs = config.compared(config.main_runs)
     cells = product(config.protocols, config.main_benchmarks, config.main_runs)
     found = [read_scored(plan.layout.score(*cell)) for cell in cells]
-    comparisons = compare.compare_runs(config.compared, found, main.study, main.margin)
-    missing = compare.models_without_single(config.compared)
+    comparisons = compare.compare_runs(runs, found, main.study, main.margin)
+    missing = compare.models_without_single(runs)
     write_table(comparison_table(comparisons, missing, main.study), csv, markdown)
     graded = {scored.score.benchmark: scored.metric for scored in found}
-    write_table(gain_table(co_failures(config.compared, found), graded), gain_csv, gain_markdown)
+    write_table(gain_table(co_failures(runs, found), graded), gain_csv, gain_markdown)
     logger.info("%d comparisons", len(comparisons))
 
 

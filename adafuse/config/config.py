@@ -315,10 +315,9 @@ class Config(Section):
         decoded = [name for name in self.main_runs if name in self.decoded_runs]
         return [name for name in decoded if len(self.runs[name].models) > 1]
 
-    @property
-    def compared(self) -> dict[str, tuple[str, tuple[str, ...], int | None]]:
-        """Method, models and most rounds of the runs of the main table."""
-        runs = {name: self.runs[name] for name in self.main_runs}
+    def compared(self, names: Sequence[str]) -> dict[str, tuple[str, tuple[str, ...], int | None]]:
+        """Return method, models and most rounds of runs."""
+        runs = {name: self.runs[name] for name in names}
         return {name: (run.method, run.models, run.max_rounds) for name, run in runs.items()}
 
     def model_specs(self, benchmark: str, run: str) -> tuple[ModelSpec, ...]:

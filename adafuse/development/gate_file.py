@@ -21,12 +21,16 @@ class Bin(Section):
     rounds: int
 
 
+SHARES = "percent of the largest score of a row"
+"""The unit of gains for benchmarks whose points differ: each row's score over the largest one."""
+
+
 class Provenance(Section):
     """Where a gate comes from, and what it does for rows that it was not fitted on.
 
     `gain` is what it adds to their scores, in `unit`, by the penalty on its coefficients, if one
     round of a row at a time is decided otherwise; `importance` what of that is lost without each
-    feature; `calibration` has its bins, and those of `mean_nll`.
+    feature; `calibration` has its bins, and those of `mean_nll`. Files without `unit` have shares.
     """
 
     objective: Literal["reward", "likelihood"]
@@ -36,7 +40,7 @@ class Provenance(Section):
     rows: int
     rounds: int
     penalty: float | None
-    unit: str = "points"
+    unit: str = SHARES
     gain: dict[str, float]
     importance: dict[str, float]
     calibration: dict[str, tuple[Bin, ...]]

@@ -31,7 +31,7 @@ from adafuse.decoding.gate import (
 from adafuse.decoding.round import Example
 from adafuse.decoding.run import Run
 from adafuse.decoding.words import Settings
-from adafuse.development.gate_file import FittedGate, Provenance
+from adafuse.development.gate_file import SHARES, FittedGate, Provenance
 from adafuse.development.gate_learning import Objective, RatedRound, learned
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
@@ -275,7 +275,7 @@ def _worth(
 
 
 OTHER_UNITS = {
-    "reward": "percent of the largest score of a row",  # of benchmarks with unlike scores
+    "reward": SHARES,
     "likelihood": "rounds that follow the reference, per 100 rows,",
 }
 

@@ -124,9 +124,14 @@ def _finished(results: StoredResults, benchmark: str, run: str) -> datetime:
     return max(datetime.fromisoformat(shard["finished"]) for shard in metadata["shards"])
 
 
-def _run_of(record: Path) -> object:
-    """Return the run that an earlier record is of."""
-    return json.loads(record.read_bytes())["model_info"]["name"]
+def _run_of(file: Path) -> object:
+    """Return the run that an earlier record is of; None for a file that is none of ours."""
+    try:
+        record = json.loads(file.read_bytes())
+        ours = record["eval_library"]["name"] == "adafuse"
+        return record["model_info"]["name"] if ours else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def model_info(config: Config, run: str) -> dict[str, Any]:
@@ -303,8 +308,8 @@ def _uuid(text: str) -> str:
     return "-".join((whole[:8], whole[8:12], whole[12:16], whole[16:20], whole[20:]))
 
 
-def _other(name: str, taken: Collection[str]) -> str:
-    """Return a name, or one that is not taken."""
+def _untaken(name: str, taken: Collection[str]) -> str:
+    """Return a name, with as many `_` behind it as make it another one than those taken."""
     while name in taken:
         name += "_"
     return name
@@ -320,9 +325,9 @@ def dataset_card(results: StoredResults) -> str:
     for benchmark, runs in results.runs.items():
         for run in runs:
             chooses = results.config.runs[run].method in SELECTIONS
-            name = _other(f"{benchmark}_{run}", results.runs) if chooses else benchmark
+            name = _untaken(f"{benchmark}_{run}", results.runs) if chooses else benchmark
             splits = configs.setdefault(name, [])
-            split = _other(re.sub(r"\W", "_", run), [each["split"] for each in splits])
+            split = _untaken(re.sub(r"\W", "_", run), [each["split"] for each in splits])
             splits.append({"split": split, "path": f"{benchmark}/{run}.parquet"})
     front = {
         "pretty_name": "Traces of fused decoding",

@@ -85,20 +85,20 @@ def all_pairs(values: Mapping[str, float]) -> list[Pairing]:
 
 def single_runs(runs: Runs, ensemble: str) -> list[str]:
     """Return the members of an ensemble, in the order of its models."""
-    return [name for names in _members(runs, ensemble).values() for name in names]
+    return [name for names in members(runs, ensemble).values() for name in names]
 
 
 def models_without_single(runs: Runs) -> dict[str, list[str]]:
     """Return, for each ensemble that has any, its models without a member."""
-    members = {name: _members(runs, name) for name in runs if len(RunSpec(*runs[name]).models) > 1}
+    found = {name: members(runs, name) for name in runs if len(RunSpec(*runs[name]).models) > 1}
     lacking = {
-        name: [model for model, found in by_model.items() if not found]
-        for name, by_model in members.items()
+        name: [model for model, names in by_model.items() if not names]
+        for name, by_model in found.items()
     }
     return {name: models for name, models in lacking.items() if models}
 
 
-def _members(runs: Runs, ensemble: str) -> dict[str, list[str]]:
+def members(runs: Runs, ensemble: str) -> dict[str, list[str]]:
     """Return by model the runs of method single that may have as many rounds as an ensemble.
 
     If there are none, they are those without `max_rounds`. One that is cut elsewhere is none.

@@ -60,7 +60,7 @@ def case_study_page(config: Config) -> tuple[str, int]:
     If runs are under study, those are the ensembles.
     """
     results = StoredResults(config, dict.fromkeys(config.main_benchmarks, config.main_runs))
-    runs = config.compared
+    runs = config.compared(config.main_runs)
     fused = [run for run in config.fused_runs if run in (config.main.study or runs)]
     parts, count = ["# Case studies\n", _RULE], 0
     for benchmark in config.main_benchmarks:

@@ -23,8 +23,8 @@ _FRONTIER = (
 )
 _GATES = (
     "Above: how often the gate's likeliest candidate is a best one, in five bins of the probability"
-    " that the gate gives it; dashed: the rule mean_nll. Below: points by which the gate"
-    " improves the score, and those lost without a feature. All on rows that it was not fitted on"
+    " that the gate gives it; dashed: the rule mean_nll. Below: what the gate adds to the"
+    " score, and what of that is lost without a feature. All on rows that it was not fitted on"
     " (five folds)."
 )
 
@@ -177,7 +177,8 @@ def draw_gates(title: str, table: pl.DataFrame) -> charts.Spec:
         marks = lost.select(
             "benchmark", "value", row="name", scored="run", low=None, high=None, hollow=False
         )
-        dots = charts.Dots(marks, layers, "points of score", titles, zero=True)
+        units = " or ".join(lost["unit"].unique(maintain_order=True))
+        dots = charts.Dots(marks, layers, units, titles, zero=True)
         rows.append(charts.beside(dots.panels(width, columns), columns))
     return charts.figure(charts.composed("vconcat", rows), title, _GATES, runs)
 

@@ -16,7 +16,7 @@ from adafuse.decoding.gate import read_gate
 from adafuse.development.gate_file import FittedGate
 from adafuse.errors import UserError, unknown
 from adafuse.methods.selections import SELECTIONS, is_oracle
-from adafuse.metrics.compare import compare_all
+from adafuse.metrics.compare import compare_all, members
 from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.published import read_published
 from adafuse.metrics.registry import metric_named
@@ -354,14 +354,12 @@ def _seconds(trace: Path, benchmark: str, run: str) -> dict[str, Any]:
 
 def _relate_to_members(experiment: Experiment, rows: Sequence[dict[str, Any]]) -> None:
     """Relate each ensemble's mean to the sum of its models' means, where all are known."""
-    single: dict[tuple[str, str], float] = {}
+    runs = experiment.config.compared(list(dict.fromkeys(row["run"] for row in rows)))
+    means = {(row["benchmark"], row["run"]): row["seconds_mean"] for row in rows}
     for row in rows:
-        if row["method"] == "single":
-            single.setdefault((row["benchmark"], row["models"]), row["seconds_mean"])
-    for row in rows:
-        members = [(row["benchmark"], name) for name in experiment.config.runs[row["run"]].models]
-        if len(members) > 1 and single.keys() >= set(members):
-            total = sum(single[member] for member in members)
+        models, alone = runs[row["run"]][1], members(runs, row["run"])
+        if len(models) > 1 and all(alone.values()):
+            total = sum(means[row["benchmark"], alone[model][0]] for model in models)
             row["mean_relative_to_members"] = row["seconds_mean"] / total
 
 
@@ -406,9 +404,9 @@ def _kinds(conditions: dict[str, Any]) -> dict[str, Any]:
 def gates(experiment: Experiment) -> pl.DataFrame:
     """Return the importance of each feature and the calibration of each run's gate.
 
-    `part` is "importance": `value` has the points that are lost on rows held out if the coefficient
-    of `name` is 0, or of `ALL`; or "calibration": of `rounds` rounds in which the rule `name` gave
-    its choice the probability `chance`, `value` percent have no candidate that was worth more.
+    `part` is "importance": `value` is what of the gain is lost on rows held out if the coefficient
+    of `name` is 0, or of `ALL`, in `unit`; or "calibration": of `rounds` rounds in which the rule
+    `name` gave its choice the probability `chance`, `value` percent have no better candidate.
     Nothing but a calibration of mean_nll is there of a gate that is the paper's rule.
     """
     rows = []
@@ -420,7 +418,7 @@ def gates(experiment: Experiment) -> pl.DataFrame:
         about = {"benchmark": benchmark, **experiment.describe(run), "fitted_on": on}
         whole = {ALL: fitted.gain[str(fitted.penalty)]} if fitted.penalty is not None else {}
         rows += [
-            about | {"part": "importance", "name": name, "value": value}
+            about | {"part": "importance", "name": name, "value": value, "unit": fitted.unit}
             for name, value in (whole | fitted.importance).items()
         ]
         rows += [

@@ -255,7 +255,9 @@ def _with_best(
 def main_table(config: Config, scores: Sequence[Score], protocol: str = STRICT) -> ScoreTable:
     """Arrange the scores of one protocol in the order of the configuration."""
     chosen = [score for score in scores if score.protocol == protocol]
-    return build_table(config.main_benchmarks, config.compared, chosen, config.note)
+    return build_table(
+        config.main_benchmarks, config.compared(config.main_runs), chosen, config.note
+    )
 
 
 def stored_table(config: Config, protocol: str = STRICT) -> ScoreTable:

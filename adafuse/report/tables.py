@@ -201,7 +201,7 @@ def comparison_table(
     parts = [*map(best_members_section, by_protocol.values()), *parts]
     parts += [
         f"- {escape(run)} is not compared with {escape(', '.join(models))}: no run of method single"
-        " uses it, with as many rounds. So nothing is said of the best of its models.\n"
+        " uses it with as many rounds, so nothing is said of the best of its models.\n"
         for run, models in no_single.items()
     ]
     columns = [field.name for field in fields(Comparison)]

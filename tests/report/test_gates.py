@@ -17,7 +17,12 @@ RULE, GATE = (
 @pytest.fixture
 def stored(world):
     """Runs with gates fitted on `other_rows`; the second one is the paper's rule."""
-    told = {"penalty": 0.1, "gain": {"0.1": 1.5}, "importance": {"bias": 0.5, "span.words": 0.0}}
+    told = {
+        "unit": "points",
+        "penalty": 0.1,
+        "gain": {"0.1": 1.5},
+        "importance": {"bias": 0.5, "span.words": 0.0},
+    }
     calibrations = {"gated": {"mean_nll": RULE, "learned": GATE}, "plain": {"mean_nll": RULE}}
     for run, bins in calibrations.items():
         world.runs[run] = LEARNED | {"options": {"fusion": "learned", "gate": "development"}}
@@ -42,6 +47,7 @@ def test_the_table_has_what_is_lost_without_a_feature_and_how_often_choices_are_
         ("plain", "mean_nll", 50.0, 40.0, 5),
     ]
     assert {*table["fitted_on"]} == {"other_rows"}
+    assert {*table["unit"].drop_nulls()} == {"points"} and "points" in str(chart)
     curves, features = chart["vconcat"][0]["vconcat"][0]["vconcat"]
     assert len(curves["concat"]) == len(features["concat"]) == 2
 

@@ -38,6 +38,15 @@ def test_an_ensemble_is_set_in_relation_to_its_models_alone(world) -> None:
     assert [p.mean_relative_to_members for p in alone] == [None, None]
 
 
+def test_a_model_that_is_cut_elsewhere_is_not_what_an_ensemble_is_related_to(world) -> None:
+    world.runs["short"] = {"method": "single", "models": ["m"], "max_rounds": 1}
+    for run, seconds in (("short", 0.1), ("m", 1.0), ("l", 3.0)):
+        world.trace("nq", run, [seconds])
+    world.trace("nq", "both", [6.0], shards=[{"devices": ["cpu", "cpu"]}])
+    points = world.points("runtime", ["nq"], ["short", "both", "m", "l"])
+    assert [p.mean_relative_to_members for p in points] == [None, 1.5, None, None]
+
+
 def test_two_gpus_of_one_machine_may_share_a_figure(world) -> None:
     world.trace("nq", "m", shards=[{"devices": ["cuda:0"]}])
     world.trace("nq", "l", shards=[{"devices": ["balanced"]}])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -51,7 +52,13 @@ def records(folder: Path) -> dict[tuple[str, str], tuple[Path, dict[str, Any]]]:
 def test_a_record_for_each_score_with_its_interval_and_its_samples(
     shared: Workplace, tmp_path: Path
 ) -> None:
+    theirs = [tmp_path / f"data/qa/local/mistral/{uuid4()}.json" for _ in range(2)]
+    theirs[0].parent.mkdir(parents=True)
+    for path, text in zip(theirs, ("[]", '{"model_info": {"name": "mistral"}}'), strict=True):
+        path.write_text(text)
     assert export(shared, "--out", str(tmp_path), "--organization", "Lab").startswith("10 records")
+    for path in theirs:  # what is not ours stays
+        path.unlink()
     found = records(tmp_path)
     assert found.keys() == {(b, r) for b in ("qa", "mt") for r in shared.config()["runs"]}
     models = {run: record["model_info"]["id"] for (_, run), (_, record) in found.items()}
