@@ -23,6 +23,8 @@ def read_predictions(
     questions of all rows in their order. A column `benchmark` of the file must be the given one.
     """
     records = [*read_records(path, "predictions file", _COLUMNS)]
+    if not records:
+        raise UserError(f"predictions file {str(path)!r} has no predictions; decode again")
     asked = [str(record.get("question")).strip() for _, record in records]
     in_order = asked == [row.question.strip() for row in rows]
     ids, by_question = {row.id for row in rows}, _by_question(rows)

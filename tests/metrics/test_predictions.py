@@ -84,6 +84,14 @@ def test_all_questions_in_their_order_are_matched_by_their_place(tmp_path: Path)
             read(tmp_path / "p.jsonl", *other)
 
 
+def test_a_file_without_predictions_is_refused_and_not_scored_as_wrong(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"p.jsonl' has no predictions; decode again"):
+        read(tmp_path / "p.jsonl")
+    (tmp_path / "p.csv").write_text("id,text\n")
+    with pytest.raises(UserError, match="has no predictions"):
+        read_predictions(tmp_path / "p.csv", ROWS, benchmark=None)
+
+
 def test_broken_json_and_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": "a"\n')
     with pytest.raises(UserError, match="line 1 is not valid JSON"):
