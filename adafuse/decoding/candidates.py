@@ -90,7 +90,7 @@ class Span:
         place = sequence.model.anchor(sequence.root.last_ids(LONGEST_CONTEXT))
         ids = [step.token for step in path]
         sizes = range(1, len(ids) + 1)
-        return bisect_right(sizes, self.thoughts, key=lambda size: len(place.added(ids[:size])))
+        return bisect_right(sizes, self.thoughts, key=lambda size: len(place.begun(ids[:size])))
 
 
 class Pool:

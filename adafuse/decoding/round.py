@@ -21,9 +21,9 @@ class Example:
 
     `weights` are w_k (`weighed`: by its prompt), `question` is the prompt without few-shot
     examples, `answers` are the models' own answers if they are given, `committed` the spans of Y,
-    `out` the numbers of the models that no longer take part, and `reason` is why decoding ended,
-    None before. `thoughts` are those that Y may begin with, `thought` is how many characters of
-    them a text has that replaced Y.
+    or `surfaces` the bytes of its tokens, `out` the numbers of the models that no longer take part,
+    and `reason` is why decoding ended, None before. `thoughts` are those that Y may begin with. If
+    another text `replaced` Y, `thought` is how many characters of it are thoughts.
     """
 
     weights: Sequence[float]
@@ -36,10 +36,12 @@ class Example:
     text: str = ""
     rounds: list[Round] = field(default_factory=list)
     committed: list[Span] = field(default_factory=list)
+    surfaces: list[bytes] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     weighed: bool = False
     reason: StopReason | None = None
     thoughts: Thoughts | None = None
+    replaced: bool = False
     thought: int | None = None
 
     def __post_init__(self) -> None:
@@ -158,7 +160,7 @@ class Example:
         """
         if not isinstance(text, str) or not 0 <= (thought or 0) <= len(text):
             raise ValueError(f"finish was given {text!r:.60} and {thought}; give a text and a part")
-        self.thoughts, self.thought = None, thought
+        self.thoughts, self.thought, self.replaced = None, thought, True
         answer = text[thought or 0 :]
         self.text = text[: thought or 0] + self.stops.cut(answer)
         self.reason = reason if self.text == text else "stop"

@@ -32,14 +32,7 @@ from adafuse.models.memory import out_of_memory, rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.plugins import is_outside, places, said
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
-from adafuse.tokenization.prompts import (
-    check_chat,
-    check_read,
-    common,
-    ids_if_any,
-    shared_prefix,
-)
-from adafuse.tokenization.text import Anchor
+from adafuse.tokenization.prompts import check_chat, check_read, ids_if_any, shared_prefix
 from adafuse.tokenization.thoughts import shared_thoughts
 
 logger = logging.getLogger(__name__)
@@ -191,10 +184,14 @@ class Run:
         for given, what in ((questions, "questions"), (answers, "lists of answers")):
             if given is not None and len(given) != len(prompts):
                 raise UserError(f"{len(given)} {what} for {len(prompts)} prompts; give one each")
+        if isinstance(questions, str) or not all(isinstance(text, str) for text in questions):
+            raise UserError(f"questions is {questions!r:.60}; give a list with a text per prompt")
         count = len(self.weights)
         for own in answers or ():
             if len(own) != count:
                 raise UserError(f"{len(own)} answers of {count} models; give one per model")
+            if odd := [answer for answer in own if not isinstance(answer, Answer)]:
+                raise UserError(f"{odd[0]!r:.60} is not an answer; give Answer(text, stop_reason)")
         self.prepare()
         check_thoughts(self.models, prompts)
         lookups = defaultdict[LanguageModel, Lookup](Lookup)
@@ -334,21 +331,27 @@ def result_of(event: Finished[Example]) -> Result:
         evaluated=tuple(sequence.evaluated for sequence in sequences) + rest,
         id=str(example.index + 1),
         prompt=example.prompt,
+        surfaces=tuple(example.surfaces),
     )
 
 
-def length_of(ids: Sequence[int], prompt: Anchor, text: str) -> int:
-    """Return how much of an answer some ids hold; chat templates differ in its leading space."""
-    space = len(text) - len(text.lstrip())
-    return space + common(prompt.added(ids).lstrip(), text[space:])
+def lengths_within(example: Example) -> list[tuple[int, int]]:
+    """Return how many ids each model has for Y, and how much of Y the first max_new_tokens hold."""
+    found, limit, text = [], example.limits.max_new_tokens, example.text
+    for sequence in example.sequences:
+        ids = sequence.ids[sequence.prompt_length :]
+        if example.replaced:  # they are those of another text
+            ids = list(sequence.model.tokenizer.encode(text, add_special_tokens=False))
+        prompt = sequence.model.anchor(sequence.ids[: sequence.prompt_length])
+        all_fit = len(ids) <= limit
+        found.append((len(ids), len(text) if all_fit else prompt.length_in(text, ids, limit)))
+    return found
 
 
 def _fits(example: Example) -> int | None:
     """Return how much of Y some model holds in max_new_tokens ids; None if all of it."""
-    limit, lengths = example.limits.max_new_tokens, [0]
-    for sequence in example.sequences:
-        if sequence.generated <= limit:
-            return None
-        prompt, ids = sequence.ids[: sequence.prompt_length], sequence.ids[sequence.prompt_length :]
-        lengths.append(length_of(ids[:limit], sequence.model.anchor(prompt), example.text))
-    return max(lengths) if example.sequences and max(lengths) < len(example.text) else None
+    limit = example.limits.max_new_tokens
+    if any(sequence.generated <= limit for sequence in example.sequences):
+        return None
+    longest = max((length for _, length in lengths_within(example)), default=len(example.text))
+    return longest if longest < len(example.text) else None

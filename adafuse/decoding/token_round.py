@@ -219,6 +219,7 @@ def fuse_tokens(example: Example, choose: Choose, *, keeps_own: bool = True) -> 
             weights = tuple(weights) or (tuple(example.weights) if example.reweighed else ())
             example.rounds.append(Round(candidates, 0, words, margins, weights))
             example.text += text
+            example.surfaces.append(surface)
             longest = max(pending.generated for pending in texts)
             example.check_stop(ended=not surface, tokens=longest)
     except ContextFullError:

@@ -37,8 +37,9 @@ class Chat:
 
     Attributes:
         turns: the messages: `Turn`s, or mappings such as `{"role": "user", "content": "Who?"}`.
-        continues: the last turn is the beginning of the assistant's answer, and the models write
-            the rest of it. By default they write a new turn of the assistant.
+        continues: whether the last turn is the beginning of the assistant's answer, of which the
+            models write the rest; by default it is if it is a turn of the assistant. Otherwise they
+            write a new turn.
         chat_template_kwargs: further variables of the chat templates that read them, such as
             `{"enable_thinking": False}`; they replace those of the models.
 
@@ -54,10 +55,12 @@ class Chat:
     def __init__(
         self,
         turns: Sequence[Turn | Mapping[str, str]],
-        continues: bool = False,
+        continues: bool | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         object.__setattr__(self, "turns", tuple(map(_turn, turns)))
+        if continues is None:
+            continues = self.turns[-1:] != () and self.turns[-1].role == "assistant"
         object.__setattr__(self, "continues", continues)
         object.__setattr__(self, "chat_template_kwargs", json_values(chat_template_kwargs or {}))
         if odd := [turn.role for turn in self.turns if turn.role not in get_args(Role)]:
@@ -283,6 +286,8 @@ class Result(ResultView):
             traces of earlier versions.
         id: the number of the prompt, from 1; of a row that was read, the id that it has there.
         prompt: what was continued; of a row that was read, as text. Neither takes part in `==`.
+        surfaces: the bytes of each committed token, if the method commits one per round; not in
+            traces, and without part in `==`.
 
     As text (`print(result)`) it is its text, with the error if there is one.
     """
@@ -301,6 +306,7 @@ class Result(ResultView):
     evaluated: tuple[int, ...] | None = None
     id: str | None = field(default=None, compare=False, kw_only=True)
     prompt: Prompt | None = field(default=None, compare=False, kw_only=True)
+    surfaces: tuple[bytes, ...] = field(default=(), compare=False, kw_only=True)
 
     @property
     def answer(self) -> str:

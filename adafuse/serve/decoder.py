@@ -11,16 +11,16 @@ from typing import Literal, NamedTuple
 
 from adafuse.decoding.drafts import Lookup
 from adafuse.decoding.round import Example
-from adafuse.decoding.run import Batch, Run, length_of, result_of
+from adafuse.decoding.run import Batch, Run, lengths_within, result_of
 from adafuse.engine.forward import FORWARD_COST
-from adafuse.engine.node import Engine, Program, TokenSequence
+from adafuse.engine.node import Engine, Program
 from adafuse.engine.scheduler import Event, Finished, Scheduler, TooManyRowsError, opened, release
 from adafuse.models.language_model import LanguageModel
 from adafuse.records.result import Prompt, Result, Round, StopReason, question_of
 from adafuse.serve.metrics import Metrics, Times
 from adafuse.serve.protocol import RequestError
 from adafuse.tokenization.prompts import common
-from adafuse.tokenization.text import UNFINISHED, Anchor
+from adafuse.tokenization.text import UNFINISHED
 from adafuse.tokenization.thoughts import Thoughts
 
 logger = logging.getLogger(__name__)
@@ -71,36 +71,24 @@ class Job:
         return self.gone or self.overdue
 
 
-def within_limit(event: Finished[Example], result: Result) -> Result:
+def within_limit(example: Example, result: Result) -> Result:
     """Return a result whose text has at most max_new_tokens tokens in each model.
 
     Spans are committed whole, so the last one may go beyond: of a model that holds more ids, the
     text of the first ones counts, without a character that they only begin.
     """
-    limit, text, tokens = event.example.limits.max_new_tokens, result.text, list[int]()
     if result.error is not None:
         return result
-    for sequence in event.example.sequences:
-        anchor = sequence.model.anchor(sequence.ids[: sequence.prompt_length])
-        ids = _ids_of(sequence, anchor, result.text)
-        tokens.append(min(len(ids), limit))
-        if len(ids) > limit:
-            text = text[: length_of(ids[:limit], anchor, text)]
+    lengths = lengths_within(example)
+    text = result.text[: min((length for _, length in lengths), default=None)]
     if result.stop_reason == "length" or text != result.text:
         text = text.rstrip(UNFINISHED)
     reason: StopReason = result.stop_reason if text == result.text else "length"
     thoughts = result.thoughts and min(result.thoughts, len(text))
-    own = tuple(tokens)
-    return replace(result, text=text, stop_reason=reason, tokens=own, fits=None, thoughts=thoughts)
-
-
-def _ids_of(sequence: TokenSequence, anchor: Anchor, text: str) -> list[int]:
-    """Return the ids that a sequence holds; of a text that replaced them, its own."""
-    ids = sequence.ids[sequence.prompt_length :]
-    held, body = anchor.added(ids).lstrip(), text.lstrip()
-    if held.startswith(body) or (held and body.startswith(held)):
-        return ids
-    return list(sequence.model.tokenizer.encode(text, add_special_tokens=False))
+    tokens = tuple(min(count, example.limits.max_new_tokens) for count, _ in lengths)
+    return replace(
+        result, text=text, stop_reason=reason, tokens=tokens, fits=None, thoughts=thoughts
+    )
 
 
 class DecodingThread:
@@ -257,7 +245,7 @@ class DecodingThread:
             replaced = job.run.replaced(job.sent, result.text)
             if result.error is None and replaced is not None:
                 result = replace(result, stop_reason="error", error=replaced)
-            self._ended(job, within_limit(event, result))
+            self._ended(job, within_limit(event.example, result))
         elif event.example.reason is not None:
             return  # what is beyond the limit is cut when it has finished
         elif job.streamed and not job.gone:

@@ -1,8 +1,9 @@
 """How ids become text and text becomes ids: a model's own text, and spans of other models."""
 
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
 from adafuse.records.result import CHAT_DATE, Prompt
-from adafuse.tokenization.prompts import ids_after, prompt_ids, thought_marks, turn_end
+from adafuse.tokenization.prompts import common, ids_after, prompt_ids, thought_marks, turn_end
 from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 UNFINISHED = "\ufffd"
 """What a decoder writes for the bytes of a character that is not complete yet."""
+
+LONGEST_CHARACTER = 4
+"""Of so many bytes, and so of so many tokens at most, is a character."""
 
 LONGEST_CONTEXT = 64
 """How many ids an anchor looks back at most."""
@@ -40,6 +44,34 @@ class Anchor:
     def added(self, new_ids: Sequence[int]) -> str:
         """Return the text that `new_ids` add; it ends in U+FFFD while a character is unfinished."""
         return _decode(self.tokenizer, [*self.context, *new_ids])[len(self.text) :]
+
+    def begun(self, new_ids: Sequence[int]) -> str:
+        """Return what `added` does, but one U+FFFD for a whole character that is unfinished.
+
+        Some tokenizers write one for each byte, and for those of the whole characters before it.
+        """
+        text = self.added(new_ids)
+        if text.endswith(UNFINISHED):
+            for size in range(len(new_ids) - 1, len(new_ids) - LONGEST_CHARACTER, -1):
+                if not (before := self.added(new_ids[: max(0, size)])).endswith(UNFINISHED):
+                    return before + UNFINISHED
+        return text
+
+    def length_in(self, text: str, new_ids: Sequence[int], count: int) -> int:
+        """Return how many characters of a text that `new_ids` wrote the first `count` of them hold.
+
+        Of what they write otherwise than the text has it (a composed letter, the space after a
+        chat template, the bytes of no character), nothing is held before its last token is.
+        """
+        whole = self.added(new_ids)
+        size, same = common(self.begun(new_ids[:count]), whole), common(whole, text)
+        if min(size, len(text)) <= same:
+            return min(size, len(text))
+        blocks = SequenceMatcher(None, whole, text, autojunk=False).get_opcodes()
+        kind, begin, end, start, stop = next(block for block in blocks if size <= block[2])
+        if kind == "equal":
+            return start + size - begin
+        return stop if kind == "replace" and size == end else start
 
 
 def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
@@ -67,20 +99,30 @@ def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
 
 
 def span_encoder(
-    tokenizer: "PreTrainedTokenizerBase", name: str, rows: int | None = None
+    tokenizer: "PreTrainedTokenizerBase",
+    name: str,
+    rows: int | None = None,
+    marks: Collection[int] = (),
 ) -> Callable[[str], tuple[int, ...]]:
     """Return what encodes spans as they would continue a text, and remembers the last ones.
 
     A span is encoded after an anchor: "a" before whitespace, else a newline; the ids after the
-    anchor's own are the span's. It raises ValueError where the tokenizer merges the two, and where
-    the network has only `rows` rows and none for one of the ids.
+    anchor's own are the span's. What reads like a special token, such as "<s>" in HTML, is text
+    that another model wrote, but for the `marks` around thoughts. It raises ValueError where the
+    tokenizer merges anchor and span, and where the network has only `rows` rows and none for one of
+    the ids.
     """
+    special = special_ids(tokenizer).difference(marks)
 
     @lru_cache(1 << 16)
     def encode(span: str) -> tuple[int, ...]:
         before = "a" if span[:1].isspace() else "\n"
         anchor_ids = tokenizer.encode(before, add_special_tokens=False)
         ids = tokenizer.encode(before + span, add_special_tokens=False)
+        if not special.isdisjoint(ids[len(anchor_ids) :]):
+            ids = tokenizer.encode(
+                before + span, add_special_tokens=False, split_special_tokens=True
+            )
         if ids[: len(anchor_ids)] != anchor_ids:
             raise ValueError(
                 f"the tokenizer of {name} merges the span {span!r} with the text before it"
@@ -125,7 +167,8 @@ class ModelTokenizer:
     @cached_property
     def encode_span(self) -> Callable[[str], tuple[int, ...]]:
         """Encodes spans that another model wrote."""
-        return span_encoder(self.tokenizer, self.name, self.rows)
+        marks = mark_ids(self.tokenizer, self.thoughts)
+        return span_encoder(self.tokenizer, self.name, self.rows, marks)
 
     @cached_property
     def vocabulary(self) -> int:

@@ -14,7 +14,6 @@ import pytest
 from adafuse import Ensemble
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.config.reading import parse_config
-from adafuse.decoding.run import length_of
 from adafuse.development.advice import advise
 from adafuse.development.gate_fitting import Development
 from adafuse.errors import UserError
@@ -167,14 +166,6 @@ def test_a_figure_names_the_runs_whose_answers_are_cut() -> None:
     beyond = cut | {"cut": [0.0] * 3, "beyond": [0.0, 5.0, 30.0]}
     expected = " Answers that do not fit into max_new_tokens: l on qa (30 %)."
     assert notes(pl.DataFrame(beyond)) == expected
-
-
-def test_a_leading_space_that_only_one_template_gives_is_not_beyond_the_budget() -> None:
-    class Prompt:
-        def added(self, ids: object) -> str:
-            return "Paris is"
-
-    assert length_of([1, 2], Prompt(), " Paris is a city") == len(" Paris is")
 
 
 MODELS = [str(PACKAGE / "toy" / "models" / name) for name in ("mistral", "llama")]

@@ -52,3 +52,10 @@ def test_what_is_no_message_is_refused(given):
 def test_what_is_no_conversation_is_refused(turns, continues, sentence):
     with pytest.raises(UserError, match=sentence):
         Chat(turns, continues)
+
+
+def test_a_turn_of_the_assistant_at_the_end_is_continued_unless_that_is_said_otherwise():
+    turns = [*ASKED, Turn("assistant", "She")]
+    assert Chat(turns).continues
+    assert not Chat(turns, continues=False).continues
+    assert not Chat(ASKED).continues

@@ -1,8 +1,12 @@
+from functools import cache
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from adafuse.tokenization.text import UNFINISHED, anchor
+from adafuse.tokenization.text import UNFINISHED, Anchor, anchor
+from adafuse.tokenization.token_bytes import TokenBytes
 from tests.conftest import TOY_MODELS, loaded
 
 NAMES = ("mistral", "llama", "qwen3", "internlm3")
@@ -62,3 +66,45 @@ def test_an_anchor_inside_a_run_of_byte_tokens_is_widened_until_it_decodes():
     place = anchor(tokenizer, ids)
     assert UNFINISHED not in place.text
     assert place.added(tokenizer.encode(" b", add_special_tokens=False)).strip() == "b"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(NAMES), st.text(max_size=30).filter(lambda text: UNFINISHED not in text))
+def test_the_first_ids_hold_the_characters_whose_bytes_they_have(name, text):
+    tokenizer = toy_tokenizer(name)
+    span = " a" + text
+    ids = tokenizer.encode("a" + span, add_special_tokens=False)
+    ids = ids[len(tokenizer.encode("a", add_special_tokens=False)) :]
+    place, of = anchor(tokenizer, tokenizer("Question: a")["input_ids"]), read_bytes(name).of
+    for count in range(len(ids) + 1):
+        held = b"".join(of[index] for index in ids[:count]).decode(errors="ignore")
+        assert place.length_in(span, ids, count) == len(held)
+        assert len(place.begun(ids[:count])) - len(held) in (0, 1)
+
+
+@cache
+def read_bytes(name):
+    return TokenBytes.read(toy_tokenizer(name), name)
+
+
+class Words:
+    """A tokenizer whose ids are the texts that they decode to."""
+
+    def decode(self, ids, **settings):
+        return "".join(ids)
+
+
+@pytest.mark.parametrize(
+    ("ids", "text", "lengths"),
+    [
+        (["Paris", " is", " a", " city"], " Paris is a city", [0, 6, 9, 11, 16]),  # a template's
+        ([" Paris", " is"], "Paris is", [0, 5, 8]),
+        ([" a", " \u0915\u093c", " b", " c"], " a \u0958 b c", [0, 2, 4, 6, 8]),  # composed
+        (["\n\n", "  ", "end"], "\n\n  end", [0, 2, 4, 7]),
+        ([" a", " \ufffd\ufffd", " b"], " a \ufffd b", [0, 2, 2, 6]),  # no character
+        ([" a", " b\n", "c"], " a b", [0, 2, 4, 4]),  # cut by a stop string
+    ],
+)
+def test_ids_hold_the_text_around_what_they_write_otherwise(ids, text, lengths):
+    place = Anchor(Words(), (), "")
+    assert [place.length_in(text, ids, count) for count in range(len(ids) + 1)] == lengths

@@ -28,8 +28,21 @@ def test_an_empty_span_has_no_ids():
     assert span_encoder(toy_tokenizer("llama"), "llama")("") == ()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_what_reads_like_a_special_token_is_spelled(name):
+    tokenizer = toy_tokenizer(name)
+    for token in tokenizer.all_special_tokens:
+        ids = span_encoder(tokenizer, name)(f" old{token} new")
+        assert not set(ids) & set(tokenizer.all_special_ids)
+        assert tokenizer.decode(ids, skip_special_tokens=False).endswith(f"old{token} new")
+    index = tokenizer.eos_token_id  # a mark around thoughts stays one
+    assert index in span_encoder(tokenizer, name, marks=[index])(f" a{tokenizer.eos_token}")
+
+
 def test_a_merge_with_the_anchor_names_tokenizer_and_span():
     class Merging:
+        added_tokens_decoder, all_special_ids = {}, []
+
         def encode(self, text, add_special_tokens):
             return [7] if text == "a" else [9, 8]
 
