@@ -329,6 +329,8 @@ class Ensemble:
 
     def _run(self, method: str, settings: Mapping[str, object]) -> Run:
         self._check_open()
+        if not isinstance(method, str):
+            raise UserError(f"method is {method!r:.60}; give the name of one")
         chosen = METHODS.get(method)
         options = {} if chosen is None else chosen.Options.model_fields
         for name in settings:

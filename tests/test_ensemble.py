@@ -339,7 +339,10 @@ def test_answers_and_tasks_belong_to_the_prompts(pair):
     for given, sentence in (
         ({"answers": [[one, one]]}, "1 lists of answers for 2 prompts; give one each"),
         ({"answers": [[one, one], [one]]}, "1 answers of 2 models; give one per model"),
+        ({"answers": [["a", "b"]] * 2}, "'a' is not an answer; give Answer"),
         ({"questions": ["a", "b", "c"]}, "3 questions for 2 prompts; give one each"),
+        ({"questions": "ab"}, "questions is 'ab'; give a list with a text per prompt"),
+        ({"questions": ["a", 5]}, "give a list with a text per prompt"),
     ):
         with pytest.raises(UserError, match=sentence):
             pair.generate(PROMPTS, method="rerank", **given)

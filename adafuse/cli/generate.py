@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from adafuse.storage.journal import Journal
 
 STANDARD_INPUT = Path("-")
+_SETTINGS = {"chat_template_kwargs", "max_new_tokens", "max_rounds", "max_tokens", "stop", "system"}
+"""Keys that look like settings, which rows of prompts have none of; other keys are left alone."""
 _FORM = '{"prompt": ...} or {"messages": [...]}, with an id if you like'
 
 
@@ -393,6 +395,11 @@ def read_prompts(path: Path) -> list[PromptRow]:
             )
         if {"messages", "prompt"} <= row.keys():
             raise UserError(f"{where} has a prompt and messages; give one of them")
+        if settings := sorted(_SETTINGS & row.keys()):
+            raise UserError(
+                f"{where} has {settings[0]!r}, which is set for all prompts; use the options of the"
+                " command, and for a system text the first of the messages"
+            )
         if "messages" in row:
             row["prompt"] = row.pop("messages")
         prompt = parse(PromptRow, {"id": number, **row}, where)

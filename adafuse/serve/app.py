@@ -120,7 +120,7 @@ class Service:
             UserError: a method, option or limit that there is not.
             RequestError: a prompt that cannot be read, or that leaves no room for its text.
         """
-        method = body.method or self.serving.method
+        method = self.serving.method if body.method is None else body.method
         self.chosen(method, body.options)
         options = self._merged(method, body.options)
         prepared = self._methods(method, json.dumps(options, sort_keys=True))

@@ -3,20 +3,30 @@
 import json
 import time
 import uuid
+from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic_core import to_jsonable_python
 
 from adafuse.errors import UserError
-from adafuse.options import SAMPLING, Flag, Positive, Section, parse
-from adafuse.records.result import Candidate, Chat, Prompt, Result, Round, Turn
+from adafuse.options import SAMPLING, Flag, Number, Positive, Section, parse
+from adafuse.records.result import Chat, Prompt, Result, Round, Turn
 from adafuse.storage.yaml_files import parse_json
 from adafuse.tokenization.thoughts import Thoughts
 
 Json = dict[str, Any]
+
+
+class Token(NamedTuple):
+    """A token of a text: how it reads by itself, its bytes, and how many characters are before."""
+
+    text: str
+    logprob: float
+    surface: bytes
+    offset: int
 
 
 class RequestError(UserError):
@@ -68,8 +78,18 @@ MOST_STOPS, LONGEST_STOP = 64, 256
 """So many stop strings may a request have, each of so many characters: all are looked for often."""
 
 
-def _check_stops(value: str | list[str] | None) -> str | list[str] | None:
+class StreamOptions(Section):
+    """What else a stream has."""
+
+    kind_of_key = "field of stream_options"
+    include_usage: Flag = False
+    include_obfuscation: Any = None
+
+
+def _check_stops(value: Any) -> Any:
     strings = [value] if isinstance(value, str) else value or []
+    if not isinstance(strings, list) or not all(isinstance(string, str) for string in strings):
+        raise ValueError("must be a text or a list of texts")
     if len(strings) > MOST_STOPS:
         raise ValueError(f"must hold {MOST_STOPS} strings at most")
     if any(len(string) > LONGEST_STOP for string in strings):
@@ -91,8 +111,8 @@ class Body(Section):
 
     model: str | None = None
     stream: Flag = False
-    stream_options: dict[str, bool] | None = None
-    stop: Annotated[str | list[str] | None, AfterValidator(_check_stops)] = None
+    stream_options: StreamOptions | None = None
+    stop: Annotated[Any, AfterValidator(_check_stops)] = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     method: str | None = None
@@ -134,7 +154,7 @@ class Body(Section):
     @property
     def counted(self) -> bool:
         """Whether a stream ends with the tokens that it took."""
-        return bool(self.stream_options and self.stream_options.get("include_usage"))
+        return self.stream_options is not None and self.stream_options.include_usage
 
     @property
     def wants_logprobs(self) -> bool:
@@ -158,7 +178,7 @@ class Body(Section):
         """Return how a choice has its text."""
         raise NotImplementedError
 
-    def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
+    def token_logprobs(self, tokens: Sequence[Token]) -> Json:
         """Return how a choice has the log-probabilities of its tokens."""
         raise NotImplementedError
 
@@ -181,7 +201,7 @@ class Completion(Body):
     id_prefix, kind, chunk = "cmpl", "text_completion", "text_completion"
 
     prompt: Annotated[Any, AfterValidator(_text_prompts)]
-    logprobs: int | None = None
+    logprobs: Number | None = None
     echo: Annotated[Flag | None, AfterValidator(_nothing)] = None
     suffix: Nothing = None
 
@@ -198,14 +218,13 @@ class Completion(Body):
         """Return how a choice has its text, thoughts included."""
         return {"text": text}
 
-    def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
+    def token_logprobs(self, tokens: Sequence[Token]) -> Json:
         """Return parallel lists of tokens, log-probabilities and places in the text."""
-        texts = [token.text for token in tokens]
         return {
-            "tokens": texts,
-            "token_logprobs": [-token.fused for token in tokens],
+            "tokens": [token.text for token in tokens],
+            "token_logprobs": [token.logprob for token in tokens],
             "top_logprobs": None,
-            "text_offset": [len("".join(texts[:at])) for at in range(len(texts))],
+            "text_offset": [token.offset for token in tokens],
         }
 
 
@@ -236,8 +255,7 @@ class Conversation(Body):
     def prompts(self) -> list[Prompt]:
         """The conversation."""
         turns = [_turn(message) for message in self.messages]
-        continues = turns[-1].role == "assistant"
-        return [Chat(turns, continues, self.chat_template_kwargs)]
+        return [Chat(turns, chat_template_kwargs=self.chat_template_kwargs)]
 
     def first(self) -> Json:
         """Return the piece that says who speaks."""
@@ -254,14 +272,14 @@ class Conversation(Body):
         message = {"role": "assistant", "content": text, "refusal": None}
         return {"message": message | ({"reasoning_content": reasoning} if reasoning else {})}
 
-    def token_logprobs(self, tokens: Sequence[Candidate]) -> Json:
+    def token_logprobs(self, tokens: Sequence[Token]) -> Json:
         """Return a record per token."""
         return {
             "content": [
                 {
                     "token": token.text,
-                    "logprob": -token.fused,
-                    "bytes": list(token.text.encode()),
+                    "logprob": token.logprob,
+                    "bytes": list(token.surface),
                     "top_logprobs": [],
                 }
                 for token in tokens
@@ -270,16 +288,21 @@ class Conversation(Body):
 
 
 _ROLES = {"developer": "system"}
+_MESSAGE = ("role", "content", "reasoning_content", "annotations")
+"""What a message has that is read, or that an answer had and templates leave out."""
 
 
 def _turn(message: Mapping[str, Any]) -> Turn:
     role: Any = message.get("role")
     content: Any = message.get("content")  # of another type: refused with the conversation
-    if isinstance(content, Sequence) and not isinstance(content, str):
-        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        if None in parts:
-            raise UserError("a message has a part that is not text; send texts only")
-        content = "".join(map(str, parts))
+    if odd := [key for key, value in message.items() if value and key not in _MESSAGE]:
+        raise UserError(f"a message has {odd[0]!r}, which no model would read; leave it out")
+    if isinstance(content, list):
+        for part in content:
+            text = part.get("text") if isinstance(part, Mapping) else None
+            if not isinstance(text, str) or part.get("type", "text") != "text":
+                raise UserError("a message has a part that is not text; send texts only")
+        content = "".join(part["text"] for part in content)
     (turn,) = Chat([{"role": _ROLES.get(str(role), role), "content": content}]).turns
     return turn
 
@@ -409,12 +432,14 @@ def costs(results: Sequence[Result]) -> Json:
     }
 
 
-def _tokens(result: Result) -> list[Candidate]:
+def _tokens(result: Result) -> list[Token]:
     """Return the committed tokens of a method that commits one a round."""
-    tokens: list[Candidate] = []
-    for one in result.rounds:
-        if len("".join(token.text for token in tokens)) >= len(result.text):
+    tokens: list[Token] = []
+    decoder, length = getincrementaldecoder("utf-8")("replace"), 0
+    for one, surface in zip(result.rounds, result.surfaces, strict=True):
+        if length >= len(result.text):
             break  # the others are behind a stop string
-        if one.selected is not None:
-            tokens.append(one.candidates[one.selected])
+        chosen = one.candidates[one.selected or 0]
+        tokens.append(Token(chosen.text, -chosen.fused, surface, length))
+        length += len(decoder.decode(surface))
     return tokens

@@ -23,6 +23,13 @@ from adafuse.records.result import Chat
             '{"prompt": "x", "messages": []}',
             r"line 1 has a prompt and messages; give one of them",
         ),
+        *(
+            (
+                f'{{"prompt": "x", "{name}": 1}}',
+                f"line 1 has '{name}', which is set for all prompts",
+            )
+            for name in ("system", "stop", "max_new_tokens", "chat_template_kwargs")
+        ),
         ('{"messages": []}', r"line 1: prompt: it is \[\]; give a text, a Chat or a list of mess"),
         ('{"messages": [{"role": "user"}]}', r"line 1: prompt: {'role': 'user'} is not a message"),
         ('{"id": "a", "prompt": " "}', r"line 1: prompt must hold some text, not ' '"),

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from adafuse.records.result import Candidate, Result, Round
+from adafuse.serve.protocol import Completion, Conversation, _tokens, read_request
 from tests.serve.conftest import MESSAGES, PROMPT, completed
 
 
@@ -42,12 +44,26 @@ def test_what_is_no_json_object_is_refused(client, body):
     assert "the request is not" in done.json()["error"]["message"]
 
 
+PARTS = [
+    {"type": "image_url"}, {"type": "image_url", "text": "a"}, {"type": "text", "text": 5},
+    {"type": "text", "text": ["a"]}, "a",
+]  # fmt: skip
+
+
 def test_tools_and_other_messages_are_refused(client):
     for change, sentence in (
         ({"tools": [{"type": "function"}]}, "tools must be left out"),
         ({"messages": []}, "messages must hold a message at least"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "unknown role 'tool'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "part that is no"),
+        *(
+            ({"messages": [{"role": "user", "content": [part]}]}, "part that is no")
+            for part in PARTS
+        ),
+        ({"messages": [{**MESSAGES[0], "name": "Ann"}]}, "'name', which no model would read"),
+        ({"messages": [{**MESSAGES[0], "tool_calls": [1]}]}, "'tool_calls', which no model would"),
+        ({"stream_options": {"x": True}}, "unknown field of stream_options 'x'"),
+        ({"stop": 5}, "stop must be a text or a list of texts"),
+        ({"method": ""}, "unknown method ''"),
     ):
         done = client.post("/v1/chat/completions", json={"messages": MESSAGES, **change})
         assert (done.status_code, sentence in done.json()["error"]["message"]) == (400, True)
@@ -104,6 +120,28 @@ def test_an_error_repeats_no_more_than_a_piece_of_what_was_sent(client):
         assert len(done.content) < 2000
     assert len(client.get(f"/v1/models/{long}").content) < 2000
     assert len(client.get(f"/{long}").content) < 2000
+
+
+@pytest.mark.parametrize("value", [-1, True, 1.5])
+def test_logprobs_are_asked_for_with_a_number(client, value):
+    done = client.post("/v1/completions", json={"prompt": "a", "logprobs": value})
+    assert done.status_code == 400
+    assert "logprobs" in done.json()["error"]["message"]
+
+
+def test_a_token_of_a_piece_of_a_character_has_its_bytes_and_the_place_of_the_character():
+    surfaces = (" é".encode()[:2], " é".encode()[2:], b" a", b"\n")
+    rounds = [
+        Round((Candidate(each.decode(errors="replace"), False, (), (), 0.5),), 0, 0, ())
+        for each in surfaces
+    ]
+    result = Result(" é a", "stop", tuple(rounds), (4,), (1,), (4,), 0.0, surfaces=surfaces)
+    found = read_request(Completion, b'{"prompt": "a"}').token_logprobs(_tokens(result))
+    assert found["tokens"] == [" \ufffd", "\ufffd", " a"]
+    assert found["text_offset"] == [0, 1, 2]
+    chat = read_request(Conversation, json.dumps({"messages": MESSAGES}).encode())
+    content = chat.token_logprobs(_tokens(result))["content"]
+    assert b"".join(bytes(each["bytes"]) for each in content) == " é a".encode()
 
 
 def test_a_field_that_is_there_twice_is_refused(client):
