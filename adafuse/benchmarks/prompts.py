@@ -34,10 +34,12 @@ class FewShotFile:
 
 
 # White space, invisible characters, quotes, and the punctuation of prose: not the point in 3.5, the
-# sign of a factorial, or the space between two numbers.
+# signs in n! and f'(x), or the space between two numbers.
 _WRITING = re.compile(
-    r"(?<!\d)\s+|\s+(?!\d)|[\u00ad\u200b-\u200f\u2060\ufeff]|[\"'`\u00b4\u2018-\u201f\u00ab\u00bb]"
-    r"|[.,:;](?!\d)|(?<!\d)[,:;]|[?\u00bf\u00a1\u3001\u3002]|(?<![\d)])!|(?<=[^\W\d]{2})-(?=[^\W\d]{2})"
+    r"(?<!\d)\s+|\s+(?!\d)|[\u00ad\u200b-\u200f\u2060\ufeff]|[\"`\u00b4\u2018-\u201f\u00ab\u00bb]"
+    r"|(?<!\d)(?<!\d')(?<!\b[^\W\d])(?<!\b[^\W\d]')'|'(?=[^\W\d])"
+    r"|[.,:;](?!\d)|(?<!\d)[,:;]|[?\u00bf\u00a1\u3001\u3002]|(?<![\d)])(?<!\b[^\W\d])!"
+    r"|(?<=[^\W\d]{2})-(?=[^\W\d]{2})"
 )
 _DASHES = re.compile("[\u2010-\u2015\u2212]")
 _RAISED = re.compile("(?=[\u00b2\u00b3\u00b9\u2070-\u207f])")
@@ -47,6 +49,13 @@ def unfilled(owner: str, template: str) -> str | None:
     """Return a warning about other names in braces, which a misspelt slot is; None without any."""
     others = sorted({*re.findall(r"{\w+}", template)} - {SLOT})
     return f"{owner}: {others[0]} stays as it is; only {SLOT} is filled in" if others else None
+
+
+def unbroken(owner: str, text: str) -> str | None:
+    r"""Return a warning about \n in a text without line breaks, as YAML has it in single quotes."""
+    if r"\n" not in text or "\n" in text:
+        return None
+    return rf"{owner} has \n as two characters, not as a line break; write it in double quotes"
 
 
 def question_key(question: str) -> str:
@@ -63,7 +72,7 @@ def question_key(question: str) -> str:
 def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:
     """Read the instruction and the first `count` examples of a file; all without `count`."""
     text = read_text(path, "shots file")
-    before, after = _marks(template, path)
+    before, after = _marks(template, path, text)
     instruction, *blocks = re.split(rf"(?m)^(?={re.escape(before)})", text)
     if count is not None and count > len(blocks):
         raise UserError(
@@ -78,21 +87,37 @@ def read_few_shot(path: Path, template: str, count: int | None = None) -> FewSho
     return FewShotFile(text, instruction.strip("\n"), tuple(examples))
 
 
-def _marks(template: str, path: Path) -> tuple[str, str]:
-    before, _, after = template.partition(SLOT)
-    marks = before.split("\n")[-1].strip(), after.strip().split("\n")[0]
-    if not all(marks):
+def _marks(template: str, path: Path, text: str) -> tuple[str, str]:
+    """Return what is before the question of each example, and between it and the answer.
+
+    Lines of the prompt above that of the question are in all examples, or in none.
+    """
+    before, _, after = (part.strip() for part in template.partition(SLOT))
+    last = before.split("\n")[-1]
+    if not last or not after:
         raise UserError(
             f"prompt {template!r} needs words before and after {SLOT}, as the examples of"
             f" {str(path)!r} have them; add them to the prompt"
         )
-    return marks
+    whole, count = (len(re.findall(f"(?m)^{re.escape(mark)}", text)) for mark in (before, last))
+    if 0 < whole < count:
+        raise UserError(
+            f"shots file {str(path)!r}: {whole} of {count} examples begin with all lines of the"
+            f" prompt before {SLOT}; write them in each example, or in none"
+        )
+    return before if whole else last, after
 
 
 def _example(block: str, before: str, after: str, where: str) -> FewShotExample:
     question, _, answer = block.removeprefix(before).partition("\n" + after)
     if not question.strip() or not answer.strip():
         raise UserError(f"{where} is not a question, then {after!r} on a new line, then an answer")
+    last = before.split("\n")[-1]
+    alike = r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", last)))
+    if found := re.search(rf"(?im)^\s*{alike}", answer):
+        raise UserError(
+            f"{where} has {found[0].strip()!r} within its answer; begin each example with {last!r}"
+        )
     return FewShotExample(question.strip(), answer.strip())
 
 

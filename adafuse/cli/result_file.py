@@ -61,6 +61,7 @@ class ResultFile:
         """Open the journal for prompts by id; refuse one that the command does not go on with."""
         check_out(out)
         from adafuse.methods import METHODS, resolve
+        from adafuse.models.placement import Place
         from adafuse.storage.journal import Journal, digest_of, journal_path, journal_rows
 
         settings = {"models": [spec.path for spec in models], **columns(models, LOADING)}
@@ -76,6 +77,7 @@ class ResultFile:
         ]
         read = keys_now([*names, *map(str, chosen.files.values())])
         deciding = {k: v for k, v in settings.items() if k not in ("models", "server_key")}
+        deciding["dtype"] = [str(Place.of(spec).dtype) for spec in models if spec.server is None]
         deciding["server"] = [spec.server is not None for spec in models]  # one may move
         same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
         digests = {

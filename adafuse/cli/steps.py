@@ -110,8 +110,9 @@ def step(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_planned(plan: "Plan", job: "Job", digest: str) -> None:
-    if job.step in ("prepare", "shard") and plan.key(job) != digest:
-        raise UserError(f"the files of benchmark {job.values[0]!r} changed meanwhile; run again")
+    if job.step in ("prepare", "shard", "datasets") and plan.key(job) != digest:
+        which = repr(job.values[0]) if job.values else "a benchmark"
+        raise UserError(f"the files of {which} changed meanwhile; run again")
 
 
 @step

@@ -136,7 +136,7 @@ class BenchmarkConfig(Section):
     """ids of the rows to use; change it when only some rows matter"""
     ids_file: Located | None = None
     """the same, from a file with one id per line; change it when the list is long"""
-    shards: Positive = 1
+    shards: Annotated[Positive, Field(le=10_000)] = 1
     """decode jobs per run; change it when a job takes much less or more than 10 to 30 minutes"""
     development: Identifier | None = None
     """benchmark with development rows, on which `development_pair` chooses and gates are fitted;

@@ -87,10 +87,12 @@ def read_config_values(path: Path) -> dict[str, Any]:
 
 def read_configs(files: Sequence[Path]) -> Config:
     """Read and check configurations for Snakemake, of which later ones change earlier ones."""
-    values = read_config_values(files[0])
-    for file in files[1:]:
-        from snakemake.utils import update_config
+    if len(files) == 1:
+        return parse_config(read_config_values(files[0]))
+    from snakemake.utils import update_config
 
+    values = dict[str, Any]()  # in which sections that YAML shares (&, *) become two
+    for file in files:
         update_config(values, read_config_values(file))
     return parse_config(values)
 
@@ -143,6 +145,9 @@ def _members(name: Any, run: Any) -> dict[Any, Any]:
         return {name: run}
     if both := [option for option in sweep if option in options]:
         raise UserError(f"runs.{name}: {both[0]} is in `sweep` and in `options`; remove it there")
+    for option, given in sweep.items():
+        if twice := [value for number, value in enumerate(given) if value in given[:number]]:
+            raise UserError(f"runs.{name}: `sweep` has {option} {twice[0]!r} twice; remove one")
     return {
         "_".join(map(str, (name, *chosen))): {
             **{key: value for key, value in run.items() if key != "sweep"},
@@ -192,8 +197,10 @@ def _locate(values: dict[str, Any], folder: str) -> None:
     source, shots = values.get("source") or {}, values.get("shots") or {}
     paths = ((source, "file"), (source, "dataset"), (shots, "file"), (values, "ids_file"))
     for section, key in paths:
-        if (path := section.get(key)) and (key != "dataset" or path[0] in ".~$"):
-            section[key] = os.path.normpath(os.path.join(folder, located(path)))
+        if path := section.get(key):
+            beside = os.path.normpath(os.path.join(folder, located(path)))
+            if key != "dataset" or path[0] in ".~$" or os.path.isdir(beside):  # else of the hub
+                section[key] = beside
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -201,7 +208,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         inner = merged.get(key)
         if isinstance(inner, dict) and isinstance(value, dict):
-            if key == "source" and "file" in value:
+            if key == "source" and value.get("file") is not None:
                 inner = {}
             elif key == "source" and "dataset" in value:
                 inner = {name: inner[name] for name in inner if name not in ("file", "revision")}

@@ -65,14 +65,29 @@ def iterate_rows(path: Path, columns: Collection[str] | None = None) -> Iterator
     with _opened(path) as file:
         names = [name for name in file.schema_arrow.names if columns is None or name in columns]
         for batch in file.iter_batches(columns=names):
-            values = map(_widened, batch.columns)
-            yield from pa.RecordBatch.from_arrays([*values], names).to_pylist()
+            narrow = [(f.name, f.type) for f in batch.schema if "float" in str(f.type)]
+            try:
+                rows = batch.to_pylist()
+            except (ValueError, LookupError, OverflowError) as error:  # a date, a text
+                raise UserError(
+                    f"{str(path)!r} has a value that Python has no form for ({error}); leave out"
+                    " its column"
+                ) from None
+            for row in rows:
+                yield row | {name: written(row[name], kind) for name, kind in narrow}
 
 
-def _widened(values: pa.Array) -> pa.Array:
-    """Return 0.1 of 32 bits as 0.1, not as 0.10000000149011612."""
-    single = pa.types.is_float32(values.type)
-    return values.cast(pa.string()).cast(pa.float64()) if single else values
+def written(value: Any, kind: pa.DataType) -> Any:
+    """Return 0.1 of 16 or 32 bits as 0.1, not as 0.10000000149011612, also in lists and structs."""
+    if value is None or pa.types.is_float64(kind):
+        return value
+    if pa.types.is_floating(kind):
+        return float(str(kind.to_pandas_dtype()(value)))
+    if pa.types.is_struct(kind):
+        return {field.name: written(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [written(each, kind.value_type) for each in value]
+    return value
 
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:

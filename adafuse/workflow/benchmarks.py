@@ -1,5 +1,6 @@
 """A benchmark as its configuration says: its source file, rows, few-shot examples and prompts."""
 
+import dataclasses
 import hashlib
 import json
 import logging
@@ -8,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from typing import Any
 
 from adafuse.benchmarks.description import Described, describe
 from adafuse.benchmarks.prompts import FewShotFile, make_prompt_template, read_few_shot
-from adafuse.benchmarks.records import at_row
+from adafuse.benchmarks.records import at_row, read_records
 from adafuse.benchmarks.rows import (
     PLAIN,
     Row,
@@ -88,13 +89,20 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
             named_by = {"revision": source.revision, "cache_dir": cache}
             builder = datasets.load_dataset_builder(source.dataset, config, **named_by)
             if folder.is_dir():
-                _check_inside(folder, builder.config.data_files or {})
+                files = builder.config.data_files or {}
+                _check_inside(folder, files)
+                _check_formats(folder, files)
+                if plain := _plain_files(builder, source.split):
+                    for file in plain:
+                        yield from read_records(Path(file), f"file of {named}")
+                    return
             columns = _text_columns(builder, source.split)
             records = datasets.load_dataset(
                 source.dataset, config, split=source.split, **named_by, **columns
             )
+            _check_texts(records.features, source, named)
             for number, record in enumerate(records):
-                yield at_row(named, number), record
+                yield at_row(named, number), _as_written(record, records.features)
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         if "OfflineModeIsEnabled" in reason:
@@ -108,6 +116,79 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
         raise UserError(f"{named} cannot be loaded ({reason}); {advice}") from None
 
 
+def _plain_files(builder: Any, split: str | None) -> Sequence[str]:
+    """Return the files of a split if they are JSON or CSV without settings or types of a card.
+
+    They are read as a `file` is: `datasets` takes numbers for texts and texts for numbers where a
+    column has both, and a field too many for the name of its row.
+    """
+    files: Sequence[str] = (builder.config.data_files or {}).get(split, ())
+    endings = {Path(file.removesuffix(".gz")).suffix.lower() for file in files}
+    if len(endings) != 1 or not endings <= {".csv", ".tsv", ".json", ".jsonl"}:
+        return ()
+    own = dict(builder.config.__dict__)
+    if endings == {".tsv"} and own.get("sep") == "\t":
+        own["sep"] = ","
+    plain = {
+        each.name: each.default
+        for each in dataclasses.fields(builder.config)
+        if each.default_factory is dataclasses.MISSING and each.name not in _NAMES_OF_CONFIGS
+    }
+    changed = any(own[name] != value for name, value in plain.items())
+    return () if changed or builder.info.features is not None else files
+
+
+_NAMES_OF_CONFIGS = ("name", "version", "data_dir", "data_files", "description")
+
+
+def _check_formats(folder: Path, used: Mapping[str, Sequence[str]]) -> None:
+    """Refuse a folder whose files of another format `datasets` leaves out."""
+    from datasets.data_files import DataFilesDict, EmptyDatasetError, get_data_patterns
+
+    card = folder / "README.md"
+    if card.is_file() and "data_files:" in card.read_text(encoding="utf-8", errors="replace"):
+        return  # it says which
+    with suppress(EmptyDatasetError):
+        found = DataFilesDict.from_patterns(get_data_patterns(str(folder)), base_path=str(folder))
+        left = sorted({*chain(*found.values())} - {*chain(*used.values())})
+        if odd := [file for file in left if re.search(r"\.(jsonl?|[ct]sv|parquet)(\.gz)?$", file)]:
+            raise UserError(
+                f"dataset {str(folder)!r} has files of several formats, of which only one is read:"
+                f" {os.path.relpath(odd[0], folder)!r} would be left out; put it elsewhere"
+            )
+
+
+def _check_texts(features: Mapping[str, Any], source: SourceConfig, named: str) -> None:
+    """Refuse a column of texts and numbers, of which `datasets` makes texts numbers."""
+    read = " ".join(filter(None, (source.fields.question, source.fields.answer, source.fields.id)))
+    for name, feature in features.items():
+        if type(feature).__name__ == "Json" and re.search(rf"\b{re.escape(name)}\b", read):
+            raise UserError(
+                f"{named}: column {name!r} has texts and other values, which `datasets` would"
+                " change; name its file as `file`"
+            )
+
+
+def _as_written(value: Any, feature: Any) -> Any:
+    """Return a value of a dataset with the names of its classes, and 0.1 of 32 bits as 0.1."""
+    import datasets
+
+    from adafuse.storage.parquet import written
+
+    if value is None:
+        return None
+    if isinstance(feature, datasets.ClassLabel):
+        return feature.int2str(value) if value >= 0 else None
+    if isinstance(feature, datasets.Value) and feature.dtype in ("float16", "float32"):
+        return written(value, feature.pa_type)
+    if isinstance(feature, Mapping):
+        return {name: _as_written(value[name], inner) for name, inner in feature.items()}
+    if isinstance(feature, list):
+        return [_as_written(each, feature[0]) for each in value]
+    inner = getattr(feature, "feature", None)  # of a list
+    return value if inner is None else [_as_written(each, inner) for each in value]
+
+
 def _text_columns(builder: Any, split: str | None) -> dict[str, Any]:
     """Return by what all columns of CSV are text: pandas reads 007 as 7, and NA as nothing."""
     import datasets
@@ -115,7 +196,8 @@ def _text_columns(builder: Any, split: str | None) -> dict[str, Any]:
 
     if not isinstance(builder.config, CsvConfig):
         return {}
-    first: dict[str, Any] = next(iter(builder.as_streaming_dataset(split)), {})
+    whole = split and split.partition("[")[0]
+    first: dict[str, Any] = next(iter(builder.as_streaming_dataset(whole)), {})
     texts = datasets.Features({name: datasets.Value("string") for name in first})
     return {"features": texts or None, "keep_default_na": False}
 
@@ -133,7 +215,7 @@ def _check_inside(folder: Path, data_files: Mapping[str, Sequence[str]]) -> None
 
 
 _UNREAD = r"(^|/)\.(git|cache)/"  # of programs that bring datasets, whatever they hold
-_FORM = 2  # counted up when fetched rows are written otherwise, so that they are fetched again
+_FORM = 3  # counted up when fetched rows are written otherwise, so that they are fetched again
 
 
 class UnavailableSourceError(UserError):

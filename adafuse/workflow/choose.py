@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from adafuse.config.config import Config
+from adafuse.errors import UserError
 from adafuse.methods.selections import Certified, Evidence, selection
 from adafuse.metrics.certificate import Certificate, certify
 from adafuse.metrics.registry import metric_named
@@ -42,7 +43,11 @@ def ballot(config: Config, benchmark: str, run: str) -> Ballot:
         judged = candidates
     elif chosen.development:
         scored = task.development
-    assert scored is not None, "checked with the configuration"
+    if scored is None:
+        raise UserError(
+            f"runs.{run}: benchmark {benchmark!r} has no development rows to choose by; set its"
+            " `development` to a benchmark that holds them"
+        )
     return Ballot(tuple(candidates), tuple((scored, name) for name in judged))
 
 

@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from adafuse.benchmarks.prompts import unfilled
+from adafuse.benchmarks.prompts import unbroken, unfilled
 from adafuse.config.config import Config
 from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
@@ -86,10 +86,12 @@ class Plan(Digests):
                 plan.missing[need.subject] = (
                     f"{need.name} is missing; run `snakemake prefetch` alone"
                 )
-        prompts = {name: task.prompt for name, task in plan.config.benchmarks.items()}
-        for name, template in prompts.items():
-            plan.warnings += filter(None, [unfilled(f"benchmarks.{name}.prompt", template)])
-        for benchmark in [name for name in prompts if name not in plan.missing]:
+        for name, task in plan.config.benchmarks.items():
+            prompt, where = (f"benchmarks.{name}.prompt", task.prompt), f"benchmarks.{name}.stop"
+            stops = [stop if isinstance(stop, str) else stop.string for stop in task.stop]
+            odd = [unbroken(*prompt), unfilled(*prompt), *(unbroken(where, stop) for stop in stops)]
+            plan.warnings += filter(None, odd)
+        for benchmark in [name for name in plan.config.benchmarks if name not in plan.missing]:
             try:
                 rows = {row.id: row.answers for row in plan.prepared(benchmark).rows}
                 scorer = SCORERS[plan.config.benchmarks[benchmark].scorer]

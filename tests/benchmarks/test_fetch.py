@@ -130,6 +130,85 @@ def test_a_configuration_or_split_that_is_not_there_is_one_sentence(
     assert "\n" not in str(error.value)
 
 
+def plain(folder: Path, **files: str) -> str:
+    """Write a folder without a card; a name says where the file is and what it is."""
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(folder)
+
+
+def test_texts_of_json_and_csv_stay_as_they_are_written(tmp_path: Path) -> None:
+    written = ["007", "1.50", "1e5", "1999-12-31", "NA", "12345678901234567890"]
+    lines = [
+        json.dumps({"id": f"0{n}", "question": f"{n}?", "answer": a}) for n, a in enumerate(written)
+    ]
+    number = json.dumps({"id": 9, "question": "9?", "answer": 12345678901234567890})
+    place = plain(tmp_path / "json", train_jsonl="\n".join([*lines, number]))
+    rows = fetched(of(place, "train"), tmp_path)
+    assert [row.answers[0] for row in rows] == [*written, "12345678901234567890"]
+    assert [row.id for row in rows] == [*(f"0{n}" for n in range(6)), "9"]
+    table = "id,question,answer\n" + "".join(f"0{n},{n}?,{a}\n" for n, a in enumerate(written))
+    rows = fetched(of(plain(tmp_path / "csv", train_csv=table), "train"), tmp_path)
+    assert [row.answers[0] for row in rows] == written
+    part = fetched(of(str(tmp_path / "csv"), "train[:2]"), tmp_path)
+    assert part == rows[:2]
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        (
+            {"train_csv": "id,question,answer\n1,Who, me?,Bob\n"},
+            "has 4 fields, but the header has 3",
+        ),
+        ({"train_csv": "question,answer,answer\na,b,c\n"}, "column 'answer' occurs twice"),
+        (
+            {
+                "train__a_jsonl": '{"question": "a", "answer": "b"}\n',
+                "train__b_csv": "question,answer\nc,d\n",
+                "train__c_csv": "question,answer\ne,f\n",
+            },
+            "'train/a.jsonl' would be left out",
+        ),
+    ],
+)
+def test_a_field_too_many_and_files_of_two_formats_are_refused(
+    tmp_path: Path, files: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        fetched(of(plain(tmp_path / "d", **files), "train"), tmp_path)
+    assert sentence in str(error.value)
+
+
+def test_a_column_of_texts_and_numbers_that_only_datasets_can_read_is_refused(
+    tmp_path: Path,
+) -> None:
+    lines = '{"question": "a", "answer": "07"}\n{"question": "b", "answer": 8}\n'
+    place = plain(tmp_path / "d", train_jsonl=lines)
+    with pytest.raises(UserError, match=r"column 'answer' has texts and other values.*as `file`"):
+        fetched(of(place, "train[:2]"), tmp_path)
+
+
+def test_classes_have_their_names_and_narrow_numbers_their_digits(tmp_path: Path) -> None:
+    import datasets
+
+    (tmp_path / "d").mkdir()
+    kinds = {
+        "question": datasets.Value("string"),
+        "answer": datasets.ClassLabel(names=["no", "yes"]),
+        "more": datasets.List({"x": datasets.Value("float32")}),
+    }
+    columns = {"question": ["a", "b"], "answer": [1, 0], "more": [[{"x": 0.1}], [{"x": 7}]]}
+    table = datasets.Dataset.from_dict(columns, datasets.Features(kinds))
+    table.to_parquet(tmp_path / "d" / "train.parquet")
+    rows = fetched(of(str(tmp_path / "d"), "train"), tmp_path)
+    assert [row.answers for row in rows] == [("yes",), ("no",)]
+    rows = fetched(of(str(tmp_path / "d"), "train", fields=Fields(answer="more.x")), tmp_path)
+    assert [row.answers for row in rows] == [("0.1",), ("7",)]
+
+
 def test_a_dataset_out_of_reach_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         fetched(of("org/name", "test", revision="0" * 40), tmp_path)

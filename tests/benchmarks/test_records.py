@@ -63,7 +63,13 @@ def test_a_number_as_answer_is_its_text(tmp_path: Path, written: str, text: str)
 
 @pytest.mark.parametrize(
     ("column", "text"),
-    [(pa.array([7.0, None]), "7"), (pa.array([0.1], pa.float32()), "0.1"), (pa.array([7]), "7")],
+    [
+        (pa.array([7.0, None]), "7"),
+        (pa.array([0.1], pa.float32()), "0.1"),
+        (pa.array([0.1], pa.float16()), "0.1"),
+        (pa.array([[0.1]], pa.list_(pa.float32())), "0.1"),
+        (pa.array([7]), "7"),
+    ],
 )
 def test_a_number_in_parquet_is_its_text(tmp_path: Path, column: pa.Array, text: str) -> None:
     table = {"question": ["q"] * len(column), "answer": column}

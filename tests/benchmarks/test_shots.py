@@ -57,6 +57,10 @@ The answer is \\boxed{27}
 """
 
 
+THINKS = "Question: {question}\nThink.\nAnswer:"
+GOOD = "Be good.\nQuestion: {question}\nAnswer:"
+
+
 def write(folder: Path, text: str) -> Path:
     (folder / "shots.txt").write_bytes(text.encode())
     return folder / "shots.txt"
@@ -80,6 +84,23 @@ def test_questions_and_answers_on_lines_of_their_own_are_read(tmp_path: Path) ->
     assert "Question: Ada dug it.\nWho did?\nAnswer: Ada\n\nQuestion: x\nAnswer:" in strict
     published = make_prompt_template(QA, shots, "published").prompt("x")
     assert published == OWN_LINES + "\n\nQuestion: x\nAnswer:"
+
+
+@pytest.mark.parametrize("template", [THINKS, GOOD])
+def test_all_lines_of_the_prompt_are_told_from_questions_and_answers(
+    tmp_path: Path, template: str
+) -> None:
+    examples = [FewShotExample("a?", "one"), FewShotExample("b?", "two")]
+    text = "\n\n".join(f"{template.replace('{question}', e.question)} {e.answer}" for e in examples)
+    shots = read_few_shot(write(tmp_path, f"Some questions.\n\n{text}\n"), template)
+    assert (shots.instruction, [*shots.examples]) == ("Some questions.", examples)
+    strict = make_prompt_template(template, shots, "strict").prompt("c?")
+    assert strict == f"Some questions.\n\n{text}\n\n{template.replace('{question}', 'c?')}"
+
+
+def test_lines_above_the_question_may_be_missing_in_all_examples(tmp_path: Path) -> None:
+    shots = read_few_shot(write(tmp_path, "Question: a?\nAnswer: one\n"), GOOD)
+    assert shots.examples == (FewShotExample("a?", "one"),)
 
 
 def test_chains_of_thought_keep_their_lines(tmp_path: Path) -> None:
@@ -115,6 +136,9 @@ def test_newlines_at_the_end_of_the_file_matter_to_published_alone(tmp_path: Pat
         ("Question: a\nB: c\n", QA, None, "example 1 is not a question, then 'Answer:'"),
         ("Question:\nAnswer: c\n", QA, None, "example 1 is not a question"),
         ("Question: a\nAnswer:\n", QA, None, "example 1 is not a question"),
+        ("Question: a\nThink.\nIt is b\n", THINKS, None, "then 'Think.\\nAnswer:' on a new"),
+        (f"{PLAIN}\nQUESTION : b\nAnswer: c\n", QA, None, "has 'QUESTION :' within its answer"),
+        ("Be good.\nQuestion: a\nAnswer: b\nQuestion: c\nAnswer: d", GOOD, None, "1 of 2 examples"),
         (PLAIN, "{question}\nAnswer:", None, "needs words before and after {question}"),
         (PLAIN, "Question: {question}", None, "needs words before and after {question}"),
     ],
@@ -139,7 +163,7 @@ def test_a_question_is_known_again_whatever_its_spaces_case_and_punctuation() ->
     assert question_key("who dug it") != question_key("who dug in")
     for one, other in (
         ("3 + 4?", "3+4"), ("x-1", "x \u2013 1"),
-        ("\u201cWho\u2019s there\u201d", "who's there?"),
+        ("\u201cWho\u2019s there\u201d", "who's there?"), ("I'm", "I\u2019m"), ("'Hi'!", "hi"),
         ("a well-known man", "A well known man."), ("What is 3.5 ?", "what is 3.5"),
         ("Stra\u00dfe", "STRASSE\u200b"), ("5, or 6", "5 , or 6\u2026"),
     ):  # fmt: skip
@@ -150,7 +174,8 @@ def test_questions_that_differ_in_a_symbol_are_not_the_same_example() -> None:
     for one, other in (
         ("3 + 4?", "3 - 4?"), ("3 * 4", "3 / 4"), ("3.5", "35"), ("1 2", "12"), ("x < y", "x > y"),
         ("5!", "5"), ("C#", "C"), ("5\u00b2", "52"), ("-5", "5"), ("1:30", "130"), ("20 %", "20"),
-        ("(3 + 4) * 5", "3 + (4 * 5)"), ("x-y", "xy"), (".5", "5"),
+        ("(3 + 4) * 5", "3 + (4 * 5)"), ("x-y", "xy"), (".5", "5"), ("f'(2)", "f(2)"),
+        ("n!", "n"), ("5'' tall", "5' tall"), ("5' tall", "5 tall"),
         ("\u0915\u0940", "\u0915\u093e"),
     ):  # fmt: skip
         assert question_key(one) != question_key(other)

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
+from adafuse.config import reading
 from tests.conftest import toy_path
 
 CONFIG = """\
@@ -42,6 +43,16 @@ def test_what_fails_is_a_line_and_status_1_and_later_configurations_change_earli
     assert done.exit_code == 1
     assert "\nfail  needs      model org/llama (no revision) is missing; run" in done.stdout
     assert "\n1 failure, " in done.stdout
+
+
+def test_sections_that_a_file_shares_are_changed_one_by_one(tmp_path):
+    (tmp_path / "a.yaml").write_text("runs: {x: {options: &o {tau: 0.7}}, y: {options: *o}}")
+    (tmp_path / "b.yaml").write_text("runs: {x: {options: {tau: 0.5}}}")
+    merged = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "parse_config", merged.update)
+        reading.read_configs([tmp_path / "a.yaml", tmp_path / "b.yaml"])
+    assert [run["options"]["tau"] for run in merged["runs"].values()] == [0.5, 0.7]
 
 
 def test_json_holds_every_check():

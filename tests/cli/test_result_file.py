@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from adafuse.cli import generate as decoding
 from adafuse.cli.errors import INTERRUPTED, run
 from adafuse.cli.main import app
 from adafuse.cli.result_file import check_out
 from adafuse.errors import UserError
+from adafuse.models import placement
 from adafuse.records.result import Result
 from adafuse.storage.journal import journal_rows
 from tests.cli.terminal import adafuse
@@ -107,13 +109,19 @@ def test_a_crash_keeps_them_and_the_file_before(generate, models, capsys):
     assert len(journal_rows(Path("out.journal"))) == 3
 
 
-def test_with_other_settings_or_files_nothing_is_taken_over(generate, models, capsys, tmp_path):
+def test_with_other_settings_or_files_nothing_is_taken_over(
+    generate, models, capsys, tmp_path, monkeypatch
+):
     models.stop = KeyboardInterrupt()
     generate()
     models.stop = None
     models.decoded.clear()
     assert generate("--resume", "--max-new-tokens", "9") == 2
     told = "none of the 3 prompts in 'out.journal' is one of this command's (other models, setti"
+    assert told in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(placement, "devices", lambda name: (torch.device("cuda:0"),))
+        assert generate("--resume") == 2  # bfloat16 there, float32 here
     assert told in capsys.readouterr().err
     (tmp_path / "gate.json").write_text("{}")
     Path("out.journal").unlink()

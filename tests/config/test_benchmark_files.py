@@ -37,6 +37,10 @@ def test_what_stands_beside_use_goes_before_the_file(tmp_path: Path) -> None:
     assert "use" not in found
 
 
+def test_a_file_that_a_later_configuration_takes_back_replaces_nothing(tmp_path: Path) -> None:
+    assert joined(tmp_path, {"source": {"file": None}})["source"] == {**HUB["source"], "file": None}
+
+
 def test_a_file_as_source_replaces_the_dataset_with_all_that_belongs_to_it(tmp_path: Path) -> None:
     assert joined(tmp_path, {"source": {"file": "x.jsonl"}})["source"] == {"file": "x.jsonl"}
 
@@ -59,6 +63,8 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path: Path) -> None:
     assert found["ids_file"] == str(tmp_path / "ids.txt")
     task["source"] = {"dataset": "./copy", "file": None}
     assert joined(tmp_path, {}, task)["source"]["dataset"] == str(tmp_path / "copy")
+    (tmp_path / "org" / "name").mkdir(parents=True)
+    assert joined(tmp_path, {})["source"]["dataset"] == str(tmp_path / "org" / "name")
 
 
 def test_the_stored_configuration_holds_the_merged_values(

@@ -64,6 +64,7 @@ def test_a_list_of_runs_may_say_the_name_of_a_sweep_for_all_of_it(values: dict[s
         ({"sweep": {}}, r"runs\.x\.sweep .*must have at least 1 item"),
         ({"sweep": {"tau": []}}, r"runs\.x\.sweep\.tau .*must have at least 1 item"),
         ({"sweep": {"tau": [1]}, "options": {"tau": 1}}, "tau is in `sweep` and in `options`"),
+        ({"sweep": {"tau": [0.5, 1, 1.0]}}, r"`sweep` has tau 1\.0 twice; remove one"),
     ],
 )
 def test_a_sweep_of_another_form_is_refused(

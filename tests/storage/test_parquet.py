@@ -111,3 +111,11 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns, names=["question", "question"]), tmp_path / "a.parquet")
     with pytest.raises(UserError, match="has two columns 'question'; rename one"):
         list(iterate_rows(tmp_path / "a.parquet"))
+
+
+def test_a_value_that_python_has_no_form_for_is_one_sentence(tmp_path: Path) -> None:
+    columns = {"question": ["q"], "day": pa.array([10**7], pa.int32()).cast(pa.date32())}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a value that Python has no form for .*leave out its col"):
+        list(iterate_rows(tmp_path / "a.parquet"))
+    assert list(iterate_rows(tmp_path / "a.parquet", ["question"])) == [{"question": "q"}]

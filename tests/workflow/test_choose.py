@@ -101,6 +101,13 @@ def test_a_choice_depends_on_its_candidates_and_the_scores_of_the_models_alone(
     )
 
 
+def test_a_choice_by_development_rows_that_a_benchmark_has_none_of_is_refused(
+    config: Config,
+) -> None:
+    with pytest.raises(UserError, match=r"runs\.fair: benchmark 'dev' has no development rows"):
+        ballot(config, "dev", "fair")
+
+
 def test_a_certified_run_is_the_run_that_other_rows_chose(config: Config, tmp_path: Path) -> None:
     for run, text in (("left", "yes"), ("right", "no"), ("both", "no")):
         store(config, run, ["no", "yes", run, run])

@@ -260,6 +260,21 @@ def test_a_second_slot_of_a_prompt_is_told_while_planning(values: dict[str, Any]
     assert told == "benchmarks.qa.prompt: {context} stays as it is; only {question} is filled in"
 
 
+def test_a_backslash_and_an_n_where_a_line_break_was_meant_are_told_while_planning(
+    values: dict[str, Any],
+) -> None:
+    task = values["benchmarks"]["qa"]
+    task |= {
+        "prompt": r"Q: {question}\nA:",
+        "stop": [r"\n", "\n", {"string": r"\n\n", "after": "x"}],
+    }
+    told = Plan.of(values).warnings
+    assert [each.split(" has ")[0] for each in told] == [
+        "benchmarks.qa.prompt", "benchmarks.qa.stop", "benchmarks.qa.stop"
+    ]  # fmt: skip
+    assert told[0].endswith(r"\n as two characters, not as a line break; write it in double quotes")
+
+
 def test_rows_that_can_never_be_right_are_told_while_planning(values: dict[str, Any]) -> None:
     file = Path(values["benchmarks"]["qa"]["source"]["file"])
     rows = [json.loads(line) for line in file.read_text().splitlines()]
