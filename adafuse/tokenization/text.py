@@ -60,8 +60,8 @@ class Anchor:
     def length_in(self, text: str, new_ids: Sequence[int], count: int) -> int:
         """Return how many characters of a text that `new_ids` wrote the first `count` of them hold.
 
-        Of what they write otherwise than the text has it (a composed letter, the space after a
-        chat template, the bytes of no character), nothing is held before its last token is.
+        What they write differently from the text (a composed letter, the space after a chat
+        template, bytes that are no character) counts only once its last token is among them.
         """
         whole = self.added(new_ids)
         size, same = common(self.begun(new_ids[:count]), whole), common(whole, text)

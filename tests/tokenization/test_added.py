@@ -19,6 +19,12 @@ def toy_tokenizer(name):
     return TOKENIZERS[name]
 
 
+def ids_of(tokenizer, span):
+    """The ids of a span as they continue the text "a"."""
+    ids = tokenizer.encode("a" + span, add_special_tokens=False)
+    return ids[len(tokenizer.encode("a", add_special_tokens=False)) :]
+
+
 def added_in_steps(tokenizer, prompt, ids):
     """The text of `ids` behind `prompt`, committed whenever a character is finished."""
     committed = list(tokenizer(prompt)["input_ids"])
@@ -38,8 +44,7 @@ def added_in_steps(tokenizer, prompt, ids):
 def test_added_text_concatenates_to_the_text(name, text):
     tokenizer = toy_tokenizer(name)
     span = " a" + text
-    ids = tokenizer.encode("a" + span, add_special_tokens=False)
-    ids = ids[len(tokenizer.encode("a", add_special_tokens=False)) :]
+    ids = ids_of(tokenizer, span)
     assert added_in_steps(tokenizer, "Question: a", ids) == span
 
 
@@ -47,8 +52,7 @@ def test_added_text_of_real_tokenizers_concatenates_to_the_text(real_tokenizer, 
     tokenizer = loaded(real_tokenizer)
     for text in benchmark_texts:
         span = " " + text[:300]
-        ids = tokenizer.encode("a" + span, add_special_tokens=False)
-        ids = ids[len(tokenizer.encode("a", add_special_tokens=False)) :]
+        ids = ids_of(tokenizer, span)
         assert added_in_steps(tokenizer, "Question: a", ids) == span
 
 
@@ -73,8 +77,7 @@ def test_an_anchor_inside_a_run_of_byte_tokens_is_widened_until_it_decodes():
 def test_the_first_ids_hold_the_characters_whose_bytes_they_have(name, text):
     tokenizer = toy_tokenizer(name)
     span = " a" + text
-    ids = tokenizer.encode("a" + span, add_special_tokens=False)
-    ids = ids[len(tokenizer.encode("a", add_special_tokens=False)) :]
+    ids = ids_of(tokenizer, span)
     place, of = anchor(tokenizer, tokenizer("Question: a")["input_ids"]), read_bytes(name).of
     for count in range(len(ids) + 1):
         held = b"".join(of[index] for index in ids[:count]).decode(errors="ignore")
