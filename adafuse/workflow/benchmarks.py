@@ -277,10 +277,11 @@ def _name(source: SourceConfig) -> str:
 
 def _fetch(source: SourceConfig, path: Path) -> None:
     """Fetch in a process of its own, so that planning never loads `datasets`."""
-    online = hub_answers()
-    how = "fetching dataset %s, once; this may take minutes"
-    offline = "looking for dataset %s in this machine's cache, as the hub cannot be asked"
-    logger.warning(how if online else offline, source.dataset)
+    local = Path(str(source.dataset)).is_dir()
+    online = not local and hub_answers()
+    cache = "this machine's cache, as the hub cannot be asked"
+    where = "its folder" if local else "the hub" if online else cache
+    logger.warning("reading dataset %s from %s, once; it may take minutes", source.dataset, where)
     step = ["step", "fetch", "--source", source.model_dump_json(), "--out", str(path)]
     environment = {**os.environ, **({} if online else {"HF_HUB_OFFLINE": "1"})}
     done = subprocess.run(
@@ -291,7 +292,7 @@ def _fetch(source: SourceConfig, path: Path) -> None:
         # Threads of `datasets` may say more while the process ends.
         told = [line for line in lines if line.startswith("error: ")] or lines
         reason = told[-1].removeprefix("error: ")
-        kind = UserError if Path(str(source.dataset)).is_dir() else UnavailableSourceError
+        kind = UserError if local else UnavailableSourceError
         raise kind(reason or f"{source.dataset!r} cannot be fetched")
 
 
@@ -310,6 +311,11 @@ def prepare_benchmark(config: Config, benchmark: str) -> Prepared:
         raise UserError(
             f"benchmarks.{benchmark}: {len(rows)} rows leave {empty} of {task.shards} shards empty;"
             " use fewer shards"
+        )
+    if all(row.shot for row in prepared):
+        raise UserError(
+            f"benchmarks.{benchmark}: every row is a few-shot example of the prompt, so none is"
+            " left to score; use other rows, or exclude_shots: false"
         )
     return Prepared(prepared, sum(row.renamed for row in rows))
 

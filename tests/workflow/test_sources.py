@@ -54,9 +54,13 @@ def write(folder: Path, answer: str) -> None:
 
 
 def test_a_dataset_is_fetched_once_and_its_rows_are_those_of_a_file(
-    from_dataset: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    from_dataset: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     plan = Plan.of(from_dataset)
+    assert f"reading dataset {tmp_path / 'data'} from its folder, once" in caplog.text
     file = source_file(plan.config, "qa")
     assert file.parent == tmp_path / "results/sources"
     assert [row.id for row in plan.prepared("qa").rows] == [f"r{n}" for n in range(12)]
@@ -67,7 +71,7 @@ def test_a_dataset_is_fetched_once_and_its_rows_are_those_of_a_file(
 
 
 @pytest.mark.usefixtures("in_process")
-@pytest.mark.parametrize("damage", [b"", b'{"question": "q", "answer": "a"}\n', b"\xff"])
+@pytest.mark.parametrize("damage", [b"", b'{"question": "q", "answer": "x"}\n', b"\xff"])
 def test_a_damaged_copy_of_a_dataset_is_fetched_again(
     from_dataset: dict[str, Any], damage: bytes
 ) -> None:
@@ -252,6 +256,20 @@ def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     assert subprocess.run([sys.executable, "-c", code], env=environment).returncode == 0
+
+
+def test_rows_that_are_all_few_shot_examples_are_refused_while_planning(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "qa.jsonl").write_text('{"question": "q", "answer": "x"}\n')
+    (tmp_path / "shots.txt").write_text("Question: q\nAnswer: x\n")
+    values["benchmarks"]["qa"]["shots"] = {"file": str(tmp_path / "shots.txt")}
+    values["benchmarks"]["qa"]["shards"] = 1
+    told = "benchmarks.qa: every row is a few-shot example of the prompt, so none is left to score"
+    with pytest.raises(UserError, match=told):
+        Plan.of(values).prepared("qa")
+    values["benchmarks"]["qa"]["exclude_shots"] = False
+    assert not Plan.of(values).prepared("qa").rows[0].shot
 
 
 def test_a_second_slot_of_a_prompt_is_told_while_planning(values: dict[str, Any]) -> None:
