@@ -13,9 +13,15 @@ _LEADING = re.compile(
     r"\W*(?:(?:only|just|exactly|about|approximately|roughly|around|a total of|x) ?[:=*]*\W*)?",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"[.;!?](?=\s|$)|\n|,\s")
+_CLAUSE = re.compile(
+    r"[.;!?](?=\s|$)|\n|,\s|\s\((?=[^()]*=[^()]*\))"
+    r"|\b(?:because|since|as|when|where|if|so|given|(?:for|with) [a-z](?= *=))\b",
+    re.IGNORECASE,
+)
+_MARKED = re.compile(r"^#### *([^\sA-Za-z]*\d\S*)\s*$", re.MULTILINE)
 _OPERATOR = re.compile(
-    r"[%)]?\s*[xyzn]?\s*(?:[-+/^]|\*(?!\*)|(?:times|plus|minus|divided by|multiplied by)\s)"
+    r"[%)]?\s*[xyzn]?\s*"
+    r"(?:[-+/^]|\*(?!\*)|x(?=\s)|(?:times|plus|minus|divided by|multiplied by)\s)"
     r"\s*[$(]?\s*(?:\d|\.\d|[xyzn]\b|root\b)"
 )
 _NOT = re.compile(r"(?:\bnot|n't)(?: equal to)?\s+$", re.IGNORECASE)
@@ -34,6 +40,7 @@ _PRONOUN_AFTER = re.compile(
 def final_number(text: str) -> Decimal | None:
     """Return the number in the last \\boxed{}, or after the last "answer is", or the last number.
 
+    A line "#### 18", as the answers of GSM8K end, counts unless an "answer is" follows it.
     Number words at the end of a text are read where it has no digits. A fraction that is no decimal
     is rounded to so many digits that none is taken for another.
     """
@@ -41,6 +48,8 @@ def final_number(text: str) -> Decimal | None:
     if boxed is not text and _BOX.search(text):
         return _decimal(_first(_IN_BOX.sub(r"\1\2", plain(_until_brace(boxed)))))
     *before, end = _ANSWER.split(plain(text))
+    if marked := _MARKED.findall(end):
+        return _decimal(_first(marked[-1]))
     if before:
         return _decimal(_first(end))
     mentions = _mentions(end)
@@ -86,7 +95,9 @@ def _first(text: str) -> Number | None:
     boundary = _CLAUSE.search(text, first.end)
     end = boundary.start() if boundary else len(text)
     if (sign := text.rfind("=", first.end, end)) > 0:
-        return next((number for number in mentions if sign < number.start < end), first)
+        right = next((number for number in mentions if sign < number.start < end), None)
+        if right and not _OPERATOR.match(text, right.end):
+            return right
     return None if _OPERATOR.match(text, first.end) else first
 
 

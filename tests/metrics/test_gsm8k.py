@@ -1,6 +1,7 @@
 """The final number of a text."""
 
 import re
+import time
 from decimal import Decimal
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_number_is_what_people_mean_by_it(written: str, number: str) -> None:
         ("The answer is 10 - 3 = 7 apples.", "7"),
         ("The answer is 10 + 20 = $30. There were 99.", "30"),
         ("\\boxed{3 + 4 = 7}", "7"),
+        ("The answer is 9 eggs * $2 = $18.", "18"),
+        ("The answer is 5 * (3 + 2) = 25.", "25"),
+        ("The answer is 3 tickets for $5 = $15", "15"),
+        ("The answer is $18 = 9 x $2.", "18"),
+        ("The answer is 18 (16 - 3 - 4 = 9, 9 * 2 = 18).", "18"),
+        ("The answer is 18 since Janet sells 16 - 3 - 4 = 9 eggs for $2 each.", "18"),
+        ("The answer is 18 when x = 9.", "18"),
+        ("The answer is 18 for n = 3.", "18"),
+        ("The answer is 2 hours (1 hour = 60 minutes).", "2"),
+        ("The answer is 9 eggs left.\nSo 9*2=<<9*2=18>>18.\n#### 18", "18"),
+        ("9 * 2 = 18\n#### $1,800\nI checked it 2 times.", "1800"),
+        ("#### 18\nThe answer is 20.", "20"),
+        ("#### 1. Eggs\nThe answer is 18. #### 3", "18"),
         ("\\boxed{5^{th}}", "5"),
         ("The answer is not 5 but 6", "6"),
         ("The answer is twelve, not 13", "12"),
@@ -205,6 +219,13 @@ NUMBERLESS = (
 @pytest.mark.parametrize("text", NUMBERLESS.split("|"))
 def test_a_text_without_a_number_has_none(text: str) -> None:
     assert final_number(text) is None
+
+
+@pytest.mark.parametrize("text", ["1" * 8000, "0." + "3" * 8000, "1,000," * 1000])
+def test_a_text_that_repeats_digits_is_read_at_once(text: str) -> None:
+    started = time.process_time()
+    final_number(text)
+    assert time.process_time() - started < 5
 
 
 def test_a_box_without_a_number_is_not_made_good_by_the_text() -> None:
