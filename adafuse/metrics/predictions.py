@@ -5,29 +5,36 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from adafuse.benchmarks.prompts import question_key
 from adafuse.benchmarks.records import read_records
 from adafuse.benchmarks.rows import PLAIN, Row, as_text, row_id
 from adafuse.errors import UserError
 from adafuse.storage.files import read_text
 from adafuse.storage.yaml_files import parse_json
 
-_COLUMNS = ("id", "question", "text", "stop_reason", "fits", "thoughts", "benchmark")
+_COLUMNS = (
+    *("id", "question", "prompt", "text", "stop_reason", "finish_reason"),
+    *("fits", "thoughts", "benchmark"),
+)
+_REASONS = {reason: reason for reason in ("eos", "stop", "length", "error")}
+_REASONS |= {"max_tokens": "length", "end_turn": "stop", "stop_sequence": "stop"}  # of others
 
 
 def read_predictions(
     path: Path, rows: Sequence[Row], *, benchmark: str | None
 ) -> list[dict[str, Any]]:
-    """Return "id", "text", "stop_reason" ("" if absent), "fits" and "thoughts" of records.
+    """Return "id", "text", "stop_reason" ("" if unknown), "fits" and "thoughts" of records.
 
     A prediction without id is matched by its question, or by its place if the file has the
-    questions of all rows in their order. A column `benchmark` of the file must be the given one.
+    questions of all rows in their order. One with both must have the question of its row. A column
+    `benchmark` of the file must be the given one.
     """
     records = [*read_records(path, "predictions file", _COLUMNS)]
     if not records:
         raise UserError(f"predictions file {str(path)!r} has no predictions; decode again")
     asked = [str(record.get("question")).strip() for _, record in records]
     in_order = asked == [row.question.strip() for row in rows]
-    ids, by_question = {row.id for row in rows}, _by_question(rows)
+    by_id, by_question = {row.id: row for row in rows}, _by_question(rows)
     predictions: dict[str, dict[str, Any]] = {}
     first: dict[str, str] = {}
     for number, (where, record) in enumerate(records):
@@ -35,16 +42,18 @@ def read_predictions(
         name = row_id(record, PLAIN, where)
         if name is None:
             name = rows[number].id if in_order else _id_of_question(record, by_question, where)
-        if name not in ids:
+        if name not in by_id:
             raise UserError(
                 f"{where}: no row of the references has this id or question; correct or remove it,"
                 " or give the predictions of this benchmark"
             )
         if name in predictions:
             raise UserError(f"{where}: row {name!r} occurs twice, first in {first[name]}; keep one")
+        _check_question(record, by_id[name], by_question, where)
         first[name] = where.removeprefix(f"{path}, ")
-        text, reason = _text(record, where), record.get("stop_reason")
-        reason = reason if isinstance(reason, str) else ""  # pandas writes nan
+        text = _text(record, where)
+        given = record.get("stop_reason", record.get("finish_reason"))
+        reason = _REASONS.get(str(given).casefold(), "")  # pandas writes nan
         parts = {key: _length(record, key, len(text), where) for key in ("fits", "thoughts")}
         predictions[name] = {"id": name, "text": text, "stop_reason": reason, **parts}
     return list(predictions.values())
@@ -81,6 +90,25 @@ def _check_record(record: Mapping[str, Any], benchmark: str | None, where: str) 
             f"{where}: benchmark is {given!r}, not {benchmark!r}; give the file of {benchmark!r},"
             f" or --benchmark {given} --scorer NAME to score it as it is"
         )
+
+
+def _check_question(
+    record: Mapping[str, Any], row: Row, by_question: Mapping[str, list[str]], where: str
+) -> None:
+    """Refuse a prediction with the id of one row and the question, or the prompt, of another."""
+    own = question_key(row.question)
+    for name in ("question", "prompt"):
+        given = record.get(name)
+        if not isinstance(given, str) or given.strip() == row.question.strip():
+            continue
+        if given.strip() not in by_question and own in question_key(given):
+            continue
+        others = (each for each in by_question if each in given)
+        if found := given if name == "question" else next(others, None):
+            raise UserError(
+                f"{where}: {name} has {found!r}, but row {row.id!r} asks {row.question!r}; correct"
+                f" the id, or leave out `id` or `{name}`"
+            )
 
 
 def _text(record: Mapping[str, Any], where: str) -> str:

@@ -240,7 +240,7 @@ def _fitting(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _cut(predictions: Sequence[Mapping[str, Any]]) -> int | None:
     reasons = [row.get("stop_reason") for row in predictions]
-    return reasons.count("length") if any(reasons) else None
+    return reasons.count("length") if reasons and all(reasons) else None
 
 
 def _enough(scorer: Scorer, metrics: Mapping[str, Estimate], n: int) -> dict[str, Estimate]:

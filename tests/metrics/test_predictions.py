@@ -54,6 +54,15 @@ A = {"id": "a", "text": "x"}
         ([{"id": "zz", "text": "x"}], "line 1: no row of the references has this id"),
         ([A, {"question": "Who?", "text": "x"}], "line 2: no row of the references"),
         ([A, A], "line 2: row 'a' occurs twice, first in line 1; keep one"),
+        (
+            [A, {"id": "b", "question": "Where?", "text": "x"}],
+            "line 2: question has 'Where?', but row 'b' asks 'When?'; correct the id, or leave out"
+            " `id` or `question`",
+        ),
+        (
+            [{"id": "b", "prompt": "Q: Where?\nA:", "text": "x"}],
+            "line 1: prompt has 'Where?', but row 'b' asks 'When?'; correct the id, or leave out",
+        ),
         ([A, {"question": "Where?", "text": "x"}], "line 2: row 'a' occurs twice"),
         ([{"question": "Why?", "text": "x"}], "question is that of rows 'c', 'c-2'; give an id"),
         ([{"text": "x"}], "line 1: id is None and question is None; give one of them"),
@@ -73,6 +82,37 @@ def test_what_is_wrong_is_one_sentence_with_its_line(
     assert sentence in str(error.value)
     assert str(tmp_path / "p.jsonl") in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_question_or_prompt_beside_an_id_may_be_written_otherwise(tmp_path: Path) -> None:
+    found = read(
+        tmp_path / "p.jsonl",
+        {"id": "a", "question": "where", "text": "x"},
+        {"id": "b", "question": None, "prompt": "Q: Where?\nA: here\n\nQ: When?\nA:", "text": "x"},
+        {"id": "c", "prompt": "What is the reason?", "text": "x"},
+    )
+    assert [row["id"] for row in found] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("given", "cut"),
+    [
+        (["length", "eos", "stop"], 1),
+        (["MAX_TOKENS", "end_turn", "Length"], 2),
+        (["length", "eos", "content_filter"], None),
+        (["length", "eos", None], None),
+    ],
+)
+@pytest.mark.parametrize("column", ["stop_reason", "finish_reason"])
+def test_the_share_of_cut_texts_is_known_only_if_every_reason_is(
+    tmp_path: Path, column: str, given: list[str | None], cut: int | None
+) -> None:
+    rows = [
+        {"id": name, "text": "x"} | ({column: reason} if reason else {})
+        for name, reason in zip("abc", given, strict=True)
+    ]
+    found = evaluate(ROWS, read(tmp_path / "p.jsonl", *rows), "squad", benchmark="qa", run="r")
+    assert found.score.cut == cut
 
 
 def test_all_questions_in_their_order_are_matched_by_their_place(tmp_path: Path) -> None:
