@@ -17,6 +17,8 @@ from adafuse.storage.yaml_files import parse_json
 logger = logging.getLogger(__name__)
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_OVER_THE_SAME = (None, True, False, "gaussian", "orthogonal", "eva")
+"""What `init_lora_weights` says of adapters over the base model's own weights."""
 
 
 def check_lora(model: ModelEntry) -> None:
@@ -33,6 +35,11 @@ def check_lora(model: ModelEntry) -> None:
         raise UserError(f"adapter {adapter!r} is of kind {kind}; only LoRA adapters can be used")
     if task not in (None, "CAUSAL_LM"):
         raise UserError(f"adapter {adapter!r} is for {task}; fused decoding needs CAUSAL_LM")
+    if config.get("alora_invocation_tokens"):
+        raise UserError(
+            f"adapter {adapter!r} is an activated LoRA (alora_invocation_tokens), which acts only"
+            " after some tokens of a prompt; it cannot be used, name another adapter"
+        )
     if not Path(adapter, _WEIGHTS).is_file():
         raise UserError(
             f"adapter {adapter!r} has no {_WEIGHTS}; pickled weights of adapters are not read, so"
@@ -68,7 +75,8 @@ def adapted(network: PreTrainedModel, model: ModelEntry) -> PreTrainedModel:
     """Return a network with the adapter of a model, over the weights of `network`, which stays.
 
     The adapter is not merged into the weights, as that would round them, and several adapters
-    could not be over the same ones.
+    could not be over the same ones. One that begins with changed weights, such as PiSSA, gets a
+    copy of them.
 
     Raises:
         UserError: the adapter does not fit.
@@ -76,8 +84,9 @@ def adapted(network: PreTrainedModel, model: ModelEntry) -> PreTrainedModel:
     from peft import PeftModel, get_peft_model_state_dict
 
     assert model.adapter is not None
+    begins = _config(model.adapter).get("init_lora_weights")
     shared = {id(parameter): parameter for parameter in network.parameters()}
-    own = copy.deepcopy(network, shared)
+    own = copy.deepcopy(network, shared if begins in _OVER_THE_SAME else {})
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of weights that are missing, which are refused below

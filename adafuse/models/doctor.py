@@ -12,7 +12,8 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adafuse.errors import ExampleError, UserError
-from adafuse.models.files import check_whole, gguf_ends, weight_bytes
+from adafuse.models.files import check_whole, weight_bytes
+from adafuse.models.gguf_file import gguf_ends
 from adafuse.models.installation import Finding, Installation, look_around, problem, warning
 from adafuse.models.language_model import (
     NO_LIMIT,

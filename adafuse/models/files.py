@@ -7,12 +7,11 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from adafuse.errors import UserError
 from adafuse.models.spec import GGUF, WITH
@@ -28,7 +27,7 @@ REFUSED = (
 )
 
 
-_MERGE = "merge it into its base model (merge_and_unload of peft) and name the folder of the result"
+MERGE = "merge it into its base model (merge_and_unload of peft) and name the folder of the result"
 _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*.safetensors")
 _UNREAD = re.compile(r"\.(safetensors|bin|pth?|gguf|onnx|onnx_data|h5|msgpack)$")
 _WEIGHTS = re.compile(rf"{_UNREAD.pattern}|\.index\.json$")
@@ -92,11 +91,11 @@ def check_adapter(path: str, folder: Path) -> None:
     if weights.difference(adapters):
         raise UserError(
             f"model {path!r} has a LoRA or other adapter ({adapters[0]}) beside its weights, which"
-            f" would not be applied; {_MERGE}, or take the adapter out of the folder"
+            f" would not be applied; {MERGE}, or take the adapter out of the folder"
         )
     raise UserError(
         f"model {path!r} is a LoRA or other adapter ({adapters[0]}), not a model; name its base"
-        f" model, and this folder as its adapter (--adapter, `adapter`), or {_MERGE}"
+        f" model, and this folder as its adapter (--adapter, `adapter`), or {MERGE}"
     )
 
 
@@ -105,7 +104,7 @@ def check_merged(path: str, unexpected: Iterable[str]) -> None:
     if adapters := sorted(name for name in map(str, unexpected) if "lora_" in name):
         raise UserError(
             f"model {path!r} has weights of a LoRA ({adapters[0]}), which would not be applied;"
-            f" {_MERGE}"
+            f" {MERGE}"
         )
 
 
@@ -222,73 +221,6 @@ def _gguf_bytes(path: str, revision: str | None, dtype: str) -> int | None:
     except (OSError, ValueError, IndexError, struct.error):
         return None
     return sum(int(tensor.n_elements) for tensor in tensors) * _ITEM[dtype] or None
-
-
-_FORMATS = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")  # by the type's number
-_STRING, _ARRAY = 8, 9
-_LONGEST = 1 << 24  # of a string; more is a damaged file
-
-
-def gguf_ends(path: str, revision: str | None) -> list[int]:
-    """Return the ids that a GGUF file names as ends of a text, a turn or a message.
-
-    The package gguf needs seconds for a vocabulary, and transformers reads one of these keys only.
-    """
-    pairs = list(_gguf_pairs(path, revision))
-    whole = pairs[-1:] != [_TORN]
-    return [i for key, value in pairs if whole and _END_KEY.search(key) for i in value]
-
-
-def check_gguf(path: str, revision: str | None) -> None:
-    """Refuse a GGUF file on this machine that is a LoRA, or a part of a model."""
-    pairs = list(_gguf_pairs(path, revision))
-    if pairs[-1:] == [_TORN]:
-        raise UserError(f"model {path!r} is cut off, or no GGUF file; download it again")
-    said = dict(pairs)
-    kind = b"".join(said.get(b"general.type") or [b"model"]).decode(errors="replace")
-    if kind == "adapter" or b"adapter.type" in said:
-        raise UserError(f"model {path!r} is a LoRA or other adapter, not a model; {_MERGE}")
-    if kind != "model":
-        raise UserError(
-            f"model {path!r} is {kind!r}, not a model; name the file of the language model"
-        )
-
-
-_END_KEY = re.compile(rb"^tokenizer\.ggml\.(eos|eot|eom)_token_ids?$")
-_TORN: tuple[bytes, list[Any]] = (b"", [])
-
-
-def _gguf_pairs(path: str, revision: str | None) -> Iterator[tuple[bytes, list[Any]]]:
-    """Yield what the header of a GGUF file says; `_TORN` at last if that is not whole."""
-    file = local_path(path, revision) if path.endswith(GGUF) else None
-    if file is None:
-        return
-    with file.open("rb") as content:
-        try:
-            _, _, _, count = _unpack(content, "4sIQQ")
-            for _ in range(count):
-                yield _gguf_string(content), _gguf_value(content)
-        except (struct.error, IndexError):
-            yield _TORN
-
-
-def _gguf_value(content: BinaryIO) -> list[Any]:
-    """Read a value of a GGUF header; strings of lists are skipped."""
-    (kind,), count = _unpack(content, "I"), 1
-    if kind == _ARRAY:
-        kind, count = _unpack(content, "IQ")
-    if kind == _STRING:
-        strings = [_gguf_string(content) for _ in range(count)]
-        return strings if count == 1 else []
-    return list(_unpack(content, f"{count}{_FORMATS[kind]}"))
-
-
-def _gguf_string(content: BinaryIO) -> bytes:
-    return content.read(min(_LONGEST, *_unpack(content, "Q")))
-
-
-def _unpack(content: BinaryIO, form: str) -> tuple[Any, ...]:
-    return struct.unpack(f"<{form}", content.read(struct.calcsize(f"<{form}")))
 
 
 def _file_bytes(file: Path, dtype: str, quantization: str | None) -> float | None:

@@ -25,10 +25,10 @@ from adafuse.models.files import (
     REFUSED,
     SAFE,
     check_adapter,
-    check_gguf,
     pickled_files,
     safe_files,
 )
+from adafuse.models.gguf_file import check_gguf
 from adafuse.models.spec import GGUF, ModelEntry
 from adafuse.storage.yaml_files import parse_json
 

@@ -27,10 +27,10 @@ from adafuse.models.files import (
     check_merged,
     check_pickled,
     check_whole,
-    gguf_ends,
     local_path,
     safe_files,
 )
+from adafuse.models.gguf_file import check_read, gguf_ends
 from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub, parsed_gguf
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import device_map, device_names, layer_devices, resolved
@@ -42,7 +42,7 @@ from adafuse.models.quantization import (
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec, refuse_served
 from adafuse.models.tokenizers import load_tokenizer
-from adafuse.models.wrappers import check_text_only, factory_of, is_wrapper
+from adafuse.models.wrappers import check_head, check_text_only, factory_of, is_wrapper
 from adafuse.servers.probe import probe
 from adafuse.servers.registry import connect
 from adafuse.servers.server import Ask, Server
@@ -411,13 +411,16 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
             f"model {spec.path!r} is an encoder-decoder ({config.model_type}); fused decoding"
             " needs causal language models"
         )
+    check_head(spec.path, config)
     if spec.quantization is not None and (kind_of(config) or spec.source[1] is not None):
         raise UserError(
             f"model {spec.path!r} is quantized already; leave out quantization"
             f" {spec.quantization!r}"
         )
-    if spec.server is None and kind_of(config) is not None:
-        quantizer_of(spec, config)
+    if spec.server is None:
+        check_read(spec, config)
+        if kind_of(config) is not None:
+            quantizer_of(spec, config)
     return config
 
 

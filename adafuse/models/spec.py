@@ -156,6 +156,15 @@ class ModelEntry(Section):
     def _as_text(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
 
+    @field_validator("path", "adapter")
+    @classmethod
+    def _one_folder(cls, value: str | None) -> str | None:
+        if value is not None and WITH in value:
+            raise ValueError(
+                f"{value!r} has {WITH!r}, which joins a model and its adapter; rename it"
+            )
+        return value
+
     @field_validator("server")
     @classmethod
     def _url(cls, value: str | None) -> str | None:
@@ -228,7 +237,7 @@ class ModelEntry(Section):
         if not self.path.endswith(GGUF):
             return self.path, None
         folder, _, file = self.path.rpartition("/")
-        return folder or ".", file
+        return folder or ("/" if self.path.startswith("/") else "."), file
 
 
 class ModelSpec(ModelEntry):

@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, TokenizersBacke
 
 from adafuse.errors import UserError
 from adafuse.models.files import local_path
+from adafuse.models.gguf_file import tokenizer_settings
 from adafuse.models.hub import from_hub
 from adafuse.models.spec import ModelEntry
 from adafuse.tokenization.prompts import check_chat, check_variables
@@ -32,7 +33,7 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         )
     tokenizer: PreTrainedTokenizerBase | None = None
     try:
-        tokenizer = from_hub(AutoTokenizer, spec)
+        tokenizer = from_hub(AutoTokenizer, spec, **tokenizer_settings(spec))
     except Exception as error:
         content = _content(spec)
         if isinstance(error, UserError) or content is None:

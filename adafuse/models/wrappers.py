@@ -1,5 +1,7 @@
-"""Networks that also read images, around a causal text part: how they are loaded, for text only."""
+"""Which networks write texts: also those that read images around a causal part, for text only."""
 
+import logging
+import re
 from typing import Any
 
 import torch
@@ -12,6 +14,9 @@ from transformers import (
 
 from adafuse.errors import UserError
 
+logger = logging.getLogger(__name__)
+
+_CAUSAL = re.compile("CausalLM|LMHead|ConditionalGeneration|Vision2Seq|ImageTextToText")
 _NEAR = 0.05
 """So far may the same logit be from itself in a longer text, as a share of the largest."""
 
@@ -25,6 +30,20 @@ def is_wrapper(config: PreTrainedConfig) -> bool:
     """Whether transformers knows a network only as one that also reads images."""
     causal, images = AutoModelForCausalLM._model_mapping, AutoModelForImageTextToText._model_mapping
     return type(config) in images and type(config) not in causal
+
+
+def check_head(path: str, config: PreTrainedConfig) -> None:
+    """Refuse a classifier or the like, whose trained output layer would be left out."""
+    saved = config.architectures or []
+    own = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    if own or not saved or any(map(_CAUSAL.search, saved)):
+        return
+    if any("For" in name for name in saved):
+        raise UserError(
+            f"model {path!r} was saved as {saved[0]}, which is no language model; name one that is"
+        )
+    told = "%s was saved as %s; if it makes embeddings or rewards, it cannot write texts"
+    logger.warning(told, path, saved[0])
 
 
 @torch.inference_mode()

@@ -158,6 +158,20 @@ def test_adapters_over_one_base_share_its_weights_and_change_nothing_in_each_oth
     assert torch.equal(logits(plain), logits(base()))
 
 
+@pytest.mark.parametrize("begins", ["pissa", "olora"])
+def test_an_adapter_that_changes_the_base_changes_it_for_itself_alone(
+    lora: Callable[[str], str], begins: str
+) -> None:
+    from peft import PeftModel
+
+    folders = [lora("plain"), lora(begins, init_lora_weights=begins)]
+    for order in (folders, folders[::-1]):
+        both = Ensemble.from_pretrained([toy_path("llama")] * 2, adapter=order, device="cpu")
+        for model, folder in zip(loaded(both.models, "the test"), order, strict=True):
+            alone = PeftModel.from_pretrained(base(), folder).eval()
+            assert torch.allclose(logits(model.network), logits(alone), atol=1e-5)
+
+
 def test_it_is_decoded_with_as_the_reference_engine_does(lora: Callable[[str], str]) -> None:
     models = [toy_path("llama"), toy_path("mistral")]
     ensemble = Ensemble.from_pretrained(models, adapter=[lora("one"), None], device="cpu")
@@ -175,6 +189,7 @@ def test_it_is_decoded_with_as_the_reference_engine_does(lora: Callable[[str], s
         ({"target_modules": ["no_proj"]}, r"does not fit model .*no_proj.*; name the model that"),
         ({"target_modules": ["q_proj"]}, r"does not fit model .*v_proj.* is in only one of them"),
         ({"r": 8}, "does not fit model .*size mismatch"),
+        ({"alora_invocation_tokens": [5, 6]}, "is an activated LoRA .* name another adapter"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -201,6 +216,10 @@ def test_what_is_no_adapter_is_refused(lora: Callable[[str], str], tmp_path: Pat
     refused(folder, r"has no adapter_model\.safetensors")
     with pytest.raises(UserError, match="changes nothing in a model on a server; remove it here"):
         model_specs(["a"], adapter=["b"], server=["http://c"])
+    with pytest.raises(
+        UserError, match=r"'a \+ b' has ' \+ ', which joins a model and its adapter"
+    ):
+        model_specs(["a + b"])
 
 
 def test_its_files_make_another_model(lora: Callable[[str], str]) -> None:

@@ -5,16 +5,19 @@ import logging
 import shutil
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.models.files import content_digest, gguf_ends, weight_bytes
+from adafuse.models.files import content_digest, weight_bytes
+from adafuse.models.gguf_file import gguf_ends
 from adafuse.models.hub import check_path, parsed_gguf
 from adafuse.models.language_model import load_config
 from adafuse.models.spec import ModelSpec
+from adafuse.models.tokenizers import load_tokenizer
 from tests.conftest import toy_path
 
 gguf = pytest.importorskip("gguf", reason="needs the package gguf")
@@ -195,6 +198,96 @@ def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> No
         check_path(str(broken))
 
 
+def header(path: Path, architecture: str, kind: str = "gpt2", pre: str = "gpt2", **keys) -> Path:
+    """A file without weights; `__` in a key is a dot, and keys begin with the architecture."""
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(64)
+    writer.add_embedding_length(8)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(8)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_key_length(4)
+    writer.add_value_length(4)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(4)
+    writer.add_tokenizer_model(kind)
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(["<s>", "a", "b", "ab"])
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    for key, value in keys.items():
+        if key.startswith("rope_f"):
+            writer.add_tensor(f"{key}.weight", numpy.ones(2, numpy.float32))
+            continue
+        kinds = {bool: writer.add_bool, float: writer.add_float32, str: writer.add_string}
+        name = key if key.startswith("tokenizer") else f"{architecture}.{key}"
+        kinds[type(value)](name.replace("__", "."), value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+SCALING = "a scaling of rotary positions"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "unread"),
+    [
+        ("llama", {"rope_freqs": True}, SCALING),
+        ("llama", {"rope__scaling__type": "linear", "rope__scaling__factor": 4.0}, SCALING),
+        ("qwen2", {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}, SCALING),
+        ("gemma3", {"rope__scaling__factor": 8.0}, SCALING),
+        ("gemma2", {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping 30"),
+        ("starcoder2", {"rope__freq_base": 1e6}, "rope.freq_base 1e\\+06"),
+    ],
+)
+def test_what_transformers_does_not_read_is_refused(
+    tmp_path: Path, architecture, keys, unread
+) -> None:
+    file = header(tmp_path / "a.gguf", architecture, **keys)
+    told = f"has {unread}, which transformers does not read from a GGUF file; name the folder"
+    with pytest.raises(UserError, match=told):
+        load_config(ModelSpec(path=str(file)))
+    load_config(ModelSpec(path=str(file), server="http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("llama", {"rope__freq_base": 5e5, "rope__scaling__type": "none"}),
+        ("qwen2", {"rope__scaling__type": "linear", "rope__scaling__factor": 1.0}),
+        ("gemma3", {"rope__freq_base": 1e6}),
+        ("gemma2", {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}),
+    ],
+)
+def test_what_transformers_reads_is_taken(tmp_path: Path, architecture, keys) -> None:
+    load_config(ModelSpec(path=str(header(tmp_path / "a.gguf", architecture, **keys))))
+
+
+@pytest.mark.parametrize(
+    ("pre", "flag", "start", "told"),
+    [
+        ("gpt-2", {}, [], False),
+        ("llama-bpe", {}, [0], False),
+        ("llama-bpe", {"tokenizer__ggml__add_bos_token": False}, [], False),
+        ("tekken", {}, [0], False),
+        ("qwen2", {}, [], False),
+        ("qwen2", {"tokenizer__ggml__add_bos_token": True}, [0], False),
+        ("viking", {}, [], True),
+    ],
+)
+def test_a_prompt_begins_as_llama_cpp_begins_it_and_unknown_splits_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pre, flag, start, told
+) -> None:
+    file = header(tmp_path / "a.gguf", "llama", pre=pre, **flag)
+    tokenizer = load_tokenizer(ModelSpec(path=str(file)))
+    assert tokenizer("a").input_ids == [*start, 1]
+    assert (f"splits text as '{pre}', which transformers does not know" in caplog.text) == told
+
+
 @pytest.mark.parametrize(
     ("keys", "sentence"),
     [
@@ -223,3 +316,9 @@ def test_what_is_no_model_is_called_what_it_is(tmp_path: Path, keys, sentence) -
     for load in (lambda: check_path(str(path)), lambda: Ensemble.from_pretrained([path])):
         with pytest.raises(UserError, match=sentence):
             load()
+
+
+def test_a_file_is_looked_for_in_its_own_folder() -> None:
+    places = {"/a.gguf": "/", "a.gguf": ".", "./b/a.gguf": "./b", "/b/a.gguf": "/b"}
+    found = {path: ModelSpec(path=path).source for path in places}
+    assert found == {path: (folder, "a.gguf") for path, folder in places.items()}

@@ -1,9 +1,12 @@
 """Networks that also read images write what their text part writes."""
 
+import shutil
 from itertools import takewhile
+from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -13,7 +16,10 @@ from transformers import (
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.models.doctor import Load, examination
+from adafuse.models.language_model import load_config
 from adafuse.models.placement import layer_devices
+from adafuse.models.spec import ModelSpec
 from tests.conftest import toy_path
 from tests.support.tiny import SMALL
 
@@ -108,3 +114,23 @@ def test_a_network_that_needs_images_or_is_not_causal_is_refused(kind, sentence,
     written(kind, tmp_path)
     with pytest.raises(UserError, match=sentence):
         Ensemble.from_pretrained([str(tmp_path)], device="cpu")
+
+
+@pytest.mark.parametrize("kind", ["LlamaForSequenceClassification", "LlamaForTokenClassification"])
+def test_a_classifier_is_no_language_model(kind: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(toy_path("llama"), tmp_path / "model")
+    getattr(transformers, kind).from_pretrained(folder, num_labels=2).save_pretrained(folder)
+    told = f"was saved as {kind}, which is no language model; name one that is"
+    with pytest.raises(UserError, match=told):
+        Ensemble.from_pretrained([folder], device="cpu")
+    (finding,) = examination([ModelSpec(path=str(folder))], Load(1, 8, 8)).findings[:1]
+    assert kind in finding.sentence
+
+
+def test_a_network_that_was_saved_without_its_output_layer_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = shutil.copytree(toy_path("llama"), tmp_path / "model")
+    transformers.LlamaModel.from_pretrained(folder).save_pretrained(folder)
+    load_config(ModelSpec(path=str(folder)))
+    assert "was saved as LlamaModel; if it makes embeddings or rewards, it cannot" in caplog.text
