@@ -1,5 +1,7 @@
 """Predictions matched to the rows of a benchmark, and rows to exclude; nothing is passed over."""
 
+import logging
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +14,13 @@ from adafuse.errors import UserError
 from adafuse.storage.files import read_text
 from adafuse.storage.yaml_files import parse_json
 
+logger = logging.getLogger(__name__)
+
 _COLUMNS = (
     *("id", "question", "prompt", "text", "stop_reason", "finish_reason"),
     *("fits", "thoughts", "benchmark"),
 )
+_MARKS = re.compile(r"^\s*<think>|(?:</s>|<\|[a-z_]+\|>|<end_of_turn>)\s*$")
 _REASONS = {reason: reason for reason in ("eos", "stop", "length", "error")}
 _REASONS |= {"max_tokens": "length", "end_turn": "stop", "stop_sequence": "stop"}  # of others
 
@@ -56,6 +61,13 @@ def read_predictions(
         reason = _REASONS.get(str(given).casefold(), "")  # pandas writes nan
         parts = {key: _length(record, key, len(text), where) for key in ("fits", "thoughts")}
         predictions[name] = {"id": name, "text": text, "stop_reason": reason, **parts}
+    answers = [row["text"][row["thoughts"] or 0 :] for row in predictions.values()]
+    if marks := [found[0].strip() for found in map(_MARKS.search, answers) if found]:
+        logger.warning(
+            "%s: %d of %d texts begin or end with a mark such as %s, which is scored as text;"
+            " remove such marks, and thoughts",
+            *(path, len(marks), len(answers), marks[0]),
+        )
     return list(predictions.values())
 
 

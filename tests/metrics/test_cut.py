@@ -114,7 +114,10 @@ def test_there_is_no_mark_where_all_are_cut_but_some_go_beyond_the_limit(
 
 
 def test_within_the_budget_only_what_fits_is_scored_and_counts_as_cut() -> None:
-    texts = [*predictions("stop", "eos", fits=3), {"id": "2", "text": "Paris", "stop_reason": "eos"}]
+    texts = [
+        *predictions("stop", "eos", fits=3),
+        {"id": "2", "text": "Paris", "stop_reason": "eos"},
+    ]
     whole = evaluate(ROWS, texts, "squad", **NAMES).score
     fitting = evaluate(ROWS, texts, "squad", **NAMES, within_budget=True).score
     assert (whole.main.value, whole.cut_share) == (75, 0)

@@ -115,6 +115,24 @@ def test_the_share_of_cut_texts_is_known_only_if_every_reason_is(
     assert found.score.cut == cut
 
 
+def test_marks_of_a_model_in_texts_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = ["<think>Hm</think>here", "now<|eot_id|>", "so</s>\n", "a <b>"]
+    read(
+        tmp_path / "p.jsonl", *({"id": i, "text": t} for i, t in zip("ab", texts[2:], strict=True))
+    )
+    assert "1 of 2 texts begin or end with a mark such as </s>, which is scored" in caplog.text
+    caplog.clear()
+    read(
+        tmp_path / "p.jsonl", *({"id": i, "text": t} for i, t in zip("ab", texts[:2], strict=True))
+    )
+    assert "2 of 2 texts begin or end with a mark such as <think>" in caplog.text
+    caplog.clear()
+    read(tmp_path / "p.jsonl", {"id": "a", "text": "a <b>"})
+    assert not caplog.text
+
+
 def test_all_questions_in_their_order_are_matched_by_their_place(tmp_path: Path) -> None:
     given = [{"question": row.question, "text": row.answers[0]} for row in ROWS]
     found = read(tmp_path / "p.jsonl", *given)
