@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from adafuse.methods.selections import BestOf
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.measures import cost, words_per_round
@@ -68,6 +69,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
         "costs": [
             cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
             for pair in pairs
+            if config.runs[pair[1]].method != BestOf.name  # each row needs the answers of all
         ],
         "words": [
             share

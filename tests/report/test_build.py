@@ -20,6 +20,7 @@ from adafuse.export.dataset import _public_error, _source, model_info
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
 from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
+from adafuse.report.contents import read_contents
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
 from adafuse.report.stored import StoredResults
@@ -133,6 +134,22 @@ def test_failed_rows_stand_beside_the_score_of_the_page(config: Config, tmp_path
     page = (tmp_path / "report/index.html").read_text()
     assert page.count(" % cut, 2 failed</small>") == 1
     assert '"failed": 2' in (tmp_path / "report/assets/charts.js").read_text()
+
+
+def test_a_choice_for_each_row_has_no_cost_and_one_of_a_run_has_that_of_the_run(
+    config: Config,
+) -> None:
+    chosen = {
+        method: config.runs["both"].model_copy(update={"method": method})
+        for method in ("best_of", "best_pair")
+    }
+    made = config.model_copy(update={"runs": {**config.runs, **chosen}})
+    for run in chosen:
+        _write_run(
+            made, "natural_questions", run, ResultsLayout(made.results).rows("natural_questions")
+        )
+    costs = read_contents(StoredResults.in_folder(made))["costs"]
+    assert [cost.run for cost in costs] == [*config.runs, "best_pair"]
 
 
 def test_what_the_configuration_does_not_ask_for_is_left_out(
