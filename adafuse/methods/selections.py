@@ -25,8 +25,8 @@ class Selection:
     """Chooses between runs with evidence from the runs of single models.
 
     `name` is what users write as a run's method. An `oracle` has seen the answers of the very rows
-    that it chooses for: an upper bound, not a method. One that uses `development` rows chooses by
-    the scores on another benchmark.
+    that it chooses for, and goes by strict scores: an upper bound of these, not a method. One that
+    uses `development` rows chooses by the scores on another benchmark.
     """
 
     name: ClassVar[str]

@@ -13,7 +13,8 @@ import polars as pl
 
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import MANY_CUT
-from adafuse.report.main_table import MACRO_AVERAGE, direction
+from adafuse.metrics.scorer import PUBLISHED
+from adafuse.report.main_table import MACRO_AVERAGE, STRICT_ORACLES, direction
 
 Spec = dict[str, Any]
 """A chart as Vega-Lite."""
@@ -318,8 +319,9 @@ def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:
 
 
 def notes(scores: pl.DataFrame) -> str:
-    """Say which runs have answers cut, rows that failed, or costs of an earlier attempt."""
+    """Say of which scores a reader must know more: that of an oracle, or with answers cut."""
     rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
+    oracles = any(r["protocol"] == PUBLISHED and r["selection"] == "oracle" for r in rows)
     cut, beyond = (
         [f"{_of(r)} ({r[name]:.0f} %)" for r in rows if (r.get(name) or 0.0) > MANY_CUT]
         for name in ("cut", "beyond")
@@ -328,7 +330,8 @@ def notes(scores: pl.DataFrame) -> str:
     earlier = [f"{_of(r)} ({counted(r['earlier'])})" for r in rows if r.get("earlier")]
     notes = {"Answers cut by limits": cut, "Answers that do not fit into max_new_tokens": beyond}
     notes |= {"Rows that failed, counted as wrong": failed, _EARLIER: earlier}
-    return "".join(f" {note}: {_some([*dict.fromkeys(n)])}." for note, n in notes.items() if n)
+    named = [f"{note}: {_some([*dict.fromkeys(n)])}." for note, n in notes.items() if n]
+    return "".join(f" {note}" for note in [STRICT_ORACLES] * oracles + named)
 
 
 def _of(row: Mapping[str, Any]) -> str:

@@ -23,8 +23,8 @@ _SCORES = {
     "": f"95 % intervals ({INTERVALS}).",
     "average": "The macro average is the mean of a run's scores.",
     "oracle": (
-        "Hollow (oracle): chosen with the answers of the very rows that are scored; an upper bound"
-        " for choosing, not a method."
+        "Hollow (oracle): chosen with the answers of the very rows that are scored, by strict"
+        " scores; an upper bound for choosing, not a method."
     ),
     "development": "(development): chosen by scores on other rows.",
     "paper": (

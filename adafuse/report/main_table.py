@@ -36,6 +36,9 @@ _METRICS = (
     f"Accuracies are in percent; 95 % intervals ({INTERVALS}). The first metric of each benchmark"
     " is that of the main table, by which runs are compared. Best of each column in bold."
 )
+STRICT_ORACLES = (
+    "Oracles chose by strict scores; under published scoring they need not be upper bounds."
+)
 _PUBLISHED = (
     "The rules of the scorer that the paper used for its Table 1, for comparison with its numbers;"
     " they accept wrong answers (audit.md shows which). That scorer finds rows by lower-cased"
@@ -87,7 +90,7 @@ class ScoreRow:
 
     @property
     def oracle(self) -> bool:
-        """Whether the run saw the answers and is an upper bound."""
+        """Whether the run saw the answers."""
         return is_oracle(self.method)
 
 
@@ -137,6 +140,11 @@ class ScoreTable:
         """Whether a reader is shown the macro average: that of one benchmark is its score."""
         metrics = [column.metric for column in self.columns]
         return len(metrics) > 1 and averaged(metrics) is not None
+
+    @property
+    def oracles(self) -> bool:
+        """Whether some run saw the answers."""
+        return any(row.oracle for row in self.rows)
 
     @property
     def scores(self) -> list[Score]:
@@ -383,6 +391,8 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT, beside: Beside | None
     head = ["run", "method", "models", *headings, *[MACRO_AVERAGE] * table.averaged]
     remarks = "".join(f"- {remark}\n" for remark in _remarks(table))
     legend = _LEGEND.format(protocol, _MEAN * table.averaged, cut_legend(table.scores))
+    if protocol == PUBLISHED and table.oracles:
+        legend += f" {STRICT_ORACLES}"
     below = f"\n{legend}\n" + (f"\n{remarks}" if remarks else "")
     return note + markdown_table(head, rows, text=3) + below
 

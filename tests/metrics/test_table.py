@@ -119,6 +119,17 @@ def test_many_empty_answers_are_a_warning_above_the_table() -> None:
     assert text.startswith("**Warning:** one on qa: 6 % of") and text.count("Warning") == 1
 
 
+def test_the_published_table_says_by_what_its_oracles_chose() -> None:
+    runs, said = RUNS | {"best": ("best_of", ["m1", "m|2"])}, "Oracles chose by strict scores"
+    strict, published = (
+        build_table(["qa"], runs, [score("qa", run, 50, protocol=protocol) for run in runs], None)
+        for protocol in ("strict", "published")
+    )
+    text = tables_markdown(strict, published, None)
+    assert text.count(said) == 1 and said in text.partition("## Published scorer")[2]
+    assert said not in tables_markdown(table(*FULL), table(*FULL), None), "without an oracle"
+
+
 def test_markdown_rows_have_as_many_cells_as_the_head() -> None:
     rows = [line for line in to_markdown(table(*FULL)).splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {7}

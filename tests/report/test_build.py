@@ -152,6 +152,18 @@ def test_a_choice_for_each_row_has_no_cost_and_one_of_a_run_has_that_of_the_run(
     assert [cost.run for cost in costs] == [*config.runs, "best_pair"]
 
 
+def test_only_the_published_table_says_that_its_oracles_are_no_upper_bounds(
+    config: Config, tmp_path: Path
+) -> None:
+    best = config.runs["both"].model_copy(update={"method": "best_of"})
+    made = config.model_copy(update={"runs": {**config.runs, "best": best}})
+    for protocols in (("strict",), ("strict", "published")):
+        shown = made.model_copy(update={"protocols": protocols})
+        write_report(StoredResults.in_folder(shown), tmp_path / "report")
+        page = (tmp_path / "report/index.html").read_text()
+        assert page.count("need not be upper bounds") == len(protocols) - 1
+
+
 def test_what_the_configuration_does_not_ask_for_is_left_out(
     config: Config, tmp_path: Path
 ) -> None:

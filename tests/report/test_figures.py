@@ -233,6 +233,14 @@ def test_oracles_are_hollow_and_explained() -> None:
     assert "answers" not in written(draw_scores("Table 1", [score("m", "squad", "strict")]))
 
 
+def test_published_scores_of_oracles_are_no_upper_bounds() -> None:
+    said, strict = "need not be upper bounds", [s for s in SCORES if s["protocol"] == "strict"]
+    assert said in written(draw_scores("Table 1", SCORES)).replace("\n", " ")
+    assert said not in written(draw_scores("Table 1", strict)).replace("\n", " ")
+    alone = draw_scores("Table 1", [score("m", "squad", "published")])
+    assert said not in written(alone).replace("\n", " ")
+
+
 def test_the_papers_values_are_crosses_that_say_with_what_they_compare() -> None:
     paper = score("m", "squad", "published", paper=61.5)
     figure = draw_scores("Table 1", [score("m", "squad", "strict"), paper])
