@@ -5,7 +5,7 @@ from typing import Any
 
 from adafuse.decoding.gate import read_gate
 from adafuse.development.advice import scored
-from adafuse.development.gate_file import FittedGate
+from adafuse.development.gate_file import FittedGate, prompt_hashes
 from adafuse.development.gate_fitting import Development, failures
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
@@ -34,7 +34,7 @@ def certify_methods(
 
     Raises:
         UserError: fewer than two models, the same model twice, no rows, or a candidate's gate that
-            was fitted on these rows.
+            was fitted on some of these rows.
     """
     members = [model.name for model in ensemble.models]
     if len(set(members)) < len(members):
@@ -63,8 +63,14 @@ def certify_methods(
 
 
 def _check_unseen(name: str, rows: Development, gate: str | None) -> None:
-    if gate is not None and rows.name in read_gate(gate, FittedGate).fitted.benchmarks:
+    if gate is None:
+        return
+    fitted, hashes = read_gate(gate, FittedGate).fitted, prompt_hashes(rows.prompts).split()
+    seen = {*fitted.prompts.split()}
+    shared = sum(each in seen for each in hashes)
+    if shared or (not seen and rows.name in fitted.benchmarks):
+        which = f"{shared} of the {len(hashes)} rows" if seen else "rows"
         raise UserError(
-            f"{name}: gate {gate!r} was fitted on rows {rows.name!r}, whose scores it raises;"
+            f"{name}: gate {gate!r} was fitted on {which} {rows.name!r}, whose scores it raises;"
             " certify on other rows"
         )

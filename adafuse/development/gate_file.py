@@ -1,12 +1,16 @@
 """The file of a gate that was fitted: the rule that decoding reads, with where it comes from."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from adafuse.benchmarks.prompts import question_key
 from adafuse.decoding.gate import Gate
 from adafuse.options import Section
+from adafuse.records.result import Prompt, as_text
 from adafuse.storage.files import write_text
+from adafuse.storage.journal import text_digest
 
 
 class Bin(Section):
@@ -30,7 +34,8 @@ class Provenance(Section):
 
     `gain` is what it adds to their scores, in `unit`, by the penalty on its coefficients, if one
     round of a row at a time is decided otherwise; `importance` what of that is lost without each
-    feature; `calibration` has its bins, and those of `mean_nll`. Files without `unit` have shares.
+    feature; `calibration` has its bins, and those of `mean_nll`. `prompts` are the `prompt_hashes`
+    of the rows. Older files have no `prompts`; those without `unit` have shares.
     """
 
     objective: Literal["reward", "likelihood"]
@@ -45,12 +50,18 @@ class Provenance(Section):
     importance: dict[str, float]
     calibration: dict[str, tuple[Bin, ...]]
     versions: dict[str, Any]
+    prompts: str = ""
 
 
 class FittedGate(Gate):
     """A gate with its provenance."""
 
     fitted: Provenance
+
+
+def prompt_hashes(prompts: Iterable[Prompt]) -> str:
+    """Return 12 hexadecimal digits for each prompt, the same for copies of it (`question_key`)."""
+    return " ".join(text_digest(question_key(as_text(prompt)))[:12] for prompt in prompts)
 
 
 def write_gate(path: Path, gate: Gate) -> None:

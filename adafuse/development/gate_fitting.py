@@ -31,7 +31,7 @@ from adafuse.decoding.gate import (
 from adafuse.decoding.round import Example
 from adafuse.decoding.run import Run
 from adafuse.decoding.words import Settings
-from adafuse.development.gate_file import SHARES, FittedGate, Provenance
+from adafuse.development.gate_file import SHARES, FittedGate, Provenance, prompt_hashes
 from adafuse.development.gate_learning import Objective, RatedRound, learned
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
@@ -329,6 +329,7 @@ def fit(
             importance={name: scale * lost for name, lost in found.importance.items()},
             calibration=found.calibration,
             versions=versions(),
+            prompts=prompt_hashes(prompt for each in development for prompt in each.prompts),
         ),
     )
 

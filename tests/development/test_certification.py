@@ -4,10 +4,15 @@ import pytest
 
 from adafuse import Ensemble, UserError
 from adafuse.development.certification import certify_methods
+from adafuse.development.gate_file import write_gate
 from adafuse.development.gate_fitting import Development, fit
 from tests.development.test_advice import SETTINGS, outcomes, rows
 
 __all__ = ["rows"]
+
+
+def some(rows, first, last, name):
+    return Development(name, rows.prompts[first:last], rows.answers[first:last], "nq", SETTINGS)
 
 
 def test_a_method_is_tested_against_each_model_on_its_own(pair, rows):
@@ -26,20 +31,30 @@ def test_a_method_is_tested_against_each_model_on_its_own(pair, rows):
 
 
 def test_without_a_certificate_it_is_a_model_and_its_sentence_says_so(pair, rows):
-    few = Development("few", rows.prompts[:3], rows.answers[:3], "nq", SETTINGS)
+    few = some(rows, 0, 3, "few")
     found, _ = certify_methods(pair, few, {"fused": ("adafuse", {})}, order="preference")
     assert not found.certified and found.chosen in found.members
     assert [each.run for each in found.candidates] == ["fused", *found.members]
     assert "not certified (3 rows, alpha 0.05)" in found.sentence
 
 
-def test_rows_that_a_gate_has_seen_one_name_twice_and_no_rows_are_refused(pair, rows, tmp_path):
-    few = Development("few", rows.prompts[:2], rows.answers[:2], "nq", SETTINGS)
-    gate = tmp_path / "gate.json"
-    gate.write_text(fit(pair, [few]).model_dump_json())
+def test_rows_that_a_gate_was_fitted_on_are_refused_whatever_their_name(pair, rows, tmp_path):
+    gate, fitted = tmp_path / "gate.json", fit(pair, [some(rows, 0, 2, "few")])
+    write_gate(gate, fitted)
     learned = {"learned": ("adafuse", {"fusion": "learned", "gate": str(gate)})}
-    with pytest.raises(UserError, match=r"learned: gate .* was fitted on rows 'few', whose scores"):
-        certify_methods(pair, few, learned)
+    for first, shared in ((0, 2), (1, 1)):
+        says = f"learned: gate .* was fitted on {shared} of the 2 rows 'copy', whose scores"
+        with pytest.raises(UserError, match=says):
+            certify_methods(pair, some(rows, first, first + 2, "copy"), learned)
+    assert certify_methods(pair, some(rows, 2, 4, "few"), learned)[0].n == 2
+    old = fitted.fitted.model_copy(update={"prompts": ""})
+    write_gate(gate, fitted.model_copy(update={"fitted": old}))
+    with pytest.raises(UserError, match=r"gate .* was fitted on rows 'few', whose scores"):
+        certify_methods(pair, some(rows, 2, 4, "few"), learned)
+
+
+def test_one_name_twice_and_no_rows_are_refused(pair, rows):
+    few = some(rows, 0, 2, "few")
     name = pair.models[0].name
     with pytest.raises(UserError, match=f"candidate '{name}' has the name of a model"):
         certify_methods(pair, few, {name: ("adafuse", {})})
