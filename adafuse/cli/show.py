@@ -75,7 +75,9 @@ def show(
     results folder answered on rows that some of them get wrong.
     """
     from adafuse.storage.parquet import iterate_rows, read_arrow, read_metadata
+    from adafuse.storage.traces import check_trace
 
+    check_trace(trace)
     if listed:
         rows = [*iterate_rows(trace, ("id", "stop_reason", "tokens", "text", "thoughts"))]
     else:

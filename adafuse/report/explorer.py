@@ -20,6 +20,7 @@ import pyarrow as pa
 from adafuse.errors import UserError
 from adafuse.storage.files import without_folders, write_text
 from adafuse.storage.parquet import read_arrow, read_rows
+from adafuse.storage.traces import check_trace
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""
@@ -87,6 +88,7 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
 
 
 def _in_order(path: Path, ids: Sequence[str]) -> pa.Table:
+    check_trace(path)
     table = read_arrow(path)
     row_of = {name: row for row, name in enumerate(table["id"].to_pylist())}
     if missing := [name for name in ids if name not in row_of]:
@@ -103,7 +105,7 @@ def _compact(row: dict[str, Any]) -> list[Any]:
         row["prompt_tokens"],
         row["forwards"],
         number(row["seconds"]),
-        *(text and without_folders(text) for text in (row["error"], row["traceback"])),
+        *(text and without_folders(text) for text in map(row.get, ("error", "traceback"))),
         row.get("taken_from"),
     ]
 

@@ -33,6 +33,7 @@ from adafuse.report.stored import StoredResults, tau_of
 from adafuse.storage.files import without_folders, write_bytes, write_text
 from adafuse.storage.parquet import iterate_rows, read_metadata
 from adafuse.storage.provenance import source_commit
+from adafuse.storage.traces import check_trace
 from adafuse.version import __version__
 from adafuse.workflow.digest import reported_config
 from adafuse.workflow.stamps import intact
@@ -173,6 +174,7 @@ def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
 
 
 def _settings(path: Path) -> dict[str, Any]:
+    check_trace(path)
     settings: dict[str, Any] = read_metadata(path).get("settings", {})
     if "models" not in settings:
         raise UserError(

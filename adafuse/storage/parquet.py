@@ -92,11 +92,19 @@ def written(value: Any, kind: pa.DataType) -> Any:
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """Return a file as an Arrow table; see `read_rows`."""
+    if columns is not None:
+        read_schema(path, columns)
     with _opened(path) as file:
-        missing = [name for name in columns or () if name not in file.schema_arrow.names]
-        if missing:
-            raise UserError(f"{str(path)!r} has no column {missing[0]!r}; give a file of adafuse")
         return file.read(columns=list(columns) if columns is not None else None)
+
+
+def read_schema(path: Path, columns: Iterable[str]) -> pa.Schema:
+    """Return the types of a file that has these columns; see `read_rows`."""
+    with _opened(path) as file:
+        schema = file.schema_arrow
+    if missing := [name for name in columns if name not in schema.names]:
+        raise UserError(f"{str(path)!r} has no column {missing[0]!r}; give a file of adafuse")
+    return schema
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """The one writer of traces: a row per example, and what all say of how they came about."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from adafuse.errors import UserError
 from adafuse.records.result import Prompt, Result, as_text
-from adafuse.storage.parquet import write_arrow
+from adafuse.storage.parquet import read_schema, write_arrow
 from adafuse.storage.provenance import source_commit, this_machine
 from adafuse.version import versions
 
@@ -102,6 +103,32 @@ def prompt_row(name: str, prompt: Prompt, result: Result) -> dict[str, Any]:
     return {"id": name, "prompt": as_text(prompt), **result_columns(result)}
 
 
+def check_trace(path: Path) -> None:
+    """Refuse a Parquet file without what every trace has: an id, and all of a result that matters.
+
+    Raises:
+        UserError: a column is missing, or is not text where it must be.
+    """
+    needed = [each.name for each in fields(Result) if each.default is MISSING]
+    schema = read_schema(path, ("id", *needed))
+    for name in ("id", "text", "stop_reason"):
+        kind = schema.field(name).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            column = f"column {name!r} of {str(path)!r}"
+            raise UserError(f"{column} has type {kind}, not text; give a file of adafuse")
+
+
 def result_from(row: dict[str, Any]) -> Result:
-    """Rebuild the result from a row that was read from JSON or Parquet."""
-    return _RESULT.validate_python(row)
+    """Rebuild the result from a row that was read from JSON or Parquet.
+
+    Raises:
+        UserError: a value is missing or of another type.
+    """
+    try:
+        return _RESULT.validate_python(row)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        place = ".".join(map(str, wrong["loc"]))
+        said = f"no {place}" if wrong["type"] == "missing" else f"{wrong['input']!r:.80} as {place}"
+        raise UserError(f"example {row['id']!r} has {said}; give a file of adafuse") from None

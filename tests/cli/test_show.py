@@ -145,6 +145,26 @@ def test_what_is_not_there_is_named(trace, options, sentence):
     assert re.search(sentence, str(done.exception))
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "sentence"),
+    [
+        ("stop_reason", None, "'out.parquet' has no column 'stop_reason'; give a file of adafuse"),
+        ("id", [0, 1], "column 'id' of 'out.parquet' has type int64, not text; give a file of"),
+        ("seconds", ["a", "b"], "example 'first' has 'a' as seconds; give a file of adafuse"),
+    ],
+)
+def test_a_trace_that_was_changed_elsewhere_is_one_sentence(
+    trace, tmp_path, monkeypatch, column, values, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    table = read_arrow(trace).drop_columns(column)
+    table = table if values is None else table.append_column(column, pa.array(values))
+    write_arrow(tmp_path / "out.parquet", table, {})
+    for options in ([], ["--list"])[: 1 + (column != "seconds")]:  # which a list does not read
+        done = CliRunner().invoke(app, ["show", "out.parquet", *options])
+        assert sentence in str(done.exception)
+
+
 def test_a_file_that_is_no_trace_is_not_to_be_deleted(tmp_path):
     (tmp_path / "main.csv").write_text("run\n")
     done = CliRunner().invoke(app, ["show", str(tmp_path / "main.csv")])

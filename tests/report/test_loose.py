@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from adafuse.cli.main import app
 from adafuse.errors import UserError
-from adafuse.storage.parquet import write_rows
+from adafuse.storage.parquet import read_arrow, read_metadata, write_arrow, write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from tests.report.test_packed import unpacked
 from tests.support.made_up import FUSED
@@ -112,6 +112,24 @@ def test_traces_that_do_not_belong_together_are_one_sentence(
     ]
     with pytest.raises(UserError, match=sentence):
         report(*paths, "--out", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "sentence"),
+    [
+        ("seconds", None, r"'.*one.parquet' has no column 'seconds'; give a file of adafuse"),
+        ("id", [1], r"column 'id' of '.*one.parquet' has type int64, not text; give a file of"),
+    ],
+)
+def test_a_trace_that_was_changed_elsewhere_is_one_sentence(
+    tmp_path: Path, column: str, values: list[int] | None, sentence: str
+) -> None:
+    path = generated(tmp_path / "one.parquet", ["x"])
+    table, about = read_arrow(path).drop_columns(column), read_metadata(path)
+    table = table if values is None else table.append_column(column, pa.array(values))
+    write_arrow(path, table, about)
+    with pytest.raises(UserError, match=sentence):
+        report(path, "--out", tmp_path / "out")
 
 
 def test_a_trace_of_the_workflow_alone_is_refused(tmp_path: Path) -> None:
