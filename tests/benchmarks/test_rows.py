@@ -80,7 +80,10 @@ def test_the_limit_takes_the_first_rows_and_reads_no_further(tmp_path: Path) -> 
             '{"question": "a", "answer": "[\'b\', \'c\']"}',
             r"line 2: answer is a list written as text, \"\['b', 'c'\]\"; give a list",
         ),
-        ('{"question": "a", "answer": " [1, -2.5] "}', r"answer is a list written as text, ' \[1, "),
+        (
+            '{"question": "a", "answer": " [1, -2.5] "}',
+            r"answer is a list written as text, ' \[1, ",
+        ),
         ('{"question": "a", "answer": "b", "id": 1.5}', "line 2: id is 1.5"),
         ('{"question": "a", "answer": "b", "id": ""}', "line 2: id is empty"),
         ('{"question": "a", "answer": "b", "id": true}', "line 2: id is True"),
