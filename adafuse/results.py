@@ -10,6 +10,7 @@ import pyarrow as pa
 from adafuse.errors import UserError
 from adafuse.records.result import Result
 from adafuse.records.views import model_names, results_html
+from adafuse.storage.files import located
 from adafuse.storage.parquet import as_table
 from adafuse.storage.traces import PROMPT_FIELDS, prompt_row, write_trace
 
@@ -90,11 +91,12 @@ class Results(list[Result]):
         It is what `adafuse generate --out` writes: `adafuse show` and `adafuse report` read it.
 
         Raises:
-            UserError: the path does not end in .parquet.
+            UserError: the path does not end in .parquet, or names a variable that is not set.
         """
-        if Path(path).suffix != ".parquet":
+        file = Path(located(str(path)))
+        if file.suffix != ".parquet":
             raise UserError(f"{str(path)!r} does not end in .parquet; give it that ending")
-        write_trace(Path(path), self.to_arrow(), self.settings, self._plugins)
+        write_trace(file, self.to_arrow(), self.settings, self._plugins)
 
 
 def _restored(

@@ -71,6 +71,18 @@ def test_a_copy_and_a_part_of_them_keep_their_prompts(results):
     assert results[0] is next(iter(results))
 
 
+@pytest.mark.parametrize("path", ["~/new/t.parquet", "$HOME/new/t.parquet"])
+def test_home_and_variables_of_a_path_are_filled_in(results, tmp_path, monkeypatch, path):
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    results.to_parquet(path)
+    assert [row["id"] for row in read_rows(home / "new/t.parquet")] == ["1", "2"]
+    assert [*here.iterdir()] == []
+    assert [file.name for file in home.rglob("*")] == ["new", "t.parquet"]
+
+
 class Rule:
     """A rule without a name, and without a hash."""
 

@@ -36,6 +36,7 @@ from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
 from adafuse.records.result import Result
+from adafuse.storage.files import located
 from adafuse.storage.provenance import source_commit
 from adafuse.tokenization.token_bytes import id_count
 from adafuse.version import versions
@@ -43,6 +44,7 @@ from adafuse.version import versions
 
 def random_model(config: str, spec: ModelSpec, seed: int) -> LoadedModel:
     """Return random weights of the shape that a config.json says, with the tokenizer of `spec`."""
+    config = located(config)
     if not Path(config).exists():
         raise UserError(f"{config!r} does not exist; give a config.json or its folder")
     shape, tokenizer = AutoConfig.from_pretrained(config), load_tokenizer(spec)

@@ -11,7 +11,7 @@ from adafuse.decoding.method import Method
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.models.spec import AUTO, LOADING, Loading, model_specs
-from adafuse.options import BatchSize, PluginFile, Positive, StrictSection, Threads, parse
+from adafuse.options import BatchSize, Located, PluginFile, Positive, StrictSection, Threads, parse
 from adafuse.records.result import CHAT_DATE
 
 OWNER = "--model adafuse"
@@ -42,6 +42,10 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
+def _plain(path: object) -> object:
+    return str(path) if isinstance(path, Path) else path
+
+
 Weight = Annotated[float, Field(strict=False)]
 Texts = Annotated[Any, BeforeValidator(_texts)]
 
@@ -62,7 +66,7 @@ class Arguments(StrictSection):
     max_gen_toks: Positive = 256
     max_rounds: Positive | None = None
     engine: Literal["tree", "reference"] = "tree"
-    trace: Annotated[Path | None, Field(strict=False)] = None
+    trace: Annotated[Located | None, BeforeValidator(_plain)] = None
     max_error_share: Annotated[float, Field(ge=0, le=1)] = 0.1
     adapter: Texts = None
     revisions: Texts = None

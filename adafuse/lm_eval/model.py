@@ -75,7 +75,9 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
             **method.options.model_dump(mode="json"),
         }
         self._trace = (
-            Trace(arguments.trace, self._settings, method.plugins) if arguments.trace else None
+            Trace(Path(arguments.trace), self._settings, method.plugins)
+            if arguments.trace
+            else None
         )
         self._failed = 0
         self._ensemble = Ensemble.from_pretrained(

@@ -48,7 +48,7 @@ def write_arrow(path: Path, table: pa.Table, metadata: dict[str, Any]) -> None:
     """Write an Arrow table as `write_rows` does."""
     described = table.replace_schema_metadata({_METADATA: json.dumps(metadata)})
     with atomic_path(path) as temporary:
-        pq.write_table(described, temporary, compression="zstd")
+        pq.write_table(described, temporary.absolute(), compression="zstd")  # fills in no `~`
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path.absolute()) as file:
             names = file.schema_arrow.names
             if twice := [name for name in names if names.count(name) > 1]:
                 raise UserError(f"{str(path)!r} has two columns {twice[0]!r}; rename one")

@@ -139,9 +139,10 @@ def test_rounds_of_one_two_and_three_words_occur_at_the_median_margin(pair):
     assert words >= {1, 2, 3}
 
 
-def test_random_weights_of_a_shape_can_be_timed():
+def test_random_weights_of_a_shape_can_be_timed(monkeypatch):
     spec = ModelSpec(path=toy_path("llama"), device="cpu")
-    made = random_model(f"{toy_path('llama')}/config.json", spec, 1)
+    monkeypatch.setenv("SHAPE", toy_path("llama"))
+    made = random_model("$SHAPE/config.json", spec, 1)
     assert made.vocabulary == len(made.tokenizer)
     with pytest.raises(UserError, match=r"'nowhere' does not exist; give a config\.json"):
         random_model("nowhere", spec, 1)

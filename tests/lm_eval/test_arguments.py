@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from adafuse.errors import UserError
@@ -21,6 +23,13 @@ def test_lists_are_for_paths_with_a_plus_and_for_devices():
     assert arguments.models == ("a+b", "c")
     assert arguments.loading["device"] == ["cuda:0+cuda:1", "cpu"]
     assert arguments.weights == (0.5, 1.0)
+
+
+@pytest.mark.parametrize("trace", ["~/t.parquet", "$HOME/t.parquet", Path("~/t.parquet")])
+def test_home_and_variables_of_paths_are_filled_in(tmp_path, monkeypatch, trace):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    arguments, _ = read_arguments({"models": "A+B", "trace": trace})
+    assert arguments.trace == f"{tmp_path}/t.parquet"
 
 
 def test_a_single_weight_may_come_as_a_number():
@@ -68,6 +77,7 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
         ({"models": "A+B", "max_batch_size": 8}, "not for --model adafuse; give --batch_size 8"),
         ({"models": "A+B", "max_gen_toks": 0}, "max_gen_toks must be greater than"),
         ({"models": "A+B", "engine": "fast"}, "engine must be 'tree' or 'reference', not 'fast'"),
+        ({"models": "A+B", "trace": "$NOWHERE/t.parquet"}, "trace: path '.NOWHERE/t.parquet': var"),
         ({"models": "A+B", "max_error_share": 2}, "max_error_share must be less than"),
     ],
 )

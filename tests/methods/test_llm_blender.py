@@ -168,6 +168,7 @@ def test_the_fusers_text_is_cut_before_a_stop_string():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        ({"ranker": "$NOWHERE/x"}, "ranker: path '.NOWHERE/x': variable 'NOWHERE' is not set"),
         ({"ranker": "/nowhere"}, "'/nowhere' is not a folder"),
         ({"ranker": toy_path("gen_fuser")}, "is of type t5, not deberta-v2"),
         ({"ranker": toy_path("llama")}, "is of type llama, not deberta-v2"),

@@ -43,6 +43,17 @@ def test_results_are_read_back_as_written(tmp_path: Path) -> None:
     assert read_rows(path, ["id"]) == [{"id": "x"}]
 
 
+def test_a_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    write_rows(Path("~/t.parquet"), [pa.field("id", pa.string())], [{"id": "x"}], {})
+    assert read_rows(Path("~/t.parquet")) == [{"id": "x"}]
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")] == [
+        "~",
+        "~/t.parquet",
+    ]
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"])) | st.none()
 NUMBER = st.floats() | st.none()
 WHOLE = st.integers(-(2**31), 2**31 - 1)

@@ -4,15 +4,15 @@ from typing import Self
 
 from pydantic import model_validator
 
-from adafuse.options import MethodOptions, Positive
+from adafuse.options import Located, MethodOptions, Positive
 
 
 class LlmBlenderOptions(MethodOptions):
     """The two checkpoints, and what they read and write."""
 
-    ranker: str = "llm-blender/PairRM-hf"
+    ranker: Located = "llm-blender/PairRM-hf"
     """folder or hub id of the ranker (PairRM)"""
-    fuser: str = "llm-blender/gen_fuser_3b"
+    fuser: Located = "llm-blender/gen_fuser_3b"
     """folder or hub id of the fuser (T5)"""
     ranker_revision: str | None = None
     """commit of the ranker on the hub"""
