@@ -32,6 +32,7 @@ from adafuse.models.positions import RopeLengths, unknown_attention
 from adafuse.models.quantization import dequantized_bytes, kind_of
 from adafuse.models.spec import ModelSpec
 from adafuse.models.tokenizers import load_tokenizer
+from adafuse.models.wrappers import is_wrapper
 from adafuse.servers.probe import probe
 from adafuse.tokenization.prompts import ids_if_any, start_ids, started
 from adafuse.tokenization.text import SPECIAL, ModelTokenizer, anchor, end_ids, span_encoder
@@ -163,7 +164,8 @@ def _examine(spec: ModelSpec, batch: Load) -> tuple[ModelFacts, ModelTokenizer, 
     """Return what can be told of a model without its weights, and its tokenizer."""
     config = load_config(spec)
     own_code = spec.trust_remote_code and getattr(config, "auto_map", None)
-    if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not own_code:
+    known = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or is_wrapper(config)
+    if not known and not own_code:
         raise UserError(
             f"model {spec.path!r} is not a causal language model ({config.model_type}); name one"
             " that continues texts"
@@ -310,6 +312,11 @@ def _wrong_network(
         yield warning(
             f"{name} ({facts.architecture}) has no attention, so its memory is not estimated; with"
             " batch_size auto it is counted before decoding"
+        )
+    if is_wrapper(config):
+        yield warning(
+            f"{name} ({facts.architecture}) also reads images; whether it can write without them is"
+            " checked when it is loaded"
         )
     try:
         check_whole(facts.name, None)

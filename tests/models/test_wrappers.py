@@ -19,7 +19,7 @@ from adafuse.errors import UserError
 from adafuse.models.doctor import Load, examination
 from adafuse.models.language_model import load_config
 from adafuse.models.placement import layer_devices
-from adafuse.models.spec import ModelSpec
+from adafuse.models.spec import ModelSpec, model_specs
 from tests.conftest import toy_path
 from tests.support.tiny import SMALL
 
@@ -101,6 +101,19 @@ def test_a_network_whose_text_part_is_no_model_of_its_own_writes_what_it_generat
         out = network.generate(ids, max_new_tokens=12, do_sample=False)[0].tolist()
         generated = takewhile(lambda index: index not in model.end_ids, out[ids.shape[1] :])
         assert text == model.anchor(ids[0].tolist()).added([*generated])
+
+
+@pytest.mark.parametrize("kind", ["mistral3", "llava", "idefics3", "qwen2_5_vl"])
+def test_the_doctor_accepts_it_and_says_what_loading_checks(kind, tmp_path):
+    network, _ = written(kind, tmp_path)
+    report = examination(model_specs([str(tmp_path)], device="cpu"), Load(8, 512, 256))
+    (facts,) = report.models
+    (loaded,) = Ensemble.from_pretrained([str(tmp_path)], device="cpu").models
+    assert facts.architecture == network.config.model_type
+    assert (facts.weights, facts.context) == (4 * network.num_parameters(), loaded.context)
+    said = [finding.sentence for finding in report.findings if str(tmp_path) in finding.sentence]
+    assert report.healthy and len(said) == 1
+    assert "also reads images; whether it can write without them is checked when" in said[0]
 
 
 @pytest.mark.parametrize(
