@@ -21,7 +21,6 @@ from adafuse.models.language_model import (
     check_weights,
     connected,
     context_length,
-    generation_config,
     load_config,
     plain_ids,
     too_few_tokens,
@@ -31,7 +30,7 @@ from adafuse.models.placement import device_names, resolved
 from adafuse.models.positions import RopeLengths, unknown_attention
 from adafuse.models.quantization import dequantized_bytes, kind_of
 from adafuse.models.spec import ModelSpec
-from adafuse.models.tokenizers import load_tokenizer
+from adafuse.models.tokenizers import generation_config, load_tokenizer
 from adafuse.models.wrappers import is_wrapper
 from adafuse.servers.probe import probe
 from adafuse.tokenization.prompts import ids_if_any, start_ids, started

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from transformers import (
     AutoConfig,
-    GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -41,7 +40,7 @@ from adafuse.models.quantization import (
     quantizer_of,
 )
 from adafuse.models.spec import AUTO, ModelEntry, ModelSpec, refuse_served
-from adafuse.models.tokenizers import load_tokenizer
+from adafuse.models.tokenizers import generation_config, load_tokenizer
 from adafuse.models.wrappers import check_head, check_text_only, factory_of, is_wrapper
 from adafuse.servers.probe import probe
 from adafuse.servers.registry import connect
@@ -160,6 +159,7 @@ def load_models(specs: Sequence[ModelSpec]) -> list[LanguageModel]:
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     checked = [(spec, load_config(spec), load_tokenizer(spec)) for spec in resolved(specs)]
     for spec, config, tokenizer in checked:
+        generation_config(spec, config)  # where transformers passes over what it cannot read
         check_rows(tokenizer, config, spec.path)
         rows = config.get_text_config().vocab_size
         if (few := too_few_tokens(id_count(tokenizer), rows, spec.path)) is not None:
@@ -234,15 +234,6 @@ def _check_rows_there(server: Server, spec: ModelSpec, rows: int) -> None:
 def plain_ids(tokenizer: PreTrainedTokenizerBase) -> Callable[[str], list[int]]:
     """Return what encodes a text without special tokens."""
     return partial(tokenizer.encode, add_special_tokens=False)
-
-
-def generation_config(spec: ModelSpec, config: PreTrainedConfig) -> GenerationConfig:
-    """Return the generation config of a model, or what its config makes of it."""
-    source, gguf_file = spec.source
-    if gguf_file is None:
-        with suppress(OSError):  # it has none
-            return GenerationConfig.from_pretrained(source, revision=spec.revision or "main")
-    return GenerationConfig.from_model_config(config)
 
 
 def _load(

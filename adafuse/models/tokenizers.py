@@ -1,17 +1,29 @@
-"""Tokenizers as their tokenizer.json says, whatever class of transformers is named beside it."""
+"""Tokenizers as their tokenizer.json says, whatever class of transformers is named beside it.
+
+Also the generation config, of which AdaFuse reads the end tokens.
+"""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, TokenizersBackend
+from transformers import (
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerBase,
+    TokenizersBackend,
+)
+from transformers.utils import GENERATION_CONFIG_NAME
+from transformers.utils.hub import cached_file
 
 from adafuse.errors import UserError
 from adafuse.models.files import local_path
 from adafuse.models.gguf_file import tokenizer_settings
-from adafuse.models.hub import from_hub
+from adafuse.models.hub import explaining_failure, from_hub
 from adafuse.models.spec import ModelEntry
 from adafuse.tokenization.prompts import check_chat, check_variables
 
@@ -103,3 +115,42 @@ def _as_in_file(
 def _misplaced(tokenizer: PreTrainedTokenizerBase, ids: Mapping[str, int]) -> list[str]:
     known = tokenizer.get_vocab()
     return [token for token, number in ids.items() if known.get(token) != number]
+
+
+def generation_config(spec: ModelEntry, config: PreTrainedConfig) -> GenerationConfig:
+    """Return the generation config of a model; without a file, what its config makes of it.
+
+    Raises:
+        UserError: the file cannot be read, or its end tokens are not numbers.
+    """
+    if (file := _generation_file(spec)) is None:
+        return GenerationConfig.from_model_config(config)
+    named = f"the {GENERATION_CONFIG_NAME} of model {spec.path!r}"
+    try:
+        made = GenerationConfig.from_dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise UserError(f"{named} cannot be read ({reason}); download it again") from error
+    ends = made.eos_token_id
+    numbers = ends if isinstance(ends, list) else [ends]
+    if ends is not None and not all(type(number) is int for number in numbers):
+        raise UserError(f"{named} has eos_token_id {ends!r}; write a number, or a list of numbers")
+    return made
+
+
+def _generation_file(spec: ModelEntry) -> Path | None:
+    """Return the file, which may be broken; None if there is none, or none here and no hub."""
+    source, gguf_file = spec.source
+    file = Path(source, GENERATION_CONFIG_NAME)
+    if gguf_file is not None:
+        return None
+    if os.path.lexists(file):
+        return file
+    with explaining_failure(spec):
+        cached = cached_file(
+            source,
+            GENERATION_CONFIG_NAME,
+            revision=spec.revision,
+            _raise_exceptions_for_missing_entries=False,
+        )
+    return None if cached is None else Path(cached)

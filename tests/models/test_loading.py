@@ -22,6 +22,7 @@ from adafuse.models.spec import ModelSpec, model_specs
 from adafuse.records.result import Chat, as_prompt
 from adafuse.tokenization.text import end_ids
 from tests.conftest import toy_path
+from tests.support.hub_cache import cached_model
 from tests.support.thinking import OFF, SWITCHED, with_template
 from tests.support.tiny import random_llama, random_model
 
@@ -161,6 +162,45 @@ def test_end_ids_come_from_generation_config_and_tokenizer_together(copy):
     ends = list(model.end_ids.items())
     assert ends[:2] == [(5, "generation config"), (model.tokenizer.eos_token_id, "config")]
     assert model.end_ids[model.tokenizer.bos_token_id] == "special token"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", r"cannot be read \(Expecting value: .*\); download it again"),
+        ('{"eos_token_id": [5', r"cannot be read \(Expecting ',' .*\); download it again"),
+        ("\xe4", r"cannot be read \('utf-8' codec .*\); download it again"),
+        ("[]", r"cannot be read \('list' object is not a mapping\); download it again"),
+        ("[" * 100_000, r"cannot be read \(.*recursion.*\); download it again"),
+        ('{"max_new_tokens": "9"}', r"cannot be read \('<=' not supported .*\); download it again"),
+        ('{"eos_token_id": "5"}', "has eos_token_id '5'; write a number, or a list of numbers"),
+        ('{"eos_token_id": [5.0]}', r"has eos_token_id \[5.0\]; write a number, or a list of num"),
+        (None, r"cannot be read \(No such file or directory\); download it again"),
+    ],
+)
+def test_a_generation_config_that_is_there_is_never_passed_over(copy, text, sentence):
+    file = copy / "generation_config.json"
+    file.unlink()
+    if text is None:
+        file.symlink_to("nowhere")
+    else:
+        file.write_text(text, encoding="latin-1")
+    with pytest.raises(
+        UserError, match=f"^the generation_config.json of model '{copy}' {sentence}"
+    ):
+        load(str(copy))
+
+
+def test_a_torn_generation_config_of_the_hub_is_told_and_a_missing_one_is_not(
+    copy, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    snapshot = cached_model(tmp_path / "cache", "org/name", str(copy))
+    (snapshot / "generation_config.json").write_text("{")
+    with pytest.raises(UserError, match="of model 'org/name' cannot be read"):
+        load("org/name")
+    (snapshot / "generation_config.json").unlink()
+    assert "generation config" not in load("org/name").models[0].end_ids.values()
 
 
 def change(file, **changes):
