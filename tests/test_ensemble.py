@@ -8,7 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from adafuse import Chat, Ensemble, Turn, UserError
 from adafuse.decoding.fusion import check_weights
@@ -202,6 +208,21 @@ def test_models_that_are_loaded_already_decode_as_loaded_ones(pair):
         Ensemble(["llama"])
     with pytest.raises(UserError, match="1 weights for 2 models"):
         Ensemble(loaded, [1.0])
+
+
+@pytest.mark.parametrize(
+    ("factory", "model", "kind"),
+    [
+        (AutoModel, "llama", "LlamaModel"),
+        (AutoModelForSequenceClassification, "llama", "LlamaForSequenceClassification"),
+        (AutoModelForSeq2SeqLM, "gen_fuser", "T5ForConditionalGeneration"),
+    ],
+)
+def test_a_network_that_is_no_causal_language_model_is_refused(factory, model, kind):
+    network = factory.from_pretrained(toy_path(model))
+    told = f"/{model}' is a {kind}, not a causal language model; load one with AutoModelForCausalLM"
+    with pytest.raises(UserError, match=told):
+        Ensemble([(network, AutoTokenizer.from_pretrained(toy_path(model)))])
 
 
 def test_a_closed_ensemble_holds_no_weights_and_says_so():

@@ -372,6 +372,11 @@ def wrapped(
     `gguf_ends` are the end ids that a GGUF file names.
     """
     name = name or str(network.name_or_path) or type(network).__name__
+    if not network.can_generate() or network.config.is_encoder_decoder:
+        raise UserError(
+            f"model {name!r} is a {type(network).__name__}, not a causal language model; load one"
+            " with AutoModelForCausalLM"
+        )
     if is_wrapper(network.config):
         check_text_only(network.eval(), name)  # type: ignore[no-untyped-call]
     check_rows(tokenizer, network.config, name)
