@@ -17,7 +17,7 @@ from adafuse.models.language_model import LanguageModel, ServedModel, load_model
 from adafuse.models.memory import use_threads
 from adafuse.models.placement import Place
 from adafuse.models.spec import WHERE_SET, Loading, ModelSpec, model_specs
-from adafuse.options import OTHER_LENGTHS, SAMPLING, parse
+from adafuse.options import OTHER_LENGTHS, SAMPLING, listed, parse
 from adafuse.records.result import (
     Answer,
     Chat,
@@ -97,16 +97,14 @@ class Ensemble:
 
     def __init__(
         self,
-        models: Sequence[LanguageModel | tuple[PreTrainedModel, PreTrainedTokenizerBase]],
-        weights: Sequence[float] | None = None,
+        models: Iterable[LanguageModel | tuple[PreTrainedModel, PreTrainedTokenizerBase]],
+        weights: Iterable[float] | None = None,
         place: Place | None = None,
     ) -> None:
-        if not isinstance(models, Iterable):
-            raise UserError(f"models is {models!r}; give a list of models")
-        self.models = tuple(map(_model, models))
-        if not self.models and not weights:
+        self.models = tuple(map(_model, listed(models, "models", "of models")))
+        if not self.models and weights is None:
             raise UserError("no model was given; give at least one")
-        self.weights = check_weights(weights, len(self.models) or len(weights or ()))
+        self.weights = check_weights(weights, len(self.models))
         self.place = place
         self._closed = False
 
@@ -130,9 +128,9 @@ class Ensemble:
     @classmethod
     def from_pretrained(
         cls,
-        models: str | Path | Iterable[str | Path] | Iterable[ModelSpec],
+        models: str | Path | ModelSpec | Iterable[str | Path] | Iterable[ModelSpec],
         *,
-        weights: Sequence[float] | None = None,
+        weights: Iterable[float] | None = None,
         threads: int | Literal["auto"] = "auto",
         **loading: Unpack[Loading],
     ) -> "Ensemble":
@@ -380,7 +378,8 @@ def _model(given: object) -> LanguageModel:
 def _prompts(prompts: Iterable[Prompt | Messages]) -> list[Prompt]:
     if isinstance(prompts, str | bytes | Chat):
         raise UserError("prompts is one prompt; give a list of texts or chats")
-    if not isinstance(prompts, Iterable) or isinstance(prompts, Mapping) or _is_frame(prompts):
+    unordered = isinstance(prompts, Mapping | set | frozenset) or _is_frame(prompts)
+    if not isinstance(prompts, Iterable) or unordered:
         kind = type(prompts).__name__
         raise UserError(f"prompts is a {kind}; give a list of texts, such as list(frame['prompt'])")
     return [as_prompt(prompt, f"prompts[{n}]") for n, prompt in enumerate(prompts)]

@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import zip_longest
@@ -107,6 +107,21 @@ SAMPLING: dict[str, tuple[object, ...]] = {
     "repetition_penalty": (1,), "length_penalty": (1,), "no_repeat_ngram_size": (0,),
 }  # fmt: skip
 """Settings of other libraries, with their values that change nothing about greedy decoding."""
+
+
+ValueT = TypeVar("ValueT")
+
+
+def listed(given: Iterable[ValueT], name: str, entries: str) -> list[ValueT]:
+    """Return the values of a list, a tuple, an array or an iterator, in their order.
+
+    Raises:
+        UserError: a single value, or a set or mapping, whose order means nothing.
+    """
+    one = not isinstance(given, Iterable) or isinstance(given, str | bytes)
+    if one or isinstance(given, Mapping | set | frozenset):
+        raise UserError(f"{name} is {given!r:.60}; give a list {entries}")
+    return list(given)
 
 
 class Section(BaseModel):

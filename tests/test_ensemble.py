@@ -135,9 +135,21 @@ def test_weights_are_checked():
     for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, math.nan]):
         with pytest.raises(UserError, match=r"weights"):
             check_weights(weights, 2)
-    for weights in (2, ["a", 1]):
-        with pytest.raises(UserError, match="is not a list of numbers; give one per model"):
+    for weights in (2, ["a", 1], {2, 1}, {0: 1, 1: 2}, frozenset([1, 2]), "12"):
+        with pytest.raises(UserError, match="; give a list of numbers, one per model"):
             check_weights(weights, 2)
+    assert check_weights((weight for weight in (2, 1)), 2) == (2.0, 1.0)
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys])
+def test_what_has_no_order_is_no_list_of_models_or_prompts(pair, kind):
+    paths = kind([toy_path("mistral"), toy_path("llama")])
+    with pytest.raises(UserError, match="; give a list of folders or hub ids"):
+        Ensemble.from_pretrained(paths)
+    with pytest.raises(UserError, match="; give a list of models"):
+        Ensemble(kind(pair.models))
+    with pytest.raises(UserError, match="; give a list of texts"):
+        pair.generate(kind(PROMPTS))
 
 
 def test_one_prompt_is_not_taken_for_a_list_of_prompts(pair):
@@ -377,7 +389,7 @@ def test_a_method_that_needs_no_model_runs_without_any():
     place = Place.of(ModelSpec(path="none", device="cpu"))
     answers = [[Answer(" yes", "eos"), Answer(" no", "stop")]]
     options = {"ranker": toy_path("pair_ranker"), "rank_only": True}
-    ensemble = Ensemble((), (1.0, 1.0), place)
+    ensemble = Ensemble((), (weight for weight in (1.0, 1.0)), place)
     (result,) = ensemble.generate(PROMPTS[:1], method="llm_blender", answers=answers, **options)
     assert result.text in (" yes", " no")
     assert result.tokens == result.forwards == (0, 0)

@@ -13,7 +13,7 @@ from pydantic.json_schema import SkipJsonSchema
 from adafuse.decoding.candidates import Span
 from adafuse.decoding.gate import read_gate
 from adafuse.errors import ExampleError, UserError
-from adafuse.options import Located, MethodOptions, WordTokens
+from adafuse.options import Located, MethodOptions, WordTokens, listed
 from adafuse.plugins import is_outside, not_there, note, said, twice
 
 FusionRule = Callable[[Span, Sequence[float]], float]
@@ -186,13 +186,17 @@ class FusionOptions(WeightingOptions):
         return per_candidate(rule)
 
 
-def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Return w_k, one per model and all 1 by default; refuse negative ones, or none above 0."""
-    given = (1.0,) * count if weights is None else weights
-    if not isinstance(given, Iterable) or not all(isinstance(weight, Real) for weight in given):
-        raise UserError(f"weights {weights!r} is not a list of numbers; give one per model")
+def check_weights(weights: Iterable[float] | None, count: int) -> tuple[float, ...]:
+    """Return w_k, one per model and all 1 by default; refuse negative ones, or none above 0.
+
+    A `count` of 0 is that of a method without models, which takes any number of weights.
+    """
+    entries = "of numbers, one per model"
+    given = [1.0] * count if weights is None else listed(weights, "weights", entries)
+    if not all(isinstance(weight, Real) for weight in given):
+        raise UserError(f"weights is {given!r:.60}; give a list {entries}")
     values = tuple(map(float, given))
-    if len(values) != count:
+    if count and len(values) != count:
         raise UserError(f"{len(values)} weights for {count} models; give one per model")
     if not all(math.isfinite(value) and value >= 0 for value in values) or not any(values):
         raise UserError(f"weights {list(values)} must be at least 0, and one of them above 0")

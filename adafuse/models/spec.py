@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict
 from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
 
 from adafuse.errors import UserError, unknown
-from adafuse.options import Located, Section, Text, parse, refusing
+from adafuse.options import Located, Section, Text, listed, parse, refusing
 from adafuse.records.result import CHAT_DATE, json_values
 
 if TYPE_CHECKING:
@@ -331,14 +331,19 @@ _ONE_FOR_ALL = (
 
 
 def model_specs(
-    models: str | Path | Iterable[str | Path] | Iterable[ModelSpec], **loading: Unpack[Loading]
+    models: str | Path | ModelSpec | Iterable[str | Path] | Iterable[ModelSpec],
+    **loading: Unpack[Loading],
 ) -> list[ModelSpec]:
     """Combine folders or hub ids with how they are loaded, one spec each; specs stay as they are.
 
     Raises:
         UserError: a value that is not allowed, or a list that does not have one per model.
     """
-    given = [models] if isinstance(models, str | Path) else list(models)
+    given: list[str | Path | ModelSpec] = (
+        [models]
+        if isinstance(models, str | Path | ModelSpec)
+        else [*listed(models, "models", "of folders or hub ids")]
+    )
     specs = [model for model in given if isinstance(model, ModelSpec)]
     if specs and (loading or len(specs) < len(given)):
         raise UserError("a ModelSpec has all settings of its model; give no others with it")
