@@ -185,8 +185,8 @@ class Ensemble:
         batch_size: int | Literal["auto"] = 8,
         engine: Literal["tree", "reference"] = "tree",
         drafts: Sequence[Draft] = DRAFTS,
-        answers: Sequence[Sequence[Answer]] | None = None,
-        questions: Sequence[str] | None = None,
+        answers: Iterable[Iterable[Answer]] | None = None,
+        questions: Iterable[str] | None = None,
         progress: bool = False,
         **options: object,
     ) -> Results:
@@ -246,8 +246,8 @@ class Ensemble:
         batch_size: int | Literal["auto"] = 8,
         engine: Literal["tree", "reference"] = "tree",
         drafts: Sequence[Draft] = DRAFTS,
-        answers: Sequence[Sequence[Answer]] | None = None,
-        questions: Sequence[str] | None = None,
+        answers: Iterable[Iterable[Answer]] | None = None,
+        questions: Iterable[str] | None = None,
         **options: object,
     ) -> Iterator[tuple[int, Result]]:
         """Continue prompts, and yield (index of the prompt, result) as soon as each text ends.
@@ -268,7 +268,7 @@ class Ensemble:
 
     def loglikelihoods(
         self,
-        pairs: Sequence[tuple[Prompt, str]],
+        pairs: Iterable[tuple[Prompt, str]],
         *,
         batch_size: int | Literal["auto"] = 8,
         engine: str = "tree",
@@ -288,7 +288,8 @@ class Ensemble:
         """
         self._check_open()
         settings = {"batch_size": batch_size, "engine": engine}
-        return likelihoods(self.models, [*map(_continuation, pairs)], settings)
+        given = map(_continuation, listed(pairs, "pairs", "of pairs (prompt, text)"))
+        return likelihoods(self.models, [*given], settings)
 
     def stream_text(
         self,

@@ -5,6 +5,7 @@ import sys
 import weakref
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -178,12 +179,19 @@ def test_what_are_no_continuations_is_one_sentence(pair, asked):
         pair.loglikelihoods(asked)
 
 
+@pytest.mark.parametrize("asked", [None, 3, "ab", {"a": "b"}, {("a", "b")}])
+def test_what_is_no_list_of_continuations_is_one_sentence(pair, asked):
+    with pytest.raises(UserError, match=r"pairs is .*; give a list of pairs \(prompt, text\)"):
+        pair.loglikelihoods(asked)
+
+
 @pytest.mark.parametrize(
     ("models", "sentence"), [(None, "models is None; give a list of"), ([], "no model was given")]
 )
 def test_what_are_no_models_is_one_sentence(models, sentence):
-    with pytest.raises(UserError, match=sentence):
-        Ensemble(models)
+    for make in (Ensemble, Ensemble.from_pretrained):
+        with pytest.raises(UserError, match=sentence):
+            make(models)
 
 
 def test_prompts_may_come_from_a_generator_and_chats_as_messages(pair):
@@ -203,7 +211,8 @@ def test_models_may_be_one_path_and_devices_what_torch_calls_them():
     assert (model.device.type, model.network.dtype) == ("cpu", torch.bfloat16)
     paths = (toy_path(name) for name in ("mistral", "llama"))
     assert len(Ensemble.from_pretrained(paths, device="cpu").models) == 2
-    assert Ensemble.from_pretrained(toy_path("llama"), device="cpu").models[0].name == model.name
+    for one in (toy_path("llama"), ModelSpec(path=toy_path("llama"))):
+        assert Ensemble.from_pretrained(one).models[0].name == model.name
 
 
 def test_models_that_are_loaded_already_decode_as_loaded_ones(pair):
@@ -373,7 +382,16 @@ def test_answers_and_tasks_belong_to_the_prompts(pair):
         ({"answers": [[one, one]]}, "1 lists of answers for 2 prompts; give one each"),
         ({"answers": [[one, one], [one]]}, "1 answers of 2 models; give one per model"),
         ({"answers": [["a", "b"]] * 2}, "'a' is not an answer; give Answer"),
+        (
+            {"answers": [one, one]},
+            r"answers\[0\] is Answer\(.*; give a list with an Answer",
+        ),
+        ({"answers": [None, None]}, r"answers\[0\] is None; give a list with an Answer per model"),
+        ({"answers": 3}, "answers is 3; give a list with the answers to each prompt"),
         ({"questions": ["a", "b", "c"]}, "3 questions for 2 prompts; give one each"),
+        ({"questions": []}, "0 questions for 2 prompts; give one each"),
+        ({"questions": {"a", "b"}}, "; give a list with a text per prompt"),
+        ({"questions": 3}, "questions is 3; give a list with a text per prompt"),
         ({"questions": "ab"}, "questions is 'ab'; give a list with a text per prompt"),
         ({"questions": ["a", 5]}, "give a list with a text per prompt"),
     ):
@@ -381,6 +399,10 @@ def test_answers_and_tasks_belong_to_the_prompts(pair):
             pair.generate(PROMPTS, method="rerank", **given)
     ranked = pair.generate(PROMPTS, method="rerank", answers=[[one, one]] * 2)
     assert [(r.text, r.seconds > 4) for r in ranked] == [(" yes", True)] * 2
+    both = np.array([[one, one]] * 2, dtype=object)
+    for given in (both, [*both], (iter(own) for own in both)):
+        results = pair.generate(PROMPTS, method="rerank", answers=given, questions=iter("ab"))
+        assert [result.text for result in results] == [" yes"] * 2
     # A method that does not start from answers is not charged for them either.
     assert all(r.seconds < 4 for r in pair.generate(PROMPTS, answers=[[one, one]] * 2))
 

@@ -111,6 +111,8 @@ def test_a_function_is_named_in_the_settings(pair, tmp_path):
 def test_what_is_missing_is_one_sentence(results, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"'out.csv' does not end in .parquet; give it that ending"):
         results.to_parquet("out.csv")
+    with pytest.raises(UserError, match=r"'3' does not end in .parquet; give it that ending"):
+        results.to_parquet(3)
     for package, table in (("polars", results.to_polars), ("pandas", results.to_pandas)):
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(

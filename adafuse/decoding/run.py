@@ -30,6 +30,7 @@ from adafuse.errors import ExampleError, UserError
 from adafuse.models.language_model import LanguageModel, ServedModel
 from adafuse.models.memory import out_of_memory, rows_that_fit
 from adafuse.models.placement import Place
+from adafuse.options import listed
 from adafuse.plugins import is_outside, places, said
 from adafuse.records.result import Answer, Chat, Prompt, Result, letters, question_of
 from adafuse.tokenization.prompts import check_chat, check_read, ids_if_any, shared_prefix
@@ -175,30 +176,21 @@ class Run:
     def events(
         self,
         prompts: Sequence[Prompt],
-        questions: Sequence[str] | None = None,
-        answers: Sequence[Sequence[Answer]] | None = None,
+        questions: Iterable[str] | None = None,
+        answers: Iterable[Iterable[Answer]] | None = None,
     ) -> Iterator[Event[Example]]:
         """Decode all prompts; what cannot run is refused at the call. See `Ensemble.stream`."""
-        questions = questions or [*map(question_of, prompts)]
-        answers = answers if self.method.reads_answers else None
-        for given, what in ((questions, "questions"), (answers, "lists of answers")):
-            if given is not None and len(given) != len(prompts):
-                raise UserError(f"{len(given)} {what} for {len(prompts)} prompts; give one each")
-        if isinstance(questions, str) or not all(isinstance(text, str) for text in questions):
-            raise UserError(f"questions is {questions!r:.60}; give a list with a text per prompt")
-        count = len(self.weights)
-        for own in answers or ():
-            if len(own) != count:
-                raise UserError(f"{len(own)} answers of {count} models; give one per model")
-            if odd := [answer for answer in own if not isinstance(answer, Answer)]:
-                raise UserError(f"{odd[0]!r:.60} is not an answer; give Answer(text, stop_reason)")
+        asked = _questions(questions, prompts)
+        own = None
+        if answers is not None and self.method.reads_answers:
+            own = _answers(answers, len(prompts), len(self.weights))
         self.prepare()
         check_thoughts(self.models, prompts)
         lookups = defaultdict[LanguageModel, Lookup](Lookup)
 
         def start(n: int) -> Example:
-            own = tuple(answers[n]) if answers else None
-            return self.start(self.weights, self.settings, prompts[n], questions[n], own, n)
+            given = None if own is None else own[n]
+            return self.start(self.weights, self.settings, prompts[n], asked[n], given, n)
 
         program = partial(self.program, lookups=lookups)
         top = self.method.top
@@ -207,8 +199,8 @@ class Run:
     def results(
         self,
         prompts: Sequence[Prompt],
-        questions: Sequence[str] | None = None,
-        answers: Sequence[Sequence[Answer]] | None = None,
+        questions: Iterable[str] | None = None,
+        answers: Iterable[Iterable[Answer]] | None = None,
     ) -> Iterator[tuple[int, Result]]:
         """Decode as `events` does; yield each prompt's number and result as soon as it ends."""
         events = self.events(prompts, questions, answers)
@@ -272,7 +264,7 @@ class Run:
 
         What a stop string may still cut is held back; all of it, where the method may replace it.
         """
-        return self._spans(self.events([prompt], [question] if question else None))
+        return self._spans(self.events([prompt], None if question is None else [question]))
 
     def _spans(self, events: Iterator[Event[Example]]) -> Generator[str | Result]:
         given = ""
@@ -295,6 +287,36 @@ class Run:
             f"method {self.method.name!r} replaced text that was streamed;"
             " have its `replaces_text` return True"
         )
+
+
+def _questions(given: Iterable[str] | None, prompts: Sequence[Prompt]) -> list[str]:
+    """Return a question per prompt, by default what the prompt asks."""
+    entries = "with a text per prompt"
+    asked = map(question_of, prompts) if given is None else given
+    questions = listed(asked, "questions", entries)
+    if len(questions) != len(prompts):
+        raise UserError(f"{len(questions)} questions for {len(prompts)} prompts; give one each")
+    if not all(isinstance(text, str) for text in questions):
+        raise UserError(f"questions is {questions!r:.60}; give a list {entries}")
+    return questions
+
+
+def _answers(
+    given: Iterable[Iterable[Answer]], prompts: int, models: int
+) -> list[tuple[Answer, ...]]:
+    """Return the answers of all models to each prompt."""
+    answers = [
+        tuple(listed(own, f"answers[{number}]", "with an Answer per model"))
+        for number, own in enumerate(listed(given, "answers", "with the answers to each prompt"))
+    ]
+    if len(answers) != prompts:
+        raise UserError(f"{len(answers)} lists of answers for {prompts} prompts; give one each")
+    for own in answers:
+        if len(own) != models:
+            raise UserError(f"{len(own)} answers of {models} models; give one per model")
+        if odd := [answer for answer in own if not isinstance(answer, Answer)]:
+            raise UserError(f"{odd[0]!r:.60} is not an answer; give Answer(text, stop_reason)")
+    return answers
 
 
 def _generator(hook: str, given: Program[None]) -> Program[None]:

@@ -109,7 +109,7 @@ def use_threads(threads: int | Literal["auto"]) -> None:
     most = _threads_at_first()
     if threads == "auto":
         torch.set_num_threads(min(most, free_cores()) if most > 1 else 1)
-    elif isinstance(threads, int) and threads > 0:
+    elif isinstance(threads, int) and threads is not True and threads > 0:
         torch.set_num_threads(threads)
     else:
         raise UserError(f"threads is {threads!r}; give a number above 0, or auto")

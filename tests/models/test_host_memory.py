@@ -138,5 +138,6 @@ def test_auto_takes_what_is_free_and_no_more_than_torch_had(monkeypatch) -> None
             assert torch.get_num_threads() == wanted
     finally:
         torch.set_num_threads(before)
-    with pytest.raises(UserError, match="threads is 0; give a number above 0, or auto"):
-        use_threads(0)
+    for wrong in (0, True):
+        with pytest.raises(UserError, match=f"threads is {wrong}; give a number above 0, or auto"):
+            use_threads(wrong)
