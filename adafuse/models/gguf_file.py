@@ -5,13 +5,14 @@ import math
 import re
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO
-
-from transformers import PreTrainedConfig
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from adafuse.errors import UserError
 from adafuse.models.files import MERGE, local_path
 from adafuse.models.spec import GGUF, ModelEntry
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ def check_gguf(path: str, revision: str | None) -> None:
         )
 
 
-def check_read(spec: ModelEntry, config: PreTrainedConfig) -> None:
+def check_read(spec: ModelEntry, config: "PreTrainedConfig") -> None:
     """Refuse a GGUF file whose rotary positions or soft caps its config does not have.
 
     transformers reads some keys of few architectures, and passes over the others.
