@@ -63,6 +63,7 @@ LABEL = (
 )
 """The name of a run, and what a reader must know of its selection."""
 
+_CHOSEN = (PUBLISHED, "oracle")
 _EARLIER = "Hollow, with rows decoded in an earlier attempt or for another run, at another cost"
 _NAMED = 6
 """Runs of which limits cut many answers are named up to here."""
@@ -321,7 +322,7 @@ def _domain(marks: pl.DataFrame, dots: Dots) -> list[float]:
 def notes(scores: pl.DataFrame) -> str:
     """Say of which scores a reader must know more: that of an oracle, or with answers cut."""
     rows = [row for row in scores.to_dicts() if row["benchmark"] != MACRO_AVERAGE]
-    oracles = any(r["protocol"] == PUBLISHED and r["selection"] == "oracle" for r in rows)
+    oracles = any((r.get("protocol"), r.get("selection")) == _CHOSEN for r in rows)
     cut, beyond = (
         [f"{_of(r)} ({r[name]:.0f} %)" for r in rows if (r.get(name) or 0.0) > MANY_CUT]
         for name in ("cut", "beyond")
