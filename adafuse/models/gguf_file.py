@@ -64,7 +64,7 @@ def check_gguf(path: str, revision: str | None) -> None:
         )
 
 
-def check_read(spec: ModelEntry, config: "PreTrainedConfig") -> None:
+def check_nothing_dropped(spec: ModelEntry, config: "PreTrainedConfig") -> None:
     """Refuse a GGUF file whose rotary positions or soft caps its config does not have.
 
     transformers reads some keys of few architectures, and passes over the others.

@@ -29,7 +29,7 @@ from adafuse.models.files import (
     local_path,
     safe_files,
 )
-from adafuse.models.gguf_file import check_read, gguf_ends
+from adafuse.models.gguf_file import check_nothing_dropped, gguf_ends
 from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub, parsed_gguf
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import device_map, device_names, layer_devices, resolved
@@ -414,7 +414,7 @@ def load_config(spec: ModelEntry) -> PreTrainedConfig:
             f" {spec.quantization!r}"
         )
     if spec.server is None:
-        check_read(spec, config)
+        check_nothing_dropped(spec, config)
         if kind_of(config) is not None:
             quantizer_of(spec, config)
     return config
