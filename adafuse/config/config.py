@@ -242,12 +242,29 @@ class Config(Section):
                 " compared; give all the same batch_size"
             )
 
-    def _check_development_rows(self) -> None:
-        """Check that a run that needs development rows has them on all benchmarks of its tables."""
+    def _shown_cells(self) -> list[tuple[str, str]]:
         cells = [*product(self.main_runs, self.main_benchmarks)]
         for experiment in self.experiments.values():
             cells += product(experiment.runs, experiment.benchmarks)
-        for run, benchmark in cells:
+        return cells
+
+    def tested_cells(self) -> dict[tuple[str, str], None]:
+        """Return the decoded runs, with benchmarks, whose scores are shown or certify a run."""
+        cells: dict[tuple[str, str], None] = {}
+        for run, benchmark in self._shown_cells():
+            spec, task = self.runs[run], self.benchmarks[benchmark]
+            if spec.method in METHODS:
+                cells[run, benchmark] = None
+                continue
+            chosen = selection(spec.method, spec.options)
+            names = [benchmark, task.certified_on if isinstance(chosen, Certified) else None]
+            candidates = chosen.candidates(self.single_model_runs(spec))
+            cells |= dict.fromkeys(product(candidates, filter(None, names)))
+        return cells
+
+    def _check_development_rows(self) -> None:
+        """Check that a run that needs development rows has them on all benchmarks of its tables."""
+        for run, benchmark in self._shown_cells():
             method = SELECTIONS.get(self.runs[run].method)
             certified, task = method is Certified, self.benchmarks[benchmark]
             missing = (task.certified_on if certified else task.development) is None

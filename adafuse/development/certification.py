@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adafuse.decoding.gate import read_gate
 from adafuse.development.advice import scored
-from adafuse.development.gate_file import FittedGate, prompt_hashes
+from adafuse.development.gate_file import check_unseen
 from adafuse.development.gate_fitting import Development, failures
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
@@ -44,7 +43,8 @@ def certify_methods(
     if not rows.prompts:
         raise UserError("there are no development rows; give some with answers")
     for name, (method, options) in candidates.items():
-        _check_unseen(name, rows, resolve(method, options).files.get("gate"))
+        if (gate := resolve(method, options).files.get("gate")) is not None:
+            check_unseen(gate, rows.name, rows.prompts, name, "certify")
     runs: Candidates = {name: ("single", {}) for name in members} | dict(candidates)
     scores, failed = [], []
     for name, (method, options) in runs.items():
@@ -60,17 +60,3 @@ def certify_methods(
         [*candidates, *singles], members, scores, order=order, alpha=alpha, margin=margin
     )
     return certificate, failed
-
-
-def _check_unseen(name: str, rows: Development, gate: str | None) -> None:
-    if gate is None:
-        return
-    fitted, hashes = read_gate(gate, FittedGate).fitted, prompt_hashes(rows.prompts).split()
-    seen = {*fitted.prompts.split()}
-    shared = sum(each in seen for each in hashes)
-    if shared or (not seen and rows.name in fitted.benchmarks):
-        which = f"{shared} of the {len(hashes)} rows" if seen else "rows"
-        raise UserError(
-            f"{name}: gate {gate!r} was fitted on {which} {rows.name!r}, whose scores it raises;"
-            " certify on other rows"
-        )

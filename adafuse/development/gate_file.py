@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adafuse.benchmarks.prompts import question_key
-from adafuse.decoding.gate import Gate
+from adafuse.decoding.gate import Gate, read_gate
+from adafuse.errors import UserError
 from adafuse.options import Section
 from adafuse.records.result import Prompt, as_text
 from adafuse.storage.files import write_text
@@ -62,6 +63,32 @@ class FittedGate(Gate):
 def prompt_hashes(prompts: Iterable[Prompt]) -> str:
     """Return 12 hexadecimal digits for each prompt, the same for copies of it (`question_key`)."""
     return " ".join(text_digest(question_key(as_text(prompt)))[:12] for prompt in prompts)
+
+
+def check_unseen(path: str, name: str, prompts: Iterable[Prompt], user: str, use: str) -> None:
+    """Refuse the gate of a file for rows that it was fitted on.
+
+    Args:
+        path: of the gate; one that was written by hand is taken.
+        name: of the rows' benchmark or file.
+        prompts: of the rows.
+        user: what the message begins with.
+        use: what the rows are for, as a verb.
+
+    Raises:
+        UserError: the gate was fitted on some of the prompts.
+    """
+    if read_gate(path).fitted is None:
+        return
+    fitted = read_gate(path, FittedGate).fitted
+    seen, hashes = {*fitted.prompts.split()}, prompt_hashes(prompts).split()
+    shared = sum(each in seen for each in hashes)
+    if shared or (not seen and name in fitted.benchmarks):
+        which = f"{shared} of the {len(hashes)} rows" if seen else "rows"
+        raise UserError(
+            f"{user}: gate {path!r} was fitted on {which} {name!r}, whose scores it raises;"
+            f" {use} on other rows"
+        )
 
 
 def write_gate(path: Path, gate: Gate) -> None:

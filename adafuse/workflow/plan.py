@@ -16,6 +16,8 @@ from adafuse.benchmarks.prompts import unbroken, unfilled
 from adafuse.config.config import Config
 from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
+from adafuse.decoding.gate import DEVELOPMENT
+from adafuse.development.gate_file import check_unseen
 from adafuse.errors import UserError
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, Certified
@@ -136,6 +138,12 @@ class Plan(Digests):
             if chosen.method in METHODS:
                 paths = [self.config.models[name].path for name in chosen.models]
                 resolve(chosen.method, chosen.options).check_files(paths)
+        for run, benchmark in self.config.tested_cells():
+            chosen = self.config.runs[run]
+            gate = resolve(chosen.method, chosen.options).files.get("gate")
+            if gate not in (None, DEVELOPMENT):
+                prompts = [row.prompt for row in self.prepared(benchmark).rows]
+                check_unseen(gate, benchmark, prompts, f"runs.{run}", "test")
         for benchmark, run in product(self.config.benchmarks, self.config.runs):
             if (other := gate_rows(self.config, benchmark, run)) is not None:
                 self._check_apart(run, benchmark, other, "its gate is fitted", "fit")

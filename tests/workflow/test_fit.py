@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adafuse.decoding.gate import FittedModel, Gate
-from adafuse.development.gate_file import write_gate
+from adafuse.development.gate_file import prompt_hashes, write_gate
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
 from adafuse.storage.parquet import read_metadata, read_rows
@@ -142,6 +142,37 @@ def test_a_file_as_gate_is_checked_and_counts_by_its_content(
         Plan.of(learning)
     learning["runs"]["learned"]["options"]["gate"] = "none.json"
     with pytest.raises(UserError, match=r"gate 'none\.json' cannot be read"):
+        Plan.of(learning)
+
+
+def test_a_file_as_gate_is_not_tested_or_certified_on_rows_that_it_was_fitted_on(
+    learning: dict[str, Any], tmp_path: Path
+) -> None:
+    folders = [learning["models"][name]["path"] for name in ("left", "right")]
+    models = tuple(FittedModel(name=f, key=tuple(model_key(f, None))) for f in folders)
+
+    def use(benchmark: str) -> None:
+        prompts = [row.prompt for row in plan.prepared(benchmark).rows[:2]]
+        fitted = FITTED.model_copy(update={"prompts": prompt_hashes(prompts)})
+        gate = Gate(models=models, bias=(0.0, 0.0), weights={}, span={}, fitted=fitted)
+        write_gate(tmp_path / f"{benchmark}.json", gate)
+        learning["runs"]["learned"]["options"]["gate"] = str(tmp_path / f"{benchmark}.json")
+
+    plan = Plan.of(learning)
+    use("qa")
+    with pytest.raises(
+        UserError, match=r"^runs\.learned: gate .* on 2 of the \d+ rows 'qa', .*test"
+    ):
+        Plan.of(learning)
+    use("dev")
+    Plan.of(learning)
+    learning["runs"]["other"] = {"method": "single", "models": ["right"]}
+    models_of = learning["runs"]["both"]["models"]
+    options = {"runs": ["learned"]}
+    learning["runs"]["safe"] = {"method": "certified", "models": models_of, "options": options}
+    with pytest.raises(
+        UserError, match=r"^runs\.learned: gate .* on 2 of the 5 rows 'dev', .*test"
+    ):
         Plan.of(learning)
 
 
