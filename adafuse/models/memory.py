@@ -153,7 +153,14 @@ def cache_bytes(config: "PreTrainedConfig", dtype: torch.dtype) -> int:
     """Return the bytes of the keys and values of one token in the largest layer."""
     text = config.get_text_config()
     layers = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text]
-    return dtype.itemsize * max(2 * _heads(layer) * _head_size(layer) for layer in layers)
+    return dtype.itemsize * max(_cached(layer) for layer in layers)
+
+
+def _cached(layer: "PreTrainedConfig") -> int:
+    """Return the numbers of a token: its keys and values, or what MLA computes these from."""
+    if (rank := getattr(layer, "kv_lora_rank", None)) is not None:
+        return int(rank) + int(layer.qk_rope_head_dim)
+    return 2 * _heads(layer) * _head_size(layer)
 
 
 def _heads(layer: "PreTrainedConfig") -> int:

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, Gemma4TextConfig
+from transformers import (
+    AutoModelForCausalLM,
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
+    Gemma4TextConfig,
+)
 
 from adafuse.errors import UserError
 from adafuse.models import files as model_size
@@ -174,3 +179,14 @@ def test_layers_of_different_sizes_take_the_room_of_the_largest():
     sizes = {"num_hidden_layers": 6, "num_key_value_heads": 2, "head_dim": 8}
     config = Gemma4TextConfig(**sizes, global_head_dim=16)
     assert cache_bytes(config, torch.float32) == 2 * 4 * 2 * 16
+
+
+def test_multi_head_latent_attention_takes_the_room_of_its_latents():
+    sizes = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 12}
+    ranks = {"q_lora_rank": None, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
+    config = DeepseekV3Config(**sizes, **heads, **ranks, first_k_dense_replace=1)
+    network = DeepseekV3ForCausalLM(config)
+    (layer,) = network(torch.tensor([[1]]), use_cache=True).past_key_values.layers
+    taken = (layer.keys.numel() + layer.values.numel()) * layer.keys.element_size()
+    assert cache_bytes(config, torch.float32) == taken == 4 * (12 + 4)
