@@ -18,7 +18,7 @@ from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.methods.selections import SELECTIONS
+from adafuse.methods.selections import SELECTIONS, BestOf
 from adafuse.metrics.registry import metric_named, unit
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
@@ -249,6 +249,7 @@ def _samples(
     }
     model, primary = model_info(results.config, run)["id"], scored.score.primary
     metric = scored.metric
+    several = results.config.runs[run].method == BestOf.name  # whose answers each row needed
     for outcome in scored.outcomes:
         row, decoded = rows[outcome.id], decoded_rows.get(outcome.id, {})
         raw = row.question or row.prompt
@@ -277,7 +278,7 @@ def _samples(
                 "score": outcome.value,
                 "is_correct": is_right(metric, outcome.value),
             },
-            **_cost(decoded),
+            **({} if several else _cost(decoded)),
             "error": _public_error(decoded),
         }
 

@@ -89,6 +89,8 @@ def test_a_record_for_each_score_with_its_interval_and_its_samples(
             name: [text] for name, text in texts.items()
         }
         assert {row["evaluation_id"] for row in rows} == {record["evaluation_id"]}
+        costs = {name in row for row in rows for name in ("token_usage", "performance")}
+        assert costs == {run != "oracle"}  # which needs the answers of all its models
         if benchmark == "qa":
             right = sum(row["evaluation"]["is_correct"] for row in rows)
             assert 100 * right / score.n == pytest.approx(score.main.value)
