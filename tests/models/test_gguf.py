@@ -210,10 +210,10 @@ def header(path: Path, architecture: str, kind: str = "gpt2", pre: str = "gpt2",
     writer.add_key_length(4)
     writer.add_value_length(4)
     writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_vocab_size(4)
+    writer.add_vocab_size(5)
     writer.add_tokenizer_model(kind)
     writer.add_tokenizer_pre(pre)
-    writer.add_token_list(["<s>", "a", "b", "ab"])
+    writer.add_token_list(["<s>", "a", "b", "ab", "ba"])
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(0)
     for key, value in keys.items():
@@ -285,6 +285,8 @@ def test_a_prompt_begins_as_llama_cpp_begins_it_and_unknown_splits_are_told(
     file = header(tmp_path / "a.gguf", "llama", pre=pre, **flag)
     tokenizer = load_tokenizer(ModelSpec(path=str(file)))
     assert tokenizer("a").input_ids == [*start, 1]
+    whole = [4] if pre in ("llama-bpe", "tekken") else [2, 1]  # "ba", which no merge makes
+    assert tokenizer("ba").input_ids[len(start) :] == whole
     assert (f"splits text as '{pre}', which transformers does not know" in caplog.text) == told
 
 
