@@ -78,6 +78,8 @@ def read_few_shot(path: Path, template: str, count: int | None = None) -> FewSho
         raise UserError(
             f"shots file {str(path)!r} holds {len(blocks)} examples, not {count}; lower shots.count"
         )
+    if count != 0:
+        _check_instruction(instruction, before, after, path, alone=not blocks)
     examples = [
         _example(block, before, after, f"shots file {str(path)!r}, example {number}")
         for number, block in enumerate(blocks[:count], start=1)
@@ -113,12 +115,32 @@ def _example(block: str, before: str, after: str, where: str) -> FewShotExample:
     if not question.strip() or not answer.strip():
         raise UserError(f"{where} is not a question, then {after!r} on a new line, then an answer")
     last = before.split("\n")[-1]
-    alike = r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", last)))
-    if found := re.search(rf"(?im)^\s*{alike}", answer):
+    if found := re.search(_alike(last), answer):
         raise UserError(
             f"{where} has {found[0].strip()!r} within its answer; begin each example with {last!r}"
         )
     return FewShotExample(question.strip(), answer.strip())
+
+
+def _alike(mark: str) -> str:
+    """Return a pattern of a line that begins with a mark in any case, with any spaces."""
+    return r"(?im:^\s*" + r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", mark))) + ")"
+
+
+_LABELLED = r"(?m:^\s*[^\W\d]\w*\s?:\s*\S)"  # such as "Q: x", which an instruction may have
+
+
+def _check_instruction(text: str, before: str, after: str, path: Path, *, alone: bool) -> None:
+    """Refuse examples of another form above the first one, or in a file without any."""
+    first, last = before.split("\n")[-1], after.split("\n")[-1]
+    marks = [_alike(first), _alike(last), *([_LABELLED] if alone else [])]
+    if found := re.search("|".join(marks), text):
+        line = text[found.start() :].strip().split("\n")[0]
+        fix = ", or set shots.count: 0 if the file has none" if alone else ""
+        raise UserError(
+            f"shots file {str(path)!r} has {line[:60]!r} before its first example; begin each"
+            f" example with {first!r}{fix}"
+        )
 
 
 Layout = Literal["strict", "published"]

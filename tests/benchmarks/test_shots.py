@@ -137,6 +137,9 @@ def test_newlines_at_the_end_of_the_file_matter_to_published_alone(tmp_path: Pat
         ("Question:\nAnswer: c\n", QA, None, "example 1 is not a question"),
         ("Question: a\nAnswer:\n", QA, None, "example 1 is not a question"),
         ("Question: a\nThink.\nIt is b\n", THINKS, None, "then 'Think.\\nAnswer:' on a new"),
+        ("Be good.\nQ: a\nA: b\n", QA, None, "has 'Q: a' before its first example; begin each"),
+        (f"question: a\nAnswer: b\n\n{PLAIN}", QA, None, "has 'question: a' before its first"),
+        (f"Q: a\nAnswer: b\n\n{PLAIN}", QA, None, "has 'Answer: b' before its first example"),
         (f"{PLAIN}\nQUESTION : b\nAnswer: c\n", QA, None, "has 'QUESTION :' within its answer"),
         ("Be good.\nQuestion: a\nAnswer: b\nQuestion: c\nAnswer: d", GOOD, None, "1 of 2 examples"),
         (PLAIN, "{question}\nAnswer:", None, "needs words before and after {question}"),
@@ -150,6 +153,13 @@ def test_a_file_of_another_form_is_one_sentence(
         read_few_shot(write(tmp_path, text), template, count)
     assert sentence in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_instruction_alone_may_have_labels_where_the_count_says_so(tmp_path: Path) -> None:
+    path = write(tmp_path, "Note: be brief.\n")
+    with pytest.raises(UserError, match=r"or set shots\.count: 0"):
+        read_few_shot(path, QA)
+    assert read_few_shot(path, QA, 0).instruction == "Note: be brief."
 
 
 def test_shots_that_are_no_text_are_one_sentence(tmp_path: Path) -> None:
