@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from adafuse.benchmarks.records import Record, read_records
 from adafuse.errors import UserError
@@ -28,10 +30,22 @@ class Row:
     renamed: bool = False
 
 
+_FILLED = r"\{([^{}]+)\}"
+
+
+def _closed(spec: str) -> str:
+    if left := re.search("[{}]", re.sub(_FILLED, "", spec)):
+        raise ValueError(
+            f"{spec!r} has a {left[0]!r} that encloses no field; write {{name}}, and braces that"
+            " are text into the prompt"
+        )
+    return spec
+
+
 class Fields(Section):
     """Paths in a record; one may be nested ("answer.aliases") and enters each list element."""
 
-    question: Text = "question"
+    question: Annotated[Text, AfterValidator(_closed)] = "question"
     """path of the question, or a template for it (`"{context}\\n{question}"`); change it when it
     has another name"""
     answer: Text = "answer"
@@ -93,7 +107,7 @@ def row_id(record: Record, fields: Fields, where: str) -> str | None:
 def _question(record: Record, spec: str, where: str) -> str:
     if "{" not in spec:
         return _checked(_value(record, spec, where), spec, where)
-    return re.sub(r"\{([^{}]+)\}", lambda slot: _question(record, slot[1], where), spec)
+    return re.sub(_FILLED, lambda slot: _question(record, slot[1], where), spec)
 
 
 # A list of texts or numbers, as pandas writes one into a cell of CSV.

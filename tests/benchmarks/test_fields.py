@@ -10,6 +10,7 @@ import pytest
 from adafuse.benchmarks.rows import PLAIN, Fields, Row, read_rows, row_of
 from adafuse.errors import UserError
 from adafuse.metrics.gsm8k import final_number
+from adafuse.options import parse
 from tests.conftest import SHARED
 
 ROWS = [
@@ -82,6 +83,14 @@ def test_a_missing_or_wrong_field_is_named_as_it_was_asked_for(
     with pytest.raises(UserError) as error:
         row_of(record, fields, "f")
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize("spec", ["{question", "{}", "{context}\n{question", "{{question}}"])
+def test_a_template_with_a_brace_that_encloses_no_field_is_one_sentence(spec: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(Fields, {"question": spec}, "fields")
+    said = str(error.value).replace(r"\n", "\n")
+    assert said.startswith(f"fields: question: '{spec}' has a '") and said.endswith("the prompt")
 
 
 def test_a_path_goes_into_each_element_of_a_list() -> None:
