@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
@@ -85,7 +86,8 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
     folder = Path(source.dataset)
     fresh = TemporaryDirectory() if folder.is_dir() else nullcontext()
     try:
-        with fresh as cache:
+        with fresh as cache, warnings.catch_warnings():
+            warnings.filterwarnings("error", "Length of header")  # of pandas, which leaves out more
             named_by = {"revision": source.revision, "cache_dir": cache}
             builder = datasets.load_dataset_builder(source.dataset, config, **named_by)
             if folder.is_dir():
@@ -103,8 +105,10 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
             _check_texts(records.features, source, named)
             for number, record in enumerate(records):
                 yield at_row(named, number), _as_written(record, records.features)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, Warning, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
+        if "Length of header" in f"{reason} {error.__cause__}":
+            reason = "rows of a CSV file have more fields than its header; quote them"
         if "OfflineModeIsEnabled" in reason:
             reason = "it is not on this machine, and the hub is not asked"
         advice = (
@@ -190,16 +194,22 @@ def _as_written(value: Any, feature: Any) -> Any:
 
 
 def _text_columns(builder: Any, split: str | None) -> dict[str, Any]:
-    """Return by what all columns of CSV are text: pandas reads 007 as 7, and NA as nothing."""
+    """Return by what all columns of CSV are text: pandas reads 007 as 7, and NA as nothing.
+
+    The first of more fields than the header has would be the name of the row, and shift the others.
+    """
     import datasets
     from datasets.packaged_modules.csv.csv import CsvConfig
 
     if not isinstance(builder.config, CsvConfig):
         return {}
+    if builder.config.index_col is None:
+        builder.config.index_col = False
     whole = split and split.partition("[")[0]
     first: dict[str, Any] = next(iter(builder.as_streaming_dataset(whole)), {})
     texts = datasets.Features({name: datasets.Value("string") for name in first})
-    return {"features": texts or None, "keep_default_na": False}
+    own = {"index_col": builder.config.index_col, "keep_default_na": False}
+    return {"features": texts or None, **own}
 
 
 def _check_inside(folder: Path, data_files: Mapping[str, Sequence[str]]) -> None:

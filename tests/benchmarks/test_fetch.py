@@ -182,6 +182,16 @@ def test_a_field_too_many_and_files_of_two_formats_are_refused(
     assert sentence in str(error.value)
 
 
+@pytest.mark.parametrize("split", ["train[:2]", "train+test"])
+def test_a_field_too_many_shifts_no_column_of_a_part_of_a_split(tmp_path: Path, split: str) -> None:
+    good, odd = ("id,question,answer\n" + "".join(rows) for rows in (["1,a,b\n"], ["1,a,b,c\n"]))
+    for name, files in {"one": (odd, good), "two": (good, odd)}.items():
+        place = plain(tmp_path / name, train_csv=files[0], test_csv=files[1])
+        if (name, split) != ("two", "train[:2]"):
+            with pytest.raises(UserError, match="more fields than its header; quote them"):
+                fetched(of(place, split), tmp_path)
+
+
 def test_a_column_of_texts_and_numbers_that_only_datasets_can_read_is_refused(
     tmp_path: Path,
 ) -> None:
