@@ -160,9 +160,10 @@ def _members(name: Any, run: Any) -> dict[Any, Any]:
 def with_used_files(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in which every `use` is replaced by what its file says.
 
-    Keys beside `use` go before those of the file, within sections too. Another `file` as source
-    replaces a dataset with all that belongs to it; another `dataset` (a copy in a folder, say)
-    keeps its configuration, split and fields, but not the revision.
+    Keys beside `use` go before those of the file, within sections too. A `file` as source replaces
+    a dataset with all that belongs to it, and of another `file` all but the fields; another
+    `dataset` (a copy in a folder, say) keeps its configuration, split and fields, but not the
+    revision.
     """
     benchmarks = values.get("benchmarks")
     if not isinstance(benchmarks, dict):
@@ -208,7 +209,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     for key, value in above.items():
         inner = merged.get(key)
         if isinstance(inner, dict) and isinstance(value, dict):
-            if key == "source" and value.get("file") is not None:
+            if key == "source" and value.get("file") is not None and inner.get("file") is None:
                 inner = {}
             elif key == "source" and "dataset" in value:
                 inner = {name: inner[name] for name in inner if name not in ("file", "revision")}

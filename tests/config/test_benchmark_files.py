@@ -45,6 +45,13 @@ def test_a_file_as_source_replaces_the_dataset_with_all_that_belongs_to_it(tmp_p
     assert joined(tmp_path, {"source": {"file": "x.jsonl"}})["source"] == {"file": "x.jsonl"}
 
 
+def test_another_file_as_source_has_the_fields_of_the_first(tmp_path: Path) -> None:
+    fields = {"question": "{context}\n{question}"}
+    task = {**HUB, "source": {"file": "test.jsonl", "fields": fields}}
+    found = joined(tmp_path, {"source": {"file": "development.jsonl"}}, task)
+    assert found["source"] == {"file": "development.jsonl", "fields": fields}
+
+
 def test_a_copy_of_the_dataset_keeps_its_split_and_fields(tmp_path: Path) -> None:
     source = joined(tmp_path, {"source": {"dataset": "./copy"}})["source"]
     kept = {key: value for key, value in HUB["source"].items() if key != "revision"}
