@@ -31,7 +31,7 @@ class MainConfig(Section):
     study: DifferentNames = ()
     """names of `runs` that are variants, such as one method with several options: none of them is
     a baseline of another; change it when your runs vary one method"""
-    margin: Annotated[float, Field(gt=0, lt=100)] = 1.0
+    margin: Annotated[float, Field(gt=0, lt=100, strict=True)] = 1.0
     """in points: a run that is shown to be worse by less than this counts as not inferior
     ([docs/scoring.md](../docs/scoring.md#as-good-as-the-best-member)); choose it before you see
     results; change it when you need another bound"""

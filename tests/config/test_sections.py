@@ -10,6 +10,7 @@ from pydantic import ValidationError
 import adafuse.config
 from adafuse.config.benchmarks import SampleConfig
 from adafuse.config.config import Config
+from adafuse.config.experiments import MainConfig
 from adafuse.config.runs import DecodeConfig, ModelConfig, RunConfig
 from adafuse.options import Section
 
@@ -41,6 +42,8 @@ def test_a_section_cannot_be_changed() -> None:
         (SampleConfig, {"size": 0}),
         (DecodeConfig, {"max_error_share": 1.5}),
         (DecodeConfig, {"batch_size": "all"}),
+        (MainConfig, {"margin": "012"}),
+        (MainConfig, {"margin": True}),
     ],
 )
 def test_a_section_refuses_values_out_of_range(section: type[Section], values: dict) -> None:
