@@ -116,8 +116,8 @@ def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration in which every run with a `sweep` is a run per value.
 
     A run NAME with `sweep: {tau: [0.5, 0.7]}` becomes NAME_0.5 and NAME_0.7; several options give
-    every combination. Where the main table or an experiment lists NAME, it stands for all of them.
-    A sweep of another form is left for validation to refuse.
+    every combination. Where the main table, an experiment or a choice between runs lists NAME, it
+    stands for all of them. A sweep of another form is left for validation to refuse.
     """
     changed = copy.deepcopy(dict(values))
     runs, experiments = changed.get("runs"), changed.get("experiments")
@@ -130,6 +130,7 @@ def with_sweeps(values: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"runs: there are two runs {twice[0]!r} after sweeps; rename one")
         changed["runs"] |= group
     listings = [*experiments.values()] if isinstance(experiments, dict) else []
+    listings += [run.get("options") for run in changed["runs"].values() if isinstance(run, dict)]
     for section, key in product((changed.get("main"), *listings), ("runs", "study")):
         if isinstance(section, dict) and isinstance(names := section.get(key), list):
             section[key] = [run for name in names for run in members.get(str(name), [name])]

@@ -56,6 +56,13 @@ def test_a_list_of_runs_may_say_the_name_of_a_sweep_for_all_of_it(values: dict[s
     assert config.experiments["f"].runs == ("x_0.1", "x_0.2", "both")
 
 
+def test_a_choice_between_runs_may_say_the_name_of_a_sweep_for_all_of_it() -> None:
+    choice = {"method": "certified", "models": RUN["models"], "options": {"runs": ["y", "x"]}}
+    runs = {"x": {**RUN, "sweep": {"tau": [0.1, 0.2]}}, "y": RUN, "sure": choice}
+    found = with_sweeps({"runs": runs})["runs"]["sure"]
+    assert found["options"]["runs"] == ["y", "x_0.1", "x_0.2"]
+
+
 @pytest.mark.parametrize(
     ("run", "sentence"),
     [
