@@ -94,7 +94,13 @@ class BestPair(Selection):
 
     def check(self, models: Names, candidates: Mapping[str, Names]) -> None:
         """Refuse anything but one ensemble per pair of the models."""
-        pairs = {frozenset(pair) for pair in candidates.values()}
+        pairs = dict[frozenset[str], str]()
+        for name, pair in candidates.items():
+            if (first := pairs.setdefault(frozenset(pair), name)) != name:
+                raise UserError(
+                    f"runs {first!r} and {name!r} have the same models, and only one of them would"
+                    " be chosen; leave one of them in `runs`"
+                )
         for one, other in combinations(models, 2):
             if frozenset((one, other)) not in pairs:
                 raise UserError(

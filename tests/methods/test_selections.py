@@ -45,6 +45,8 @@ def test_every_pair_of_the_models_must_have_a_run():
     chosen.check("abc", {name: pair[::-1] for name, pair in PAIRS.items()})
     with pytest.raises(UserError, match=r"run 'abc' is not a pair of \['a', 'b', 'c'\]; remove it"):
         chosen.check([*"abc"], {**PAIRS, "abc": ("a", "b", "c")})
+    with pytest.raises(UserError, match=r"runs 'ab' and 'ba' have the same models, and only one"):
+        chosen.check("abc", {**PAIRS, "ba": ("b", "a")})
 
 
 def test_only_a_choice_that_saw_the_answers_is_an_oracle():
