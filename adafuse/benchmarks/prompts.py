@@ -46,7 +46,9 @@ _RAISED = re.compile("(?=[\u00b2\u00b3\u00b9\u2070-\u207f])")
 
 
 def unfilled(owner: str, template: str) -> str | None:
-    """Return a warning about other names in braces, which a misspelt slot is; None without any."""
+    """Return a warning about braces that stay, as those of a misspelt slot; None without any."""
+    if f"{{{SLOT}}}" in template:
+        return f"{owner}: the outer braces of {{{SLOT}}} stay in each prompt; write {SLOT}"
     others = sorted({*re.findall(r"{\w+}", template)} - {SLOT})
     return f"{owner}: {others[0]} stays as it is; only {SLOT} is filled in" if others else None
 

@@ -278,6 +278,12 @@ def test_a_second_slot_of_a_prompt_is_told_while_planning(values: dict[str, Any]
     assert told == "benchmarks.qa.prompt: {context} stays as it is; only {question} is filled in"
 
 
+def test_a_slot_in_two_pairs_of_braces_is_told_while_planning(values: dict[str, Any]) -> None:
+    values["benchmarks"]["qa"]["prompt"] = "Question: {{question}}"
+    (told,) = Plan.of(values).warnings
+    assert told.endswith("the outer braces of {{question}} stay in each prompt; write {question}")
+
+
 def test_a_backslash_and_an_n_where_a_line_break_was_meant_are_told_while_planning(
     values: dict[str, Any],
 ) -> None:
