@@ -210,7 +210,8 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
     """Say what is wrong with the values of a section, where, and what would be right."""
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = message.replace("should", "must").replace("tuple", "list")
-    location = [str(part) for part in error["loc"]]
+    message = re.sub(r" or instance of \w+$", "", message)
+    location = [str(part) for part in error["loc"] if part != "constrained-str"]  # of a union
     if error["type"] == "missing":
         section = ".".join(filter(None, [owner, *location[:-1]])) or "config"
         return f"{section} has no {location[-1]!r}; add it"

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from adafuse.benchmarks.description import PaperFigures
 from adafuse.benchmarks.prompts import SLOT, Layout
@@ -12,7 +12,18 @@ from adafuse.decoding.words import StopAfter
 from adafuse.errors import UserError
 from adafuse.metrics.bertscore import wrong_language
 from adafuse.metrics.registry import SCORERS
-from adafuse.options import BatchSize, Flag, Identifier, Located, Number, Positive, Section, Text
+from adafuse.options import (
+    BatchSize,
+    Flag,
+    Identifier,
+    Located,
+    Number,
+    Positive,
+    Section,
+    Text,
+    parse,
+    refusing,
+)
 from adafuse.plugins import not_there
 from adafuse.storage.files import located
 
@@ -95,6 +106,14 @@ def _language(code: str) -> str:
     return code
 
 
+def _stop(value: object) -> object:
+    """Check an entry with keys by itself, as an error of either form would say it must be text."""
+    if not isinstance(value, dict):
+        return value
+    with refusing():
+        return parse(StopAfter, value, "stop string")
+
+
 class BenchmarkConfig(Section):
     """A benchmark: rows, prompt template, stop conditions, scorer."""
 
@@ -110,7 +129,7 @@ class BenchmarkConfig(Section):
     exclude_shots: Flag = True
     """mark rows that are few-shot examples of the prompt; `strict` scores leave them out; change it
     when you measure their effect, and only then"""
-    stop: tuple[Text | StopAfter, ...] = ()
+    stop: tuple[Annotated[Text | StopAfter, BeforeValidator(_stop)], ...] = ()
     """stop strings; the answer is cut before the first one; a stop string of white space applies
     only after other text, and `{string: S, after: T}` only after T; change it when models continue
     with questions of their own"""
