@@ -18,6 +18,7 @@ from adafuse.config.runs import ModelConfig, RunConfig
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.published import read_published
+from adafuse.models.adapters import check_folder
 from adafuse.models.files import check_pickled, check_whole
 from adafuse.models.hub import check_path
 from adafuse.models.spec import GGUF
@@ -246,6 +247,8 @@ def _is_model_folder(path: str, revision: str | None) -> bool:
 
 
 def _check_model(model: ModelConfig) -> None:
+    if model.adapter is not None:
+        check_folder(model.adapter)
     if _is_model_folder(model.path, model.revision):
         served = model.server is not None
         check_pickled(model.path, allowed=model.allow_pickle or served)

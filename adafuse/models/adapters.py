@@ -5,14 +5,14 @@ import logging
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-from safetensors import SafetensorError, safe_open
-from transformers import PreTrainedModel
+from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError, install
 from adafuse.models.spec import ModelEntry
 from adafuse.storage.yaml_files import parse_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,19 @@ def check_lora(model: ModelEntry) -> None:
     """
     if (adapter := model.adapter) is None:
         return
+    config = check_folder(adapter)
+    if find_spec("peft") is None:
+        raise UserError(
+            f"adapter {adapter!r} needs the package peft, which is not installed;"
+            f" {install('adapters')}"
+        )
+    base = str(config.get("base_model_name_or_path") or model.path)
+    if Path(base).name != Path(model.path).resolve().name:
+        logger.warning("adapter %s was made for %s, and is used with %s", adapter, base, model.path)
+
+
+def check_folder(adapter: str) -> dict[str, Any]:
+    """Return the config of a LoRA adapter; refuse a folder that is none, or has other weights."""
     config = _config(adapter)
     kind, task = config.get("peft_type"), config.get("task_type")
     if kind != "LORA":
@@ -45,14 +58,7 @@ def check_lora(model: ModelEntry) -> None:
             f"adapter {adapter!r} has no {_WEIGHTS}; pickled weights of adapters are not read, so"
             " save it again with safetensors"
         )
-    if find_spec("peft") is None:
-        raise UserError(
-            f"adapter {adapter!r} needs the package peft, which is not installed;"
-            f" {install('adapters')}"
-        )
-    base = str(config.get("base_model_name_or_path") or model.path)
-    if Path(base).name != Path(model.path).resolve().name:
-        logger.warning("adapter %s was made for %s, and is used with %s", adapter, base, model.path)
+    return config
 
 
 def _config(adapter: str) -> dict[str, Any]:
@@ -71,7 +77,7 @@ def _config(adapter: str) -> dict[str, Any]:
     return config
 
 
-def adapted(network: PreTrainedModel, model: ModelEntry) -> PreTrainedModel:
+def adapted(network: "PreTrainedModel", model: ModelEntry) -> "PreTrainedModel":
     """Return a network with the adapter of a model, over the weights of `network`, which stays.
 
     The adapter is not merged into the weights, as that would round them, and several adapters
@@ -82,6 +88,7 @@ def adapted(network: PreTrainedModel, model: ModelEntry) -> PreTrainedModel:
         UserError: the adapter does not fit.
     """
     from peft import PeftModel, get_peft_model_state_dict
+    from safetensors import SafetensorError, safe_open
 
     assert model.adapter is not None
     begins = _config(model.adapter).get("init_lora_weights")

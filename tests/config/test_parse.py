@@ -133,6 +133,17 @@ def test_a_model_folder_that_lacks_a_file_is_one_sentence(
         parse_config(values)
 
 
+def test_an_adapter_that_cannot_be_used_is_told_before_any_job(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    values["models"]["left"]["adapter"] = str(tmp_path)
+    with pytest.raises(UserError, match=r"^models\.left: adapter .* has no adapter_config\.json"):
+        parse_config(values)
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(UserError, match=r"^models\.left: adapter .* has no adapter_model"):
+        parse_config(values)
+
+
 def test_weights_that_are_cut_off_are_told_before_any_job(
     values: dict[str, Any], tmp_path: Path
 ) -> None:

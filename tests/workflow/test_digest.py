@@ -1,6 +1,7 @@
 """The digest of a decode job."""
 
 import importlib
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -64,13 +65,15 @@ def test_an_adapter_counts_by_its_content(values: dict[str, Any], tmp_path: Path
     def digest(folder: Path, content: str) -> str:
         folder.mkdir(exist_ok=True)
         (folder / "adapter_config.json").write_text(content)
+        (folder / "adapter_model.safetensors").write_bytes(b"weights")
         values["models"]["left"]["adapter"] = str(folder)
         return Plan.of(values).digest("qa", "both", 0)
 
     plain = Plan.of(values).digest("qa", "both", 0)
-    one = digest(tmp_path / "one", "{}")
-    assert digest(tmp_path / "other", "{}") == one != plain
-    assert digest(tmp_path / "one", '{"r": 2}') not in (one, plain)
+    lora, other = (json.dumps({"peft_type": "LORA", "r": rank}) for rank in (1, 2))
+    one = digest(tmp_path / "one", lora)
+    assert digest(tmp_path / "other", lora) == one != plain
+    assert digest(tmp_path / "one", other) not in (one, plain)
 
 
 def test_the_code_of_another_package_changes_it(
