@@ -83,6 +83,12 @@ def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any
                 f"{where} has {len(fields)} fields, but the header has {len(names)}; quote fields"
                 f" with {separator!r} or line breaks"
             )
+        # Whoever does not quote has rows of which one begins with a quote, and a later one ends so.
+        if separator == "\t" and any({*"\t\n"} <= {*field} for field in fields):
+            raise UserError(
+                f"{where}: a quote begins a field that has tabs and line breaks, as if several rows"
+                ' were one; write a quote as "" within quotes, or give JSON lines'
+            )
         yield where, dict(zip(names, fields, strict=True))
 
 

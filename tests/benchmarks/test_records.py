@@ -44,6 +44,13 @@ def test_endings_line_ends_marks_and_gzip_change_no_row(
     assert [record for _, record in read_records(path, "file")] == ROWS
 
 
+def test_quotes_that_nobody_meant_make_no_row_of_several(tmp_path: Path) -> None:
+    path = tmp_path / "r.tsv"
+    path.write_text('question\tanswer\n"We are here\tEins\nand there."\tZwei\nLast\tDrei\n')
+    with pytest.raises(UserError, match=r"r\.tsv, line 2: a quote begins a field that has tabs"):
+        read_rows(path)
+
+
 @pytest.mark.parametrize("name", ["r.parquet", "r.PARQUET", "r.pq", "r"])
 def test_parquet_is_known_by_its_content(tmp_path: Path, name: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / name)
