@@ -33,7 +33,7 @@ from adafuse.workflow.benchmarks import UnavailableSourceError
 from adafuse.workflow.digest import BERTSCORE, SPBLEU, Digests
 from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows, memory_mb, model_bytes
 from adafuse.workflow.layout import ResultsLayout, config_variable
-from adafuse.workflow.prefetch import needs_of, with_commits
+from adafuse.workflow.prefetch import checkpoints, needs_of, with_commits
 from adafuse.workflow.stamps import is_fresh, renew
 from adafuse.workflow.steps import STEPS, Job, table_jobs
 
@@ -116,8 +116,20 @@ class Plan(Digests):
         return plan
 
     def _check_places(self) -> None:
-        """Refuse files where folders belong, and folders where files do: Snakemake breaks there."""
-        results = Path(self.config.results)
+        """Refuse files where folders belong, and folders where files do: Snakemake breaks there.
+
+        Results within a folder that is read would change it whenever a step writes one.
+        """
+        results, models = Path(self.config.results), self.config.models.values()
+        own = [each for run in self.config.runs.values() for each in checkpoints(run).values()]
+        read = [path for model in (*models, *own) for path in (model.path, model.adapter)]
+        read += [task.source.dataset for task in self.config.benchmarks.values()]
+        for folder in filter(os.path.isdir, filter(None, read)):
+            if results.resolve().is_relative_to(Path(folder).resolve()):
+                raise UserError(
+                    f"results folder {self.config.results!r} lies within {folder!r}, which is read"
+                    " as a model or data set; name another one as `results`"
+                )
         files = {*self.made(), self.layout.log("all"), self.layout.config}
         inside = {folder for file in files for folder in file.parents if results in folder.parents}
         for path in sorted({_nearest(results), *filter(os.path.lexists, inside)}):

@@ -88,6 +88,19 @@ def test_a_file_where_results_need_a_folder_or_the_reverse_is_one_sentence(
     assert f"{str(path)!r} is {'a' if is_folder else 'not a'} folder, but" in str(error.value)
 
 
+@pytest.mark.parametrize("read", ["model", "dataset"])
+def test_results_within_a_folder_that_is_read_are_one_sentence(
+    values: dict[str, Any], tmp_path: Path, read: str
+) -> None:
+    folder = values["models"]["left"]["path"]
+    if read == "dataset":
+        (folder := tmp_path / "rows").mkdir()
+        values["benchmarks"]["qa"]["source"] = {"dataset": str(folder), "split": "test"}
+    values["results"] = f"{folder}/deep/results"
+    with pytest.raises(UserError, match=r"lies within .* name another one as `results`"):
+        Plan.of(values)
+
+
 def test_results_may_be_a_link_to_a_folder_and_not_to_nothing(
     values: dict[str, Any], tmp_path: Path
 ) -> None:
