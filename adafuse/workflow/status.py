@@ -18,7 +18,7 @@ from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.reasons import rerun_reason, trace_of
 from adafuse.workflow.serving import Started
-from adafuse.workflow.stamps import is_ready
+from adafuse.workflow.stamps import is_ready, is_unchanged
 from adafuse.workflow.steps import STEPS, Job
 
 State = Literal["done", "running", "stopped", "failed", "stale", "waiting"]
@@ -250,6 +250,8 @@ def _wrong(plan: Plan, trace: Path, benchmark: str, run: str, shard: int) -> str
     digest, found = plan.digest(benchmark, run, shard), None
     with suppress(UserError):
         found = read_metadata(trace).get("digest")
+    if found == digest and not is_unchanged(trace):
+        return "changed, damaged or copied from elsewhere"
     if found == digest:
         return "more failed rows than allowed" if plan.failed_too_often(trace) else None
     return rerun_reason(plan, benchmark, run, shard) if found else "torn or foreign"

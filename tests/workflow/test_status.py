@@ -51,7 +51,14 @@ class Results:
 
     def finish(self, run: str, shard: int, digest: str | None = None) -> None:
         wanted = digest or self.plan.digest("qa", run, shard)
-        write_rows(self.trace(run, shard), TRACE_FIELDS, [], {"digest": wanted})
+        self.write(run, shard, {"digest": wanted})
+
+    def write(
+        self, run: str, shard: int, metadata: dict[str, Any], fields: Any = TRACE_FIELDS,
+        rows: Any = (),
+    ) -> None:  # fmt: skip
+        write_rows(self.trace(run, shard), fields, rows, metadata)
+        write_stamp(self.trace(run, shard), metadata["digest"])
 
     def journal(self, run: str, shard: int, rows: int) -> Path:
         path = self.trace(run, shard).with_suffix(".journal")
@@ -201,6 +208,15 @@ def test_a_torn_trace_is_stale(results: Results) -> None:
     assert (told["state"], told["detail"]) == ("stale", "torn or foreign")
 
 
+def test_a_trace_that_was_changed_is_stale(results: Results) -> None:
+    results.finish("left", 0)
+    with results.trace("left", 0).open("r+b") as file:
+        file.seek(4)
+        file.write(b"\0")
+    told = results.asked(status=3)["left", 0]
+    assert (told["state"], told["detail"].split(",")[0]) == ("stale", "changed")
+
+
 def test_results_can_be_compared_with_another_configuration(
     results: Results, values: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -340,7 +356,7 @@ def test_rows_that_failed_are_told_with_the_first_sentence_of_the_first(
     fields = [field for field in TRACE_FIELDS if field.name in rows[0]]
     digest = results.plan.digest("qa", "left", 0)
     metadata = {"digest": digest, "failed": 2, "rows": len(rows)}
-    write_rows(results.trace("left", 0), fields, rows, metadata)
+    results.write("left", 0, metadata, fields, rows)
     told = results.asked(status=3)["left", 0]
     name = results.ids(0)[1]
     assert told["state"] == "done"
@@ -367,7 +383,7 @@ def test_the_pace_is_that_of_the_jobs_that_run(results: Results) -> None:
     place = {"place": {"gpus": ["H100"] * 2}, "rows": 6, "resumed": 5}
     spent = {"started": "2026-01-01T10:00:00+00:00", "finished": "2026-01-01T10:30:00+00:00"}
     digest = {"digest": results.plan.digest("qa", "left", 1)}
-    write_rows(results.trace("left", 1), TRACE_FIELDS, [], digest | place | spent)
+    results.write("left", 1, digest | place | spent)
     with only_writer(results.journal("both", 0, rows=2)):
         told = results.asked(status=3)
         done = CliRunner().invoke(app, ["status", str(results.folder)])
@@ -384,7 +400,7 @@ def test_the_time_left_is_that_of_jobs_that_were_measured(values: dict[str, Any]
     spent = {"started": "2026-01-01T10:00:00+00:00", "finished": "2026-01-01T11:00:00+00:00"}
     for run in ("left", "both", "far"):
         digest = {"digest": results.plan.digest("qa", run, 0)}
-        write_rows(results.trace(run, 0), TRACE_FIELDS, [], digest | place | spent)
+        results.write(run, 0, digest | place | spent)
     of_a_row = 1 / len(results.ids(0))
     left = results.asked(status=3)["progress"]["hours_left"]
     assert left == pytest.approx(3 * len(results.ids(1)) * of_a_row)
