@@ -65,8 +65,8 @@ def pin(file: Path) -> list[Pinned]:
             commit, source = recorded[item.path, None], "results of `snakemake prefetch`"
         else:
             commit, source = hub_commit(item.kind, item.repository)
-        text = texts.get(item.file) or item.file.read_bytes().decode()
         try:
+            text = texts.get(item.file) or item.file.read_bytes().decode()  # not if it is gzipped
             texts[item.file] = with_key(text, item.above, item.named, item.key, commit)
         except ValueError:
             raise UserError(

@@ -1,5 +1,6 @@
 """Commits written into configurations, whose layout and comments stay."""
 
+import gzip
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,6 +148,13 @@ def test_a_hub_that_is_not_reached_is_one_sentence(
     monkeypatch.setattr(models_hub, "ask_hub", fails)
     with pytest.raises(UserError, match=r"no route to host.*and it is not in the cache"):
         pin(config)
+
+
+def test_a_gzipped_configuration_is_not_written(config: Path, asked: list[str]) -> None:
+    packed = config.with_name("my.yaml.gz")
+    packed.write_bytes(gzip.compress(config.read_bytes()))
+    with pytest.raises(UserError, match=r"my\.yaml\.gz: .* cannot be written without .* yourself"):
+        pin(packed)
 
 
 @pytest.mark.parametrize("written", ["{<<: *base}", "*base"])
