@@ -51,10 +51,11 @@ def plan(
     machine like those of the jobs.
     """
     from adafuse.workflow.forecast import Measured, forecast
-    from adafuse.workflow.snakemake import PLANS, planned_jobs
+    from adafuse.workflow.snakemake import PLANS, check_readable, planned_jobs
 
     if absent := [str(file) for file in config or () if not file.is_file()]:
         raise UserError(f"configuration {absent[0]!r} does not exist; name files of the workflow")
+    check_readable(map(str, config or ()))
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]
     jobs = planned_jobs([*files, *chosen], target or [])

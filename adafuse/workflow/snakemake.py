@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache
@@ -80,7 +80,7 @@ PREFETCH = "prefetch"
 
 
 def check_configfiles() -> None:
-    """End Snakemake with a sentence if its command line names a configuration that does not exist.
+    """End Snakemake with a sentence if its configuration does not exist, or cannot be read.
 
     The default profile calls this; Snakemake itself would show a traceback.
     """
@@ -94,6 +94,27 @@ def check_configfiles() -> None:
             f"error: configuration {absent[0]!r} does not exist; --configfile takes all names that"
             " follow it, so targets go before it: snakemake figure_6 --configfile my.yaml"
         )
+    try:
+        check_readable(named or filter(os.path.isfile, ["config/config.yaml"]))
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
+def check_readable(names: Iterable[str]) -> None:
+    """Refuse what is not YAML, with its place, and what only YAML 1.2 takes, as Snakemake does."""
+    from snakemake.common.configfile import load_configfile
+    from snakemake.exceptions import WorkflowError
+
+    for name in names:
+        try:
+            if "__use_yte__" not in read_config_values(Path(name)):
+                load_configfile(name)
+        except (ValueError, WorkflowError) as error:
+            said = " ".join(str(error).split())
+            raise UserError(
+                f"configuration {name!r} cannot be read by Snakemake ({said}); put dates and signs"
+                " such as = in quotes, and save it as UTF-8, not gzipped"
+            ) from None
 
 
 def _arguments(given: Sequence[str]) -> dict[str, Any]:

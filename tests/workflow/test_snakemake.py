@@ -309,9 +309,33 @@ def test_configurations_that_exist_are_not_refused(
     monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     for name in ("a.yaml", "b.yaml"):
-        Path(name).touch()
+        Path(name).write_text("note: x")
     monkeypatch.setattr("sys.argv", ["snakemake", *words])
     check_configfiles()
+
+
+@pytest.mark.parametrize("words", [["--configfile", "config/config.yaml"], []])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("note: [a\n", "'config/config.yaml' cannot be read: line 2: expected ',' or ']'"),
+        (
+            "day: 2026-02-30",
+            "cannot be read by Snakemake (day is out of range for month); put dates",
+        ),
+        ("stop: [=]", "and signs such as = in quotes"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_is_one_sentence_before_snakemake_reads_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], text: str, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("config").mkdir()
+    Path("config/config.yaml").write_text(text)
+    monkeypatch.setattr("sys.argv", ["snakemake", *words])
+    with pytest.raises(SystemExit) as ended:
+        check_configfiles()
+    assert sentence in str(ended.value) and "\n" not in str(ended.value)
 
 
 def test_decode_jobs_with_the_same_models_are_a_group_but_for_those_that_are_ready(
