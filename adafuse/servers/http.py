@@ -33,6 +33,8 @@ LONGEST = 900.0
 PAUSES = wait_exponential(0.5, max=LONGEST_PAUSE) + wait_random(0, 1)
 ENDED: dict[str, Callable[[], bool]] = {}
 """By URL, where that can be known: whether a server has ended, so that no attempt is of use."""
+_ASKED_WRONGLY = (400, 413, 422)
+"""With these statuses a server refuses what it is asked; with others, such as 404, whoever asks."""
 _PATIENCE = httpx.Timeout(600, connect=10)  # seconds; a server that is full answers late
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
 
@@ -136,7 +138,10 @@ class Http:
                 raise Fault("an answer that is not JSON") from None
             answer = response.reason_phrase
         if status >= 400:
-            raise ExampleError(f"the server {self.url} refuses ({status}): {_message(answer)}")
+            refused = f"the server {self.url} refuses ({status}): {_message(answer)}"
+            if status not in _ASKED_WRONGLY:
+                self.failures.append(refused)
+            raise ExampleError(refused)
         if self._checked < self._connected and not getattr(self._here, "checking", False):
             self._check_again()
         return answer

@@ -124,10 +124,11 @@ CHANGES = [
     lambda distributions: {"model": distributions[0]},
     lambda distributions: {"context": 300},
     lambda distributions: {"name": "another"},
+    lambda distributions: {"key": "another"},
 ]
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=["model", "context", "name"])
+@pytest.mark.parametrize("change", CHANGES, ids=["model", "context", "name", "key"])
 def test_rows_of_another_server_are_errors_and_no_text_is_mixed(
     servers, distributions, plain, change
 ):
@@ -137,6 +138,7 @@ def test_rows_of_another_server_are_errors_and_no_text_is_mixed(
         results = decoded(there, batch_size=2)
     failed = [n for n, result in enumerate(results) if result.error is not None]
     assert 0 < len(failed) < len(PROMPTS)
+    assert there.server_failures  # so that a decode job ends
     for number, result in enumerate(results):
         if number in failed:
             assert servers[1].url in result.error

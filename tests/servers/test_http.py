@@ -67,6 +67,16 @@ def test_what_a_server_refuses_is_not_asked_again(server):
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "failures"), [({"model": "x"}, 1), ({"max_tokens": 0}, 0)], ids=["404", "400"]
+)
+def test_a_refusal_is_a_failure_of_the_server_unless_the_request_is_wrong(server, asked, failures):
+    http = Http(server.url)
+    with pytest.raises(ExampleError, match="refuses"):
+        http.post("/v1/completions", BODY | asked, lambda answer: answer)
+    assert len(http.failures) == failures
+
+
 def test_the_server_is_checked_before_an_answer_after_a_new_connection_is_used(server):
     http, checks = Http(server.url), []
     ask(http)
