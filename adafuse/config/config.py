@@ -16,7 +16,7 @@ from adafuse.decoding.gate import DEVELOPMENT
 from adafuse.errors import UserError, unknown
 from adafuse.methods import METHODS, resolve
 from adafuse.methods.selections import SELECTIONS, Certified, selection
-from adafuse.models.spec import SERVER, DeviceName, ModelSpec
+from adafuse.models.spec import SERVER, DeviceName, ModelSpec, check_servers
 from adafuse.options import Located, PluginFile, Section, Text
 
 LONGEST_NAME = 100
@@ -137,6 +137,8 @@ class Config(Section):
         for name, run in self.runs.items():
             with at(f"runs.{name}"):
                 self._check_run(run)
+        with at("models"):
+            check_servers(model for model in self.models.values() if model.serve is None)
         for name in self.models:
             self._check_gpus(name)
         for name, benchmark in self.benchmarks.items():

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, Unpack
 
@@ -240,6 +241,21 @@ class ModelEntry(Section):
         return folder or ("/" if self.path.startswith("/") else "."), file
 
 
+def check_servers(models: Iterable[ModelEntry]) -> None:
+    """Refuse two models that are one on a server: fused, it would only agree with itself.
+
+    A server has a single model where none is named.
+    """
+    for one, other in combinations((each for each in models if each.server is not None), 2):
+        urls = {str(each.server).rstrip("/").removesuffix("/v1") for each in (one, other)}
+        names = {one.server_model, other.server_model} - {None}
+        if one.path != other.path and len(urls) == 1 and len(names) < 2:
+            raise UserError(
+                f"{one.path!r} and {other.path!r} are both the model of the server {one.server};"
+                " give each its own server, or its server_model if the server has several"
+            )
+
+
 class ModelSpec(ModelEntry):
     """How one model is loaded, prompted and placed: an element of `from_pretrained`'s `models`."""
 
@@ -352,7 +368,7 @@ def model_specs(
             raise UserError(unknown("model setting", name, list(LOADING)))
     count = len(given)
     columns = {LOADING[name]: _per_model(name, values, count) for name, values in loading.items()}
-    return specs or [
+    specs = specs or [
         parse(
             ModelSpec,
             {"path": str(path), **{name: values[number] for name, values in columns.items()}},
@@ -360,6 +376,8 @@ def model_specs(
         )
         for number, path in enumerate(given)
     ]
+    check_servers(specs)
+    return specs
 
 
 def _name(value: object) -> object:

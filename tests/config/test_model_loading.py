@@ -96,9 +96,21 @@ URL = "http://node7:8000"
 
 
 def served(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        values["models"][name]["server"] = URL
+    for number, name in enumerate(names):
+        values["models"][name]["server"] = URL + "0" * number
     return values
+
+
+def test_models_that_are_one_on_a_server_are_refused(values: dict[str, Any]) -> None:
+    for name in ("left", "right"):
+        values["models"][name]["server"] = URL
+    with pytest.raises(UserError, match=r"^models: '.*left' and '.*right' are both the model of"):
+        parse_config(values)
+    values["models"]["left"]["server_model"] = "l"
+    with pytest.raises(UserError, match="are both the model of"):
+        parse_config(values)
+    values["models"]["right"]["server_model"] = "r"
+    assert parse_config(values)
 
 
 def test_a_model_on_a_server_needs_no_gpu(values: dict[str, Any]) -> None:

@@ -1,6 +1,10 @@
+import shutil
+
 import pytest
 
+from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from tests.conftest import toy_path
 from tests.support.stand_in import ensemble, standing
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -56,3 +60,13 @@ def test_there_is_one_server_for_each_model(distributions):
         pytest.raises(UserError, match="1 values of server for 2 models; give one per model"),
     ):
         ensemble(server)
+
+
+def test_two_models_that_are_one_on_its_server_are_refused(distributions, tmp_path):
+    shutil.copytree(toy_path("llama"), tmp_path / "other")
+    paths = [toy_path("llama"), str(tmp_path / "other")]
+    with standing(distributions[1]) as server:
+        urls = [server.url, f"{server.url}/v1/"]
+        with pytest.raises(UserError, match=rf"^'.*llama' and '.*other' are both .* {server.url};"):
+            Ensemble.from_pretrained(paths, server=urls)
+        assert Ensemble.from_pretrained(paths[:1] * 2, server=urls)  # one model in two ways
