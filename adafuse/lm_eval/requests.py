@@ -106,12 +106,20 @@ def read_pair(context: str, continuation: str) -> tuple[Prompt, str]:
 
     Whitespace at the end of a plain context goes to the text, as everywhere in the harness: no
     model would begin its next word after a loose space.
+
+    Raises:
+        UserError: there is nothing to be scored.
     """
-    prompt = read_prompt(context)
-    if not isinstance(prompt, str):
-        return prompt, continuation
-    bare = prompt.rstrip()
-    return bare, prompt[len(bare) :] + continuation
+    prompt, after = read_prompt(context), continuation
+    if isinstance(prompt, str):
+        bare = prompt.rstrip()
+        prompt, after = bare, prompt[len(bare) :] + continuation
+    if not after:
+        raise UserError(
+            f"a choice after {context[-40:]!r} is empty, which is always likelier than any text;"
+            " use a task whose choices all have a text"
+        )
+    return prompt, after
 
 
 def fuse(likelihood: Likelihood, weights: Sequence[float]) -> tuple[float, bool]:

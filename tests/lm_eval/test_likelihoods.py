@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from adafuse.errors import UserError
 from adafuse.lm_eval.requests import fuse, read_pair, write_chat
 from adafuse.records.result import Chat, Likelihood, Turn
 
@@ -27,6 +28,14 @@ def test_space_at_the_end_of_a_context_goes_to_the_text(context, continuation, p
 def test_the_text_behind_a_chat_is_left_alone():
     history = write_chat([{"role": "user", "content": "Who? "}], continues=False)
     assert read_pair(history, "She") == (Chat((Turn("user", "Who? "),)), "She")
+
+
+def test_a_choice_without_text_which_would_always_win_is_refused():
+    chat = write_chat([{"role": "user", "content": "Who? "}], continues=False)
+    for context in ("Question: Who?\nAnswer:", chat):
+        with pytest.raises(UserError, match=r"^a choice after '.*' is empty"):
+            read_pair(context, "")
+    assert read_pair("Answer: ", "") == ("Answer:", " ")
 
 
 def test_the_weighted_mean_is_the_answer():
