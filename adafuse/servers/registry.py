@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from adafuse.errors import ExampleError, UserError, unknown
-from adafuse.plugins import add_installed
+from adafuse.plugins import add_installed, twice
 from adafuse.servers.http import Http
 from adafuse.servers.llama_cpp import LlamaCpp
 from adafuse.servers.server import Server, served_models
@@ -16,10 +16,16 @@ def add(kind: type[Server]) -> None:
     """Add a kind of server.
 
     Raises:
-        UserError: it is not a subclass of `Server`.
+        UserError: it is not a whole subclass of `Server`, or another kind has its engine.
     """
     if not (isinstance(kind, type) and issubclass(kind, Server)):
         raise UserError(f"{kind!r} is not a kind of server; derive a class from Server")
+    needed = ("engine", "recognizes", "describe", "write")
+    if missing := [n for n in needed if not hasattr(kind, n) or n in kind.__abstractmethods__]:
+        raise UserError(f"kind of server {kind.__name__} has no {missing[0]}; give it one")
+    for known in SERVERS:
+        if known is not kind and known.engine == kind.engine:
+            raise UserError(twice("server", kind.engine, known, kind))
     SERVERS.append(kind)
 
 

@@ -5,6 +5,7 @@ import pytest
 from adafuse.errors import UserError
 from adafuse.servers import registry
 from adafuse.servers.registry import add, connect
+from adafuse.servers.server import Server
 from adafuse.servers.vllm import Vllm
 from tests.support.stand_in import standing
 
@@ -61,6 +62,25 @@ def test_another_package_adds_a_kind_of_server(distributions, monkeypatch):
     add(Acme)
     with standing(distributions[1], owner="acme") as server:
         assert type(connect(server.url, None, None, [2])) is Acme
+
+
+class Unnamed(Server):
+    """A kind of server without its parts."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (Unnamed, "kind of server Unnamed has no engine; give it one"),
+        (type("Half", (Unnamed,), {"engine": "half"}), "kind of server Half has no recognizes;"),
+        (type("Other", (Vllm,), {}), "there are two servers 'vllm' "),
+    ],
+)
+def test_a_kind_that_is_not_whole_or_has_the_engine_of_another_is_refused(kind, sentence):
+    before = [*registry.SERVERS]
+    with pytest.raises(UserError, match=sentence):
+        add(kind)
+    assert before == registry.SERVERS
 
 
 @pytest.mark.parametrize("odd", [object, 3, Vllm.describe])
