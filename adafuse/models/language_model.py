@@ -223,7 +223,7 @@ def _check_served(
 
 def _check_rows_there(server: Server, spec: ModelSpec, rows: int) -> None:
     try:
-        server.write(Ask((rows - 1,)), 2)
+        server.asked(Ask((rows - 1,)), 2)
     except ExampleError as error:
         raise UserError(
             f"{spec.path} has {rows} ids, but {error}; give the path of the model that is served"

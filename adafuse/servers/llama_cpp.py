@@ -1,13 +1,12 @@
 """llama.cpp's server: ids in and ids out of `/completion`, on the slot of each example."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from adafuse.errors import ExampleError, UserError
+from adafuse.errors import UserError
 from adafuse.records.served import Served
-from adafuse.servers.http import Fault, Http
+from adafuse.servers.http import Fault
 from adafuse.servers.server import Ask, Server, Step, Weights, served_models
 
 LIKELIEST = 16
@@ -24,18 +23,6 @@ class LlamaCpp(Server):
     """
 
     engine = "llama.cpp"
-
-    def __init__(self, http: Http, name: str, end_ids: Sequence[int]) -> None:
-        try:
-            self.slots = int(http.get("/props")["total_slots"])
-            meta: Any = served_models(http)[name]["meta"]
-            self._vocabulary = int(meta["n_vocab"])
-        except (ExampleError, KeyError, TypeError) as error:
-            raise UserError(
-                f"the server {http.url} does not say its slots and vocabulary ({error}); use a"
-                " llama-server of 2026 or later"
-            ) from error
-        super().__init__(http, name, end_ids)
 
     @classmethod
     def recognizes(cls, owner: str) -> bool:
@@ -54,7 +41,9 @@ class LlamaCpp(Server):
         return [program, *weights, "--host", address, "--port", port]
 
     def describe(self) -> Served:
-        said = self.http.get("/props")
+        said, meta = self.http.get("/props"), served_models(self.http)[self.name]["meta"]
+        self.slots = int(said["total_slots"])
+        self._vocabulary = int(cast(Any, meta)["n_vocab"])
         model = f"{self.name.rpartition('/')[2]} ({said.get('model_ftype')})"
         context = int(said["default_generation_settings"]["n_ctx"])
         return Served(self.engine, str(said["build_info"]), model, context)

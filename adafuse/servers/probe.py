@@ -62,9 +62,9 @@ def _tokenizer(
 
 
 def _repeated(server: Server, prompt: tuple[int, ...]) -> Iterator[Line]:
-    cold = server.write(Ask(prompt), _TOP)
+    cold = server.asked(Ask(prompt), _TOP)
     before = server.counts.cached
-    again = server.write(Ask(prompt), _TOP)
+    again = server.asked(Ask(prompt), _TOP)
     yield _same("cold and cached", "cached prompts change", cold, again)
     cached = server.counts.cached - before
     yield Line(f"cache: {cached} of {len(prompt)} prompt tokens were not read again")
@@ -72,10 +72,10 @@ def _repeated(server: Server, prompt: tuple[int, ...]) -> Iterator[Line]:
 
 def _forced(server: Server, prompt: tuple[int, ...]) -> Line:
     """Compare a span that is given with what the server says of its ids one by one."""
-    plain, span = server.write(Ask(prompt), _TOP), [server.write(Ask(prompt), _TOP)[0].top[1][0]]
-    after = server.write(Ask((*prompt, *span)), _TOP)
+    plain, span = server.asked(Ask(prompt), _TOP), [server.asked(Ask(prompt), _TOP)[0].top[1][0]]
+    after = server.asked(Ask((*prompt, *span)), _TOP)
     span.append(after[0].top[1][0])
-    given = server.write(Ask(prompt, tuple(span)), _TOP)
+    given = server.asked(Ask(prompt, tuple(span)), _TOP)
     expected = [
         step._replace(written=step.top[1][0], logprob=step.top[1][1]) for step in (*plain, *after)
     ]
@@ -83,17 +83,17 @@ def _forced(server: Server, prompt: tuple[int, ...]) -> Line:
 
 
 def _continued(server: Server, prompt: tuple[int, ...]) -> Line:
-    ahead = server.write(Ask(prompt, ahead=_AHEAD), _TOP)
+    ahead = server.asked(Ask(prompt, ahead=_AHEAD), _TOP)
     ids, single = prompt, []
     for step in ahead:
-        single += server.write(Ask(ids), _TOP)
+        single += server.asked(Ask(ids), _TOP)
         ids = (*ids, step.written)
     return _same("at once and step by step", "continuations are wrong", single, ahead)
 
 
 def _together(server: Server, prompt: tuple[int, ...]) -> Line:
     """Fill the server with other prompts, and ask again among them."""
-    alone = server.write(Ask(prompt), _TOP)
+    alone = server.asked(Ask(prompt), _TOP)
     count = server.slots
     others = [Ask(prompt[n % len(prompt) :], slot=n) for n in range(1, count)]
     answers = [server.begin(ask, _TOP) for ask in (Ask(prompt), *others)]
@@ -105,8 +105,8 @@ def _end(server: Server, prompt: tuple[int, ...]) -> Line:
     ends = server.end_ids
     if len(ends) > _MOST_ENDS:
         return Line(f"p(END): {len(ends)} end ids, which are too many to ask for one by one")
-    whole = server.write(Ask(prompt, ends=True), _TOP)[0]
-    parts = [server.write(Ask(prompt, (index,)), _TOP)[0].logprob for index in ends]
+    whole = server.asked(Ask(prompt, ends=True), _TOP)[0]
+    parts = [server.asked(Ask(prompt, (index,)), _TOP)[0].logprob for index in ends]
     log_end = math.log(math.fsum(map(math.exp, parts)) or math.nan)
     steps = [Step((), 0, -math.inf if step is None else step) for step in (log_end, whole.log_end)]
     return _same(f"p(END) of {len(ends)} ids", "p(END) is wrong", steps[:1], steps[1:])
@@ -116,7 +116,7 @@ def _limits(server: Server, prompt: tuple[int, ...]) -> Line:
     most = 0
     for count in _LIMITS:
         try:
-            server.write(Ask(prompt), count)
+            server.asked(Ask(prompt), count)
         except ExampleError:
             break
         most = count

@@ -113,7 +113,7 @@ class Server(ABC):
         self.name = name
         self.end_ids = tuple(end_ids)
         self.counts = Counts()
-        self.served = self.describe()
+        self.served = self._described()
         self.served = self._now()
         self._threads = ThreadPoolExecutor(self.slots, self.engine)
         http.recheck, http.attempts = self.check_same, ATTEMPTS
@@ -153,12 +153,19 @@ class Server(ABC):
 
     def begin(self, ask: Ask, top: int) -> "Future[list[Step]]":
         """Send a request; its answer is awaited elsewhere."""
-        return self._threads.submit(self._checked, ask, top)
+        return self._threads.submit(self.asked, ask, top)
 
-    def _checked(self, ask: Ask, top: int) -> list[Step]:
+    def asked(self, ask: Ask, top: int) -> list[Step]:
+        """Return what `write` does.
+
+        Raises:
+            ExampleError: also if that is not what was asked for.
+        """
         steps, count = self.write(ask, top), len(ask.forced)
         if len(steps) <= count or tuple(step.written for step in steps[:count]) != ask.forced:
             raise ExampleError(f"the server {self.http.url} does not write what it was told to")
+        if ask.ends and steps[count].log_end is None:
+            raise ExampleError(f"the server {self.http.url} does not say how likely an end is")
         return steps
 
     def close(self) -> None:
@@ -167,8 +174,19 @@ class Server(ABC):
         self.http.close()
 
     def _now(self) -> Served:
-        likely = [step.top[:2] for step in self.write(FINGERPRINT, 2)]
-        return self.describe()._replace(likely=tuple(likely))
+        likely = [step.top[:2] for step in self.asked(FINGERPRINT, 2)]
+        return self._described()._replace(likely=tuple(likely))
+
+    def _described(self) -> Served:
+        try:
+            return self.describe()
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            odd = (
+                f"the server {self.http.url} does not describe itself and its model {self.name} as"
+                f" {self.engine} does ({type(error).__name__}: {error})"
+            )
+            self.http.failures.append(odd)
+            raise UserError(f"{odd}; start {self.engine} with that model there") from error
 
     def check_same(self) -> None:
         """Refuse to go on with another model than at first.

@@ -54,14 +54,8 @@ class Vllm(Server):
         return [*words, "--logits-processors", f"{PROCESSOR.stem}:Spans"]
 
     def describe(self) -> Served:
-        try:
-            version = str(self.http.get("/version")["version"])
-            context = int(str(served_models(self.http)[self.name]["max_model_len"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"the server {self.http.url} does not say, as vLLM does, its version and the"
-                f" context of a model {self.name}; start vLLM with that model there"
-            ) from error
+        version = str(self.http.get("/version")["version"])
+        context = int(str(served_models(self.http)[self.name]["max_model_len"]))
         return Served(self.engine, version, self.name, context)
 
     def tokenize(self, text: str) -> list[int] | None:

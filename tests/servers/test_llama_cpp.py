@@ -13,7 +13,6 @@ import httpx
 import pytest
 
 from adafuse.errors import ExampleError, UserError
-from adafuse.servers.http import Http
 from adafuse.servers.llama_cpp import LlamaCpp
 from adafuse.servers.registry import connect
 from adafuse.servers.server import Ask, Counts
@@ -146,10 +145,11 @@ def test_a_server_that_writes_another_id_than_it_should_is_a_fault(server, stand
         server.write(Ask((3,), (odd,)), 2)
 
 
-def test_a_server_that_does_not_say_its_slots_is_refused(stand_in):
-    stand_in.props = {}
-    with pytest.raises(UserError, match="does not say its slots"):
-        LlamaCpp(Http(URL), "/here/toy.gguf", ENDS)
+@pytest.mark.parametrize("missing", ["total_slots", "default_generation_settings", "build_info"])
+def test_a_server_that_does_not_describe_itself_is_refused(stand_in, missing):
+    del stand_in.props[missing]
+    with pytest.raises(UserError, match=rf"does not describe itself .*\(KeyError: '{missing}'\)"):
+        connect(URL, None, None, ENDS)
 
 
 BINARY, GGUF = os.environ.get("ADAFUSE_LLAMA_SERVER"), os.environ.get("ADAFUSE_LLAMA_GGUF")

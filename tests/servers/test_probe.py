@@ -1,5 +1,6 @@
 import pytest
 
+from adafuse.errors import ExampleError
 from adafuse.servers.http import Http
 from adafuse.servers.probe import TEXTS, probe
 from adafuse.servers.vllm import Vllm
@@ -102,3 +103,14 @@ def test_rounding_in_16_bits_is_said_and_is_no_problem(vllm, encode, monkeypatch
     lines = list(probe(vllm, encode, quick=True))
     assert not [line.problem for line in lines if line.problem]
     assert "more than rounding in 32 bits" in lines[-1].text
+
+
+def test_a_server_that_writes_other_things_than_it_is_asked_for_fails(vllm, encode, monkeypatch):
+    write = vllm.write
+    monkeypatch.setattr(vllm, "write", lambda ask, top: [])
+    with pytest.raises(ExampleError, match=r"does not write what it was told to$"):
+        problems(vllm, encode, quick=True)
+    without = lambda ask, top: [step._replace(log_end=None) for step in write(ask, top)]  # noqa: E731
+    monkeypatch.setattr(vllm, "write", without)
+    with pytest.raises(ExampleError, match=r"does not say how likely an end is$"):
+        problems(vllm, encode)

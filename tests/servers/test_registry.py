@@ -46,7 +46,9 @@ def test_a_server_that_hides_its_version_is_refused(server, monkeypatch):
     whole = type(server).answer
     hidden = lambda self, path, *more: {} if path == "/version" else whole(self, path, *more)  # noqa: E731
     monkeypatch.setattr(type(server), "answer", hidden)
-    with pytest.raises(UserError, match="does not say, as vLLM does, its version and the"):
+    with pytest.raises(
+        UserError, match=r"its model toy as vllm does \(KeyError: 'version'\); start"
+    ):
         connect(server.url, None, None, [2])
 
 
