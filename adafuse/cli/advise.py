@@ -68,10 +68,10 @@ def advise(
     if len(models) < 2:
         raise UserError("only one model was given, so there is nothing to fuse; name two or more")
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
-    ensemble = load(models, weight, threads)
-    from adafuse.development.advice import advise as advised
+    with load(models, weight, threads) as ensemble:
+        from adafuse.development.advice import advise as advised
 
-    advice = advised(ensemble, development, method=method, **options)
+        advice = advised(ensemble, development, method=method, **options)
     if answers is not None:
         names = [*(member.name for member in advice.members), method]
         write_text(answers, "".join(f"{_line(row, names)}\n" for row in advice.answers))

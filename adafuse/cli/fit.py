@@ -103,12 +103,12 @@ def fit(
     check_decoding(len(models), method, options, {})
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
     check_writable(out)
-    ensemble = load(models, threads=threads)
-    if certify:
-        limits = margin or MARGIN, alpha or LEVEL
-        _certify(ensemble, development, method, options, out, *limits)
-    else:
-        _fit_gate(ensemble, development, method, options, out, objective or "reward")
+    with load(models, threads=threads) as ensemble:
+        if certify:
+            limits = margin or MARGIN, alpha or LEVEL
+            _certify(ensemble, development, method, options, out, *limits)
+        else:
+            _fit_gate(ensemble, development, method, options, out, objective or "reward")
 
 
 def _check_mode(certify: bool, fits: Mapping[str, Any], certifies: Mapping[str, Any]) -> None:

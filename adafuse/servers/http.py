@@ -1,9 +1,12 @@
 """JSON over HTTP, asked again where a server fails."""
 
 import os
+import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import httpx
@@ -78,10 +81,13 @@ class Http:
         self._check = threading.Lock()
         self._here = threading.local()
         self._closed = threading.Event()
+        self._connections = weakref.WeakSet[socket.socket]()
 
     def close(self) -> None:
-        """End all attempts and connections."""
+        """End all attempts and connections, also where an answer is awaited."""
         self._closed.set()
+        for connection in list(self._connections):
+            _cut(connection)
         self._client.close()
 
     def get(self, path: str) -> Any:
@@ -123,11 +129,8 @@ class Http:
         return self.url in ENDED and ENDED[self.url]()
 
     def _answer(self, verb: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        def note(event: str, _: object) -> None:
-            if event == "connection.connect_tcp.complete":
-                self._connected = time.monotonic()
-
-        response = self._client.request(verb, path, json=body, extensions={"trace": note})
+        noted = {"trace": self._note}
+        response = self._client.request(verb, path, json=body, extensions=noted)
         status = response.status_code
         if status == 429 or status >= 500:
             raise Fault(f"HTTP status {status}", response.headers.get("Retry-After"))
@@ -146,6 +149,15 @@ class Http:
             self._check_again()
         return answer
 
+    def _note(self, event: str, about: Mapping[str, Any]) -> None:
+        """Note a new connection; one that comes too late is cut."""
+        if event == "connection.connect_tcp.complete":
+            self._connected = time.monotonic()
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._connections.add(connection := about["return_value"].get_extra_info("socket"))
+            if self._closed.is_set():
+                _cut(connection)
+
     def _check_again(self) -> None:
         """Check the server, unless another thread did meanwhile."""
         with self._check:
@@ -156,6 +168,12 @@ class Http:
                     self._checked = start
                 finally:
                     self._here.checking = False
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection; closing it would leave who reads from it waiting."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _api_key(name: str) -> str:

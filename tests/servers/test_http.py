@@ -1,6 +1,8 @@
 import logging
+import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,6 +77,19 @@ def test_a_refusal_is_a_failure_of_the_server_unless_the_request_is_wrong(server
     with pytest.raises(ExampleError, match="refuses"):
         http.post("/v1/completions", BODY | asked, lambda answer: answer)
     assert len(http.failures) == failures
+
+
+def test_closing_ends_a_request_whose_answer_is_awaited(server):
+    asked, ended = threading.Event(), threading.Event()
+    server.fault = lambda body: asked.set() or ended.wait(30)
+    http = Http(server.url)
+    with ThreadPoolExecutor(1) as pool:
+        awaited = pool.submit(ask, http)
+        assert asked.wait(30)
+        http.close()
+        with pytest.raises(ExampleError, match="failed 1 times"):
+            awaited.result(10)
+        ended.set()
 
 
 def test_the_server_is_checked_before_an_answer_after_a_new_connection_is_used(server):
