@@ -320,6 +320,7 @@ class Exchange:
                 try:
                     index, what = await asyncio.wait_for(self.queue.get(), LOOK)
                 except TimeoutError:
+                    self._check_time()
                     # A stream is watched by its response.
                     if not reply.body.stream and await self.request.is_disconnected():
                         raise ClientDisconnect from None
@@ -337,8 +338,18 @@ class Exchange:
         if result.error is not None:
             raise RequestError(result.error, 500)
         if job.overdue:
-            seconds = self.service.serving.seconds
-            raise RequestError(f"the request took longer than {seconds:g} s; ask for less", 504)
+            raise self._late()
+
+    def _check_time(self) -> None:
+        """End jobs that are late and not told so, as where a server of a model is silent."""
+        if time.monotonic() > max(job.deadline for job in self.jobs) + LOOK:
+            for job in self.jobs:
+                job.overdue = True
+            raise self._late()
+
+    def _late(self) -> RequestError:
+        seconds = self.service.serving.seconds
+        return RequestError(f"the request took longer than {seconds:g} s; ask for less", 504)
 
     async def _pieces(self, reply: Reply) -> AsyncIterator[str]:
         results: dict[int, Result] = {}

@@ -67,7 +67,8 @@ class Job:
 
     def unwanted(self) -> bool:
         """Whether decoding it any further is of no use."""
-        self.overdue = self.overdue or time.monotonic() > self.deadline
+        if not self.gone and time.monotonic() > self.deadline:
+            self.overdue = True
         return self.gone or self.overdue
 
 
@@ -253,10 +254,10 @@ class DecodingThread:
 
     def _ended(self, job: Job, result: Result) -> None:
         how: Literal["gone", "late", "error", "done"] = "done"
-        if job.gone:
-            how = "gone"
-        elif job.overdue:
+        if job.overdue:
             how = "late"
+        elif job.gone:
+            how = "gone"
         elif result.error is not None:
             how = "error"
         self.metrics.ended(job.name, job.run.method.name, how, job.times, result)

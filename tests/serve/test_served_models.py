@@ -1,6 +1,8 @@
 """`adafuse serve` over models that are on servers themselves: two servers become one endpoint."""
 
 import json
+import threading
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -46,6 +48,20 @@ def test_a_request_that_a_server_fails_is_an_error_of_its_own(serving, two):
         assert f"the server {two[0].url} failed 9 times" in failed.json()["error"]["message"]
         two[0].fault = lambda body: None
         completed(client)
+
+
+def test_a_request_ends_in_its_time_where_a_server_is_silent(serving, two):
+    answers = threading.Event()
+    with serving(ensemble=ensemble(*two), seconds=0.5) as client:
+        two[0].fault = lambda body: answers.wait(60) and None
+        start = time.monotonic()
+        late = client.post("/v1/completions", json={"prompt": PROMPT})
+        assert late.status_code == 504
+        with client.stream("POST", "/v1/completions", json={"prompt": "a", "stream": True}) as sent:
+            assert "took longer than 0.5 s" in sent.read().decode()
+        assert time.monotonic() - start < 20
+        answers.set()
+    assert 'how="late",method="adafuse"} 2.0' in client.service.decoder.metrics.text()
 
 
 def test_methods_that_read_whole_distributions_are_refused(serving, two):
