@@ -6,9 +6,9 @@ import uuid
 from codecs import getincrementaldecoder
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from pydantic_core import to_jsonable_python
 
 from adafuse.errors import UserError
@@ -145,6 +145,16 @@ class Body(Section):
     prompt_cache_key: Any = None
     prompt_cache_retention: Any = None
     prompt_cache_options: Any = None
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> Self:
+        lengths = {self.max_tokens, self.max_completion_tokens} - {None}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"max_tokens {self.max_tokens} and max_completion_tokens"
+                f" {self.max_completion_tokens} contradict each other; give one of them"
+            )
+        return self
 
     @property
     def strings(self) -> list[str]:

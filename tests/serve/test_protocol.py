@@ -18,6 +18,11 @@ from tests.serve.conftest import MESSAGES, PROMPT, completed
         ({"prompt": " "}, 400, "prompt must hold some text"),
         ({"temprature": 0}, 400, "request: unknown field 'temprature'; known are: "),
         ({"max_tokens": 0}, 400, "request: max_tokens must be greater than or equal to 1, not 0"),
+        (
+            {"max_tokens": 2, "max_completion_tokens": 9},
+            400,
+            "request: max_tokens 2 and max_completion_tokens 9 contradict each other; give one",
+        ),
         ({"max_tokens": 600}, 400, "and 600 more were asked for; there is room for 512"),
         ({"prompt": "word " * 700}, 400, "there is room for 512"),
         ({"method": "fuse"}, 400, "unknown method 'fuse'; known are: single, adafuse"),
