@@ -1,12 +1,16 @@
-"""llama.cpp's server: ids in and ids out of `/completion`, on the slot of each example."""
+"""llama.cpp's server: ids in and ids out of `/completion`, one request of an example at a time."""
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 from adafuse.errors import UserError
 from adafuse.records.served import Served
-from adafuse.servers.http import Fault
+from adafuse.servers.http import Fault, Http
 from adafuse.servers.server import Ask, Server, Step, Weights, served_models
 
 LIKELIEST = 16
@@ -18,11 +22,17 @@ _BIAS = 1e4
 class LlamaCpp(Server):
     """A llama.cpp server, which runs a GGUF file as it is.
 
-    A slot of the server keeps one sequence, and a bias holds for a whole request: each id of a span
-    is a request that computes one position. The server has the requests of a slot wait.
+    A bias holds for a whole request, so each id of a span is a request that computes one position.
+    The requests of an example come one after the other, and the server takes the free slot that
+    shares most with each. (Where a request names a slot that another one has, some answers are of
+    another text: seen with version 0.6.0.)
     """
 
     engine = "llama.cpp"
+
+    def __init__(self, http: Http, name: str, end_ids: Sequence[int]) -> None:
+        self._turns: defaultdict[int, Lock] = defaultdict(Lock)
+        super().__init__(http, name, end_ids)
 
     @classmethod
     def recognizes(cls, owner: str) -> bool:
@@ -55,17 +65,19 @@ class LlamaCpp(Server):
 
     def write(self, ask: Ask, top: int) -> list[Step]:
         top, steps, prefix = max(top, LIKELIEST), [], ask.prefix
-        for index in ask.forced:
-            forced = self._completion(prefix, 1, top, ask.slot, index)
-            steps += forced or [self._whole(prefix, top, ask.slot, index)]
-            prefix = (*prefix, index)
-        rest = [] if ask.ends else self._completion(prefix, 1 + ask.ahead, top, ask.slot)
-        return [*steps, *(rest or [self._whole(prefix, top, ask.slot)])]
+        with nullcontext() if ask.slot is None else self._turns[ask.slot]:
+            for index in ask.forced:
+                steps += self._completion(prefix, 1, top, index) or [
+                    self._whole(prefix, top, index)
+                ]
+                prefix = (*prefix, index)
+            rest = [] if ask.ends else self._completion(prefix, 1 + ask.ahead, top)
+            return [*steps, *(rest or [self._whole(prefix, top)])]
 
-    def _whole(self, prefix: tuple[int, ...], top: int, slot: int, index: int = -1) -> Step:
+    def _whole(self, prefix: tuple[int, ...], top: int, index: int = -1) -> Step:
         """Return the step at `index`, or at the likeliest id, read off the whole distribution."""
         # The server reports nothing at an id that leaves a character unfinished, so write another.
-        (step,) = self._completion(prefix, 1, self._vocabulary, slot, self._letter())
+        (step,) = self._completion(prefix, 1, self._vocabulary, self._letter())
         logprobs = dict(step.top)
         written = step.top[0][0] if index < 0 else index
         end = math.fsum(math.exp(logprobs[id]) for id in self.end_ids if id in logprobs)
@@ -77,7 +89,7 @@ class LlamaCpp(Server):
         return (self.tokenize("a") or [0])[-1]
 
     def _completion(
-        self, prefix: tuple[int, ...], most: int, top: int, slot: int, forced: int | None = None
+        self, prefix: tuple[int, ...], most: int, top: int, forced: int | None = None
     ) -> list[Step]:
         """Return what is written, or nothing if a character of it is not finished."""
         body = {
@@ -88,7 +100,6 @@ class LlamaCpp(Server):
             "samplers": ["temperature"],
             "temperature": 0,
             "logit_bias": [] if forced is None else [[forced, _BIAS]],
-            "id_slot": slot,
             "cache_prompt": True,
             "return_tokens": True,
         }

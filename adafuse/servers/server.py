@@ -20,7 +20,8 @@ class Ask(NamedTuple):
     """What is asked: to write the ids `forced` after those of `prefix`, then `ahead` greedy ones.
 
     With `ends`, p(END) after the last of `forced` is wanted, and nothing need be written after it;
-    nor after one of the strings `stop`. `slot` numbers the examples that are decoded at a time.
+    nor after one of the strings `stop`. `slot` numbers the examples that are decoded at a time; a
+    check has none.
     """
 
     prefix: tuple[int, ...]
@@ -28,7 +29,7 @@ class Ask(NamedTuple):
     ahead: int = 0
     ends: bool = False
     stop: tuple[str, ...] = ()
-    slot: int = 0
+    slot: int | None = None
 
 
 PROBE = Ask((3, 5, 7), (5, 3))

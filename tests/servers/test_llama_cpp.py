@@ -7,7 +7,9 @@ import random
 import socket
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
+from threading import Barrier, Event
 
 import httpx
 import pytest
@@ -97,13 +99,11 @@ def test_a_server_is_recognized_and_says_what_it_runs_but_not_where(server):
     assert server.slots == 2
 
 
-def test_each_forced_id_is_a_request_on_the_slot_of_the_example_and_the_rest_is_one(
-    server, stand_in
-):
+def test_each_forced_id_is_a_request_and_the_rest_is_one(server, stand_in):
     steps = server.write(Ask((3, 4), (5, 6), ahead=3, slot=1), 2)
     assert [body["prompt"] for body in stand_in.asked] == [[3, 4], [3, 4, 5], [3, 4, 5, 6]]
     assert [body["n_predict"] for body in stand_in.asked] == [1, 1, 4]
-    assert {body["id_slot"] for body in stand_in.asked} == {1}
+    assert not any("id_slot" in body for body in stand_in.asked)
     assert [step.written for step in steps[:2]] == [5, 6]
     assert len(steps) == 6
     assert server.counts.requests == 3
@@ -113,6 +113,33 @@ def test_each_forced_id_is_a_request_on_the_slot_of_the_example_and_the_rest_is_
         assert step.logprob == pytest.approx(values[step.written])
         assert step.top[0] == (likeliest(ids), pytest.approx(max(values)))
         ids = (*ids, step.written)
+
+
+def test_an_example_has_one_request_at_a_time_and_a_check_does_not_wait(
+    server, monkeypatch: pytest.MonkeyPatch
+):
+    asked, answered, busy, most = Barrier(2), Event(), Counter(), Counter()
+    plain = LlamaCpp._completion
+
+    def completion(self, prefix, *rest):
+        example = prefix[0]
+        busy[example] += 1
+        most[example] = max(most[example], busy[example])
+        if example == 3 and not answered.is_set():
+            asked.wait(10)
+            assert answered.wait(10)
+        steps = plain(self, prefix, *rest)
+        busy[example] -= 1
+        return steps
+
+    monkeypatch.setattr(LlamaCpp, "_completion", completion)
+    answers = [server.begin(Ask((3, 4), (index,), 1, slot=0), 2) for index in (5, 6)]
+    asked.wait(10)
+    server.write(Ask((4, 3), slot=1), 2)
+    server.write(Ask((6, 3)), 2)
+    answered.set()
+    assert [len(answer.result(10)) for answer in answers] == [3, 3]
+    assert most == {3: 1, 4: 1, 6: 1}
 
 
 def test_an_id_that_leaves_a_character_unfinished_is_scored_all_the_same(server, stand_in):
