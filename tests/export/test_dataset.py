@@ -1,16 +1,19 @@
 """Whose results a record and a split are said to be."""
 
 import json
+from pathlib import Path
 
+import pytest
 import yaml
 
+from adafuse.config.config import Config
 from adafuse.config.reading import parse_config
 from adafuse.export.dataset import dataset_card, model_info
 from adafuse.report.stored import StoredResults
 
 MODELS = {
     "plain": {"path": "org/m"},
-    "tuned": {"path": "org/m", "adapter": "adafuse/toy/models/llama"},
+    "tuned": {"path": "org/m", "adapter": "ADAPTER"},
     "small": {"path": "org/m", "quantization": "int4"},
     "chat": {"path": "org/m", "chat": True},
 }
@@ -31,25 +34,32 @@ VALUES = {
         "best": {"method": "best_of", "models": ["plain", "chat"]},
     },
 }  # fmt: skip
-CONFIG = parse_config(VALUES)
 
 
-def test_only_a_model_as_it_is_has_the_name_of_the_hub() -> None:
-    said = {run: model_info(CONFIG, run) for run in CONFIG.runs}
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    (tmp_path / "adapter_model.safetensors").touch()
+    tuned = MODELS["tuned"] | {"adapter": str(tmp_path)}
+    return parse_config({**VALUES, "models": {**MODELS, "tuned": tuned}})
+
+
+def test_only_a_model_as_it_is_has_the_name_of_the_hub(config: Config) -> None:
+    said = {run: model_info(config, run) for run in config.runs}
     assert [run for run in said if said[run]["id"] == "org/m"] == ["plain", "chat"]
     details = [json.dumps(said[run]["additional_details"]) for run in (*MODELS, "short")]
     assert len(set(details)) == len(details)
 
 
-def test_no_two_runs_share_a_split_and_no_choice_a_benchmark_s_name() -> None:
+def test_no_two_runs_share_a_split_and_no_choice_a_benchmark_s_name(config: Config) -> None:
     card = dataset_card(
-        StoredResults(CONFIG, {name: list(CONFIG.runs) for name in CONFIG.benchmarks})
+        StoredResults(config, {name: list(config.runs) for name in config.benchmarks})
     )
     configs = yaml.safe_load(card.split("---\n")[1])["configs"]
     names = [each["config_name"] for each in configs]
     assert names == ["qa", "qa_best_", "qa_best", "qa_best_best"]
     files = [(c["config_name"], f["split"], f["path"]) for c in configs for f in c["data_files"]]
-    assert len({place[:2] for place in files}) == len(files) == 2 * len(CONFIG.runs)
+    assert len({place[:2] for place in files}) == len(files) == 2 * len(config.runs)
     assert {name: path.split("/")[0] for name, _, path in files} == {
         "qa": "qa", "qa_best_": "qa", "qa_best": "qa_best", "qa_best_best": "qa_best",
     }  # fmt: skip
