@@ -12,7 +12,7 @@ from adafuse.models.files import MERGE, local_path
 from adafuse.models.spec import GGUF, ModelEntry
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _LIKE_GPT2 = {
     *(b"smollm", b"starcoder", b"refact", b"command-r", b"codeshell"),
 }
 # llama.cpp begins prompts with a start token, unless the header says otherwise, and takes words of
-# the vocabulary whole, whatever the merges make of them.
+# the vocabulary whole.
 _LIKE_LLAMA3 = {
     *(b"llama3", b"llama-v3", b"llama-bpe", b"falcon3", b"falcon-h1", b"pixtral", b"midm-2.0"),
     *(b"lfm2", b"jina-v5-nano", b"tekken"),
@@ -95,14 +95,16 @@ def check_nothing_dropped(spec: ModelEntry, config: "PreTrainedConfig") -> None:
             raise _unread(spec, f"{name} {cap:g}")
 
 
-def tokenizer_settings(spec: ModelEntry) -> dict[str, Any]:
+def tokenizer_settings(spec: ModelEntry) -> tuple[dict[str, Any], bool]:
     """Return what to load the tokenizer of a GGUF file with, as llama.cpp reads its header.
 
-    A warning names a way to split text into words that transformers does not know.
+    Second is whether it takes words of its vocabulary whole, whatever the merges make of them. A
+    warning names a way to split text into words that transformers does not know.
     """
-    kind, pre = _tokenizer(spec)
+    said = dict(_pairs(spec.path, spec.revision))
+    kind, pre = (b"".join(said.get(b"tokenizer.ggml." + k, [])) for k in (b"model", b"pre"))
     if kind != b"gpt2":
-        return {}
+        return {}, False
     if pre not in (_LIKE_GPT2 | _LIKE_LLAMA3 | _SPLITS):
         logger.warning(
             "%s splits text as %r, which transformers does not know and splits as GPT-2 does; name"
@@ -110,21 +112,8 @@ def tokenizer_settings(spec: ModelEntry) -> dict[str, Any]:
             spec.path,
             pre.decode(errors="replace"),
         )
-    flagged = b"tokenizer.ggml.add_bos_token" in dict(_pairs(spec.path, spec.revision))
-    return {"add_bos_token": True} if pre in _LIKE_LLAMA3 and not flagged else {}
-
-
-def use_whole_words(spec: ModelEntry, tokenizer: "PreTrainedTokenizerBase") -> None:
-    """Let the tokenizer of a GGUF file take words of its vocabulary whole where llama.cpp does."""
-    kind, pre = _tokenizer(spec)
-    if kind == b"gpt2" and pre in _LIKE_LLAMA3:
-        tokenizer.backend_tokenizer.model.ignore_merges = True
-
-
-def _tokenizer(spec: ModelEntry) -> tuple[bytes, bytes]:
-    said = dict(_pairs(spec.path, spec.revision))
-    kind, pre = (b"".join(said.get(b"tokenizer.ggml." + k, [])) for k in (b"model", b"pre"))
-    return kind, pre
+    whole, flagged = pre in _LIKE_LLAMA3, b"tokenizer.ggml.add_bos_token" in said
+    return {"add_bos_token": True} if whole and not flagged else {}, whole
 
 
 def _unread(spec: ModelEntry, what: str) -> UserError:

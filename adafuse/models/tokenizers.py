@@ -22,7 +22,7 @@ from transformers.utils.hub import cached_file
 
 from adafuse.errors import UserError
 from adafuse.models.files import local_path
-from adafuse.models.gguf_file import tokenizer_settings, use_whole_words
+from adafuse.models.gguf_file import tokenizer_settings
 from adafuse.models.hub import explaining_failure, from_hub
 from adafuse.models.spec import ModelEntry
 from adafuse.tokenization.prompts import check_chat, check_variables
@@ -45,8 +45,10 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         )
     tokenizer: PreTrainedTokenizerBase | None = None
     try:
-        tokenizer = from_hub(AutoTokenizer, spec, **tokenizer_settings(spec))
-        use_whole_words(spec, tokenizer)
+        settings, whole_words = tokenizer_settings(spec)
+        tokenizer = from_hub(AutoTokenizer, spec, **settings)
+        if whole_words:
+            tokenizer.backend_tokenizer.model.ignore_merges = True
     except Exception as error:
         content = _content(spec)
         if isinstance(error, UserError) or content is None:
