@@ -40,7 +40,7 @@ served: install  ## models on two vLLM servers, ADAFUSE_SERVED="FOLDER=URL FOLDE
 	$(BIN)/python -m pytest -m served -rs --junit-xml results/served.xml tests/served; status=$$?; \
 	  grep -o '<property [^>]*>' results/served.xml; exit $$status
 
-sweep: install  ## every method on every kind of network with states, against the reference engine: a quarter of an hour
+sweep: install  ## every method on every kind of network, against the reference engine: an hour
 	$(BIN)/python -m pytest -m sweep $(WORKERS)
 
 lint: install  ## style, types, and the workflow's own checks

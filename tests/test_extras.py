@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 
 from adafuse.cli.errors import EXTRAS
@@ -51,6 +52,7 @@ def run(folder: Path, *commands: list[str]) -> tuple[list[int], str]:
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
+@pytest.mark.soak
 def test_the_base_installation_decodes_shows_and_is_healthy(tmp_path: Path) -> None:
     models = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]
     prompt = ["--prompt", "Question: who?\nAnswer:", "--max-new-tokens", "4"]

@@ -71,6 +71,7 @@ def test_an_unfinished_file_goes_on_at_a_server_that_moved_and_at_no_other_model
     assert rows[2]["error"] is None
 
 
+@pytest.mark.soak
 def test_ctrl_c_does_not_wait_for_a_server_that_is_away(folder, pair, distributions):
     with standing(distributions[1]) as server:
         server.fault = broken_at(pair, *range(len(PROMPTS)))

@@ -35,6 +35,7 @@ def test_the_folder_holds_a_configuration_that_can_be_planned(tmp_path, monkeypa
     assert all(Path(model.path, "config.json").is_file() for model in config.models.values())
 
 
+@pytest.mark.soak
 def test_a_project_of_plug_ins_can_be_planned_and_its_tests_pass(tmp_path):
     folder = tmp_path / "my"
     done = CliRunner().invoke(app, ["init", str(folder), "--plugin"])

@@ -35,6 +35,7 @@ def expected(pair):
     return pair.generate([PROMPT], max_new_tokens=8)[0]
 
 
+@pytest.mark.soak
 def test_a_piped_prompt_becomes_its_text_and_nothing_else(expected):
     done = adafuse_process("generate", *PAIR, *SHORT, given=PROMPT + "\n")
     assert (done.returncode, done.stdout) == (0, expected.text)

@@ -72,6 +72,7 @@ def test_downloads_are_told_with_their_size_and_who_may_have_them(
     assert f"{absent}16 GB, gated, and open to your token\n" in said()
 
 
+@pytest.mark.soak
 def test_what_several_benchmarks_lack_is_told_once(planned: dict[str, Any]) -> None:
     for part in ("train", "test"):
         hub = {"dataset": "org/rows", "split": part, "revision": "0" * 40}

@@ -252,6 +252,7 @@ def test_to_go_on_takes_a_file(monkeypatch, capsys):
     assert "--resume continues a file; name it with --out" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_a_kill_loses_no_prompt_that_ended(tmp_path):
     """With real models, and with the text of a command that nobody killed."""
     rows = [{"id": str(n), "prompt": f"Question: Who is {n}?\nAnswer:"} for n in range(12)]

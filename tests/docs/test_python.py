@@ -21,6 +21,7 @@ def test_the_page_names_what_is_public_and_dir_shows_nothing_else() -> None:
     assert sorted(named) == sorted(adafuse.__all__) == dir(adafuse)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -75,7 +75,7 @@ def test_single_and_its_stream_end_with_a_whole_character_at_any_limit(writer, n
 def test_no_method_ends_inside_a_character(writer, method, options):
     """A span is finished beyond the limit, or left out."""
     ensemble = writer(["mistral", "qwen3"])
-    for limit in (4, 5, 6, 9):
+    for limit in (5, 9):
         chosen = {"method": method, "max_new_tokens": limit, **options}
         (result,) = ensemble.generate(["Say"], **chosen)
         assert result.error is None
@@ -113,14 +113,14 @@ def test_the_mark_itself_is_a_character(name):
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs real tokenizers")
 @pytest.mark.parametrize("name", REAL_TOKENIZERS)
-@pytest.mark.parametrize("written", [" 🙂🙃 漢字🙂 é", "🙂 ✨🙂", "ok\u2028🫠 ½"])
-def test_texts_of_real_tokenizers_are_cut_at_characters(name, written):
+def test_texts_of_real_tokenizers_are_cut_at_characters(name):
     tokenizer = AutoTokenizer.from_pretrained(SHARED / "tokenizers" / name)
     model = ModelTokenizer(name=name, tokenizer=tokenizer, end_ids=frozenset([0]))
     prompt = tokenizer("Say it:")["input_ids"]
-    ids = model.encode_span(written)
-    for count in range(len(ids) + 1):
-        text = model.anchor(prompt).added(ids[:count])
-        data = b"".join(model.token_bytes.of[index] for index in ids[:count])
-        found = whole_characters(model, text, [*prompt, *ids[:count]])
-        assert found == data.decode(errors="ignore")
+    for written in (" 🙂🙃 漢字🙂 é", "🙂 ✨🙂", "ok\u2028🫠 ½"):
+        ids = model.encode_span(written)
+        for count in range(len(ids) + 1):
+            text = model.anchor(prompt).added(ids[:count])
+            data = b"".join(model.token_bytes.of[index] for index in ids[:count])
+            found = whole_characters(model, text, [*prompt, *ids[:count]])
+            assert found == data.decode(errors="ignore"), written

@@ -1,7 +1,7 @@
 """Every method gives the same on the tree engine, in any batch, and on the reference engine.
 
 The whole list of settings runs on models that disagree everywhere; the others are asked a few, and
-all in the soak suite.
+all in the soak suite or in the sweep.
 """
 
 import pytest
@@ -59,10 +59,10 @@ FEW = (0, 8, 17)
 """Settings of the quick suite on the trained pair: one of spans, of tokens, and of drafts."""
 
 
-def mostly_soak(settings, quick):
+def mostly(mark, settings, quick):
     """The settings as parameters; all but those of the quick numbers are marked."""
     return [
-        pytest.param(*each, marks=() if number in quick else pytest.mark.soak)
+        pytest.param(*each, marks=() if number in quick else mark)
         for number, each in enumerate(settings)
     ]
 
@@ -83,7 +83,7 @@ def check(ensemble, method, options, prompts=PROMPTS, **limits):
         assert_same(tree, plain, nll=TOLERANCE.get(method, 1e-4))
 
 
-@pytest.mark.parametrize(("method", "options"), mostly_soak(METHODS, FEW))
+@pytest.mark.parametrize(("method", "options"), mostly(pytest.mark.soak, METHODS, FEW))
 def test_trained_models(pair, method, options):
     check(pair, method, options)
 
@@ -95,7 +95,7 @@ def test_models_that_disagree_everywhere(random_pair, method, options):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    mostly_soak([METHODS[1], *METHODS[5:], ("deepen", {"main": 3})], quick=(0, 5)),
+    mostly(pytest.mark.sweep, [METHODS[1], *METHODS[5:], ("deepen", {"main": 3})], quick=(5,)),
 )
 def test_four_architectures(quartet, method, options):
     check(quartet, method, options, PROMPTS[2:], max_new_tokens=12)
@@ -147,7 +147,8 @@ def real_tokenizers(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("method", "options"), mostly_soak([METHODS[index] for index in (1, 4, 6, 7, 9)], quick=(0,))
+    ("method", "options"),
+    mostly(pytest.mark.sweep, [METHODS[index] for index in (1, 4, 6, 7, 9)], quick=(0,)),
 )
 def test_real_tokenizers_over_random_weights(real_tokenizers, method, options):
     check(real_tokenizers, method, options, PROMPTS[2:5], max_new_tokens=10)

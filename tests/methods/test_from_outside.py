@@ -51,6 +51,7 @@ def minimax(package):
     del METHODS["minimax"]
 
 
+@pytest.mark.soak
 def test_an_installed_package_adds_a_method_to_the_command_line(package):
     (package / "in.jsonl").write_text('{"id": "X", "prompt": "Question: who\\nAnswer:"}\n')
     models = ["--model", toy_path("mistral"), "--model", toy_path("llama"), "--device", "cpu"]

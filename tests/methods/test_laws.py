@@ -4,7 +4,9 @@ import pytest
 
 from adafuse.ensemble import Ensemble
 from tests.conftest import toy_path
-from tests.methods.test_engines_agree import PROMPTS
+from tests.methods.test_engines_agree import PROMPTS as ALL
+
+PROMPTS = ALL[:4]
 
 # Greedy drafts of one model twice are one candidate, so `specfuse` keeps the law, too; where it
 # cuts a draft, the model goes on as it would have.

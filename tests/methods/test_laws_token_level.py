@@ -6,7 +6,9 @@ import pytest
 
 from adafuse.engine.reference import ReferenceEngine
 from adafuse.ensemble import Ensemble
-from tests.methods.test_engines_agree import PROMPTS
+from tests.methods.test_engines_agree import PROMPTS as ALL
+
+PROMPTS = ALL[1:5]
 
 METHODS = [
     ("unite", {}),
@@ -19,7 +21,7 @@ METHODS = [
 
 def texts(ensemble, method, **options):
     """The texts for the shared prompts."""
-    results = ensemble.generate(PROMPTS, method=method, max_new_tokens=24, **options)
+    results = ensemble.generate(PROMPTS, method=method, max_new_tokens=12, **options)
     return [result.text for result in results]
 
 

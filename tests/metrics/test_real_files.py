@@ -14,9 +14,13 @@ from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import PROTOCOLS, Prediction
 from tests.support import derived
 
-pytestmark = pytest.mark.skipif(
-    not derived.BENCHMARKS.is_dir(), reason=f"the real benchmarks are not at {derived.BENCHMARKS}"
-)
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.skipif(
+        not derived.BENCHMARKS.is_dir(),
+        reason=f"the real benchmarks are not at {derived.BENCHMARKS}",
+    ),
+]
 
 # Gold answers of which the official normalisation leaves nothing; strict calls nothing wrong.
 EMPTY_GOLD = {"nq": {"---", ")", "A+"}, "triviaqa": {"+-*/"}, "squad": set(), "gsm8k": set()}

@@ -57,6 +57,7 @@ def test_a_client_that_goes_away_stops_its_text(endless, stream):
         time.sleep(0.1)
 
 
+@pytest.mark.soak
 def test_sigterm_finishes_what_runs_and_writes_its_trace(tmp_path, random_pair):
     models = [model.name for model in random_pair.models]
     with started(tmp_path, "--traces", str(tmp_path / "traces"), models=models) as server:
@@ -79,6 +80,7 @@ def test_sigterm_finishes_what_runs_and_writes_its_trace(tmp_path, random_pair):
     assert len(list((tmp_path / "traces").iterdir())) == 1
 
 
+@pytest.mark.soak
 def test_finished_rows_are_on_disk_after_a_kill_and_the_next_server_has_them(tmp_path):
     from adafuse.storage.journal import journal_rows
     from adafuse.storage.parquet import read_rows

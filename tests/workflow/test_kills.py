@@ -17,7 +17,7 @@ from tests.support.small_workflow import SmallWorkflow, decode_command, flushed
 from tests.support.traces import assert_same, decoded
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-FEW, MANY = 2, 12
+MANY = 12
 """Moments at which the quick suite kills a decode job, and the soak suite."""
 WHOLE = 6
 """Moments at which the soak suite kills a workflow: two for each signal."""
@@ -29,12 +29,11 @@ def jobs() -> Iterator[DecodeJobs]:
         yield jobs
 
 
-@pytest.mark.parametrize("moments", [FEW, pytest.param(MANY, marks=pytest.mark.soak)])
+@pytest.mark.soak
 def test_a_killed_decode_job_goes_on_where_it_was(
     jobs: DecodeJobs,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    moments: int,
 ) -> None:
     """The signals take turns; the kills go on until an attempt has found rows of another."""
     monkeypatch.chdir(SmallWorkflow.made(tmp_path, 1).folder)
@@ -45,9 +44,9 @@ def test_a_killed_decode_job_goes_on_where_it_was(
     wanted = decoded(out)
     shutil.rmtree(out.parent)
     rng, kills, resumed = random.Random(0), 0, 0
-    while kills < moments or not resumed:
+    while kills < MANY or not resumed:
         before = flushed(results)
-        killed = kills < moments or not before
+        killed = kills < MANY or not before
         sent = SIGNALS[kills % len(SIGNALS)]
         moment = (sent, rng.uniform(0, whole.seconds)) if killed else None
         ended = jobs.run(command, tmp_path, log, moment)

@@ -145,6 +145,7 @@ def test_no_run_of_two_experiments_is_decoded_twice() -> None:
     assert decode_jobs(read_config(ROOT / "config/paper.yaml"), *DECODES) == TOGETHER
 
 
+@pytest.mark.soak
 def test_an_experiment_alone_plans_nothing_else(paper: Path) -> None:
     jobs = planned(paper, "figure_5")
     assert jobs["decode"] == DECODES["figure_5"]

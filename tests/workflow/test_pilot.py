@@ -53,7 +53,7 @@ def toy(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(params=MEASURES)
+@pytest.fixture
 def clock(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], float]]:
     """A clock that goes by what the networks compute: the time of a busy machine tells nothing."""
     ticks, size = [0.0], MEASURES[request.param]
@@ -94,7 +94,11 @@ def expected(plan: Plan, benchmark: str, run: str, shard: int, gpu: int = 0) -> 
     return forecast(plan, Job.of("decode", benchmark, run, shard), asked, Measured(plan))
 
 
-@pytest.mark.parametrize("benchmark", ["toy_qa", "toy_en_de"])
+@pytest.mark.parametrize(
+    ("clock", "benchmark"),
+    [("forward passes", "toy_qa"), ("tokens", "toy_en_de")],
+    indirect=["clock"],
+)
 def test_what_is_likely_after_a_pilot_is_within_a_quarter_of_what_decoding_takes(
     toy: dict[str, Any], clock: Callable[[], float], benchmark: str
 ) -> None:

@@ -80,6 +80,7 @@ def test_no_step_reads_what_was_damaged_since_it_was_planned(
     assert json.loads(stamp_path(path).read_text())["digest"] == DAMAGED
 
 
+@pytest.mark.soak
 def test_a_step_reads_nothing_but_what_it_says_it_reads(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
