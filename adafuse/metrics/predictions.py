@@ -53,7 +53,8 @@ def read_predictions(
                 " or give the predictions of this benchmark"
             )
         if name in predictions:
-            raise UserError(f"{where}: row {name!r} occurs twice, first in {first[name]}; keep one")
+            fix = _copies(name, rows) or "keep one"
+            raise UserError(f"{where}: row {name!r} occurs twice, first in {first[name]}; {fix}")
         _check_question(record, by_id[name], by_question, where)
         first[name] = where.removeprefix(f"{path}, ")
         text = _text(record, where)
@@ -69,6 +70,15 @@ def read_predictions(
             *(path, len(marks), len(answers), marks[0]),
         )
     return list(predictions.values())
+
+
+def _copies(name: str, rows: Sequence[Row]) -> str:
+    """Say how to name predictions where several rows of the references had this id."""
+    same = [row.id for row in rows if row.renamed and row.id.rpartition("-")[0] == name]
+    if not same:
+        return ""
+    names = ", ".join(map(repr, [name, *same]))
+    return f"several rows of the references have this id: name their predictions {names}, in order"
 
 
 def _length(record: Mapping[str, Any], name: str, most: int, where: str) -> int | None:
@@ -129,6 +139,8 @@ def _text(record: Mapping[str, Any], where: str) -> str:
         given = f"is {record['text']!r}" if "text" in record else "is missing"
         other = "; rename `pred`" if "pred" in record else ""  # as in the authors' scripts
         raise UserError(f'{where}: text {given}; give a string, "" if there is none{other}')
+    if re.search("[\ud800-\udfff]", text):
+        raise UserError(f"{where}: text {text!r:.60} holds half a surrogate pair; remove it")
     return text
 
 

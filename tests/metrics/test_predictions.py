@@ -70,6 +70,7 @@ A = {"id": "a", "text": "x"}
         ([{"id": True, "text": "x"}], "line 1: id is True; it must be a string"),
         ([{"id": "a"}], "line 1: text is missing; give a string"),
         ([{"id": "a", "text": True}], "line 1: text is True; give a string"),
+        ([{"id": "a", "text": "\ud83d!"}], r"line 1: text '\ud83d!' holds half a surrogate pair"),
         ([{**A, "benchmark": "mt"}], "line 1: benchmark is 'mt', not 'qa'; give the file of 'qa'"),
         ([[1]], "line 1 is not a JSON object"),
     ],
@@ -82,6 +83,14 @@ def test_what_is_wrong_is_one_sentence_with_its_line(
     assert sentence in str(error.value)
     assert str(tmp_path / "p.jsonl") in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_predictions_of_rows_whose_id_occurs_twice_are_told_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps(A) + "\n" + json.dumps(A) + "\n")
+    rows = (Row("a", "Where?", ("here",)), Row("a-2", "When?", ("now",), renamed=True))
+    with pytest.raises(UserError, match=r"row 'a' occurs twice, .* name their .* 'a', 'a-2', in"):
+        read_predictions(path, rows, benchmark=None)
 
 
 def test_a_question_or_prompt_beside_an_id_may_be_written_otherwise(tmp_path: Path) -> None:
