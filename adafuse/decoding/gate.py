@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import AfterValidator, FiniteFloat, ValidationError, model_validator
 
 from adafuse.decoding.candidates import Span
 from adafuse.errors import UserError, unknown
@@ -143,10 +143,18 @@ class Gate(Section):
 
     format: Literal["adafuse-gate-1"] = "adafuse-gate-1"
     models: tuple[FittedModel, ...]
-    bias: tuple[float, ...]
+    bias: tuple[FiniteFloat, ...]
     weights: Annotated[dict[str, float], _numbers(MODEL_FEATURES)]
     span: Annotated[dict[str, float], _numbers(SPAN_FEATURES)]
     fitted: Any = None
+
+    @model_validator(mode="after")
+    def _models_have_a_bias_each(self) -> Self:
+        if len(self.bias) != len(self.models):
+            raise ValueError(
+                f"bias has {len(self.bias)} numbers, but there are {len(self.models)} models"
+            )
+        return self
 
     def rule(self, models: Sequence[str], source: str) -> LearnedRule:
         """Return the rule for models by their paths, in any order.

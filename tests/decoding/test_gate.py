@@ -139,6 +139,8 @@ def test_a_gate_knows_its_models_in_any_order():
     [
         (('"margin"', '"margn"'), "unknown feature 'margn'.*did you mean 'margin'"),
         (("2.0", "NaN"), "margin is nan"),
+        (("0.0", "NaN"), "bias.0 must be a finite number"),
+        (("0.0,\n", ""), "bias has 1 numbers, but there are 2 models"),
         (("adafuse-gate-1", "adafuse-gate-9"), "format must be 'adafuse-gate-1'"),
         (("{", ""), "Invalid JSON"),
     ],
