@@ -23,13 +23,17 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return to_json(value, indent=indent, inf_nan_mode="null").decode()
 
 
-def warn_of_stale(results: "StoredResults") -> None:
-    """Say on standard error that results are not those of the files of today, if they are here."""
+def warn_of_stale(results: "StoredResults", *, tables: bool = False) -> None:
+    """Say on standard error that results are not those of the files of today, if they are here.
+
+    `tables` says whether these and figures are shown, too.
+    """
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
 
     with suppress(UserError):
-        if stale := results.stale(Plan(with_commits(results.config))):
+        plan = Plan(with_commits(results.config))
+        if stale := [*results.stale(plan), *(plan.outdated() if tables else ())]:
             more = f", nor {counted(len(stale) - 1, 'other file')}" * (len(stale) > 1)
             typer.echo(
                 f"warning: {str(stale[0])!r} is not up to date{more}; run snakemake", err=True

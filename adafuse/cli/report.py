@@ -47,6 +47,6 @@ def report(
     results = StoredResults.in_folder(results_config(paths[0]))
     if not results.runs:
         raise UserError(f"{folder!r} has no merged trace yet; run snakemake")
-    warn_of_stale(results)
+    warn_of_stale(results, tables=True)
     write_report(results, out or layout.report)
     typer.echo(str((out or layout.report) / "index.html"))

@@ -327,8 +327,10 @@ class Plan(Digests):
         return not self.stale(job)
 
     def outdated(self) -> list[Path]:
-        """Return the tables of the configuration that stand there from an earlier start."""
-        return [path for job in table_jobs(self.config) for path in self.stale(job)]
+        """Return the tables and figures that stand there from an earlier start."""
+        figures = [Job.of("experiment", name) for name in self.config.shown_experiments]
+        jobs = [*table_jobs(self.config), *figures]
+        return [path for job in jobs for path in self.stale(job)]
 
     def stale(self, job: Job) -> list[Path]:
         """Return those of a job's outputs that exist and are not what the plan makes.

@@ -19,6 +19,7 @@ from adafuse.cli.main import app
 from adafuse.errors import UserError
 from adafuse.metrics.score import read_score
 from adafuse.storage.parquet import read_rows
+from adafuse.workflow.stamps import write_stamp
 
 from .conftest import Workplace
 
@@ -169,6 +170,20 @@ def test_what_is_not_up_to_date_is_not_exported_and_shown_with_a_warning(
         assert re.match("warning: .*rows.jsonl' is not up to date", shown.stderr)
     with contextlib.chdir(shared.folder):
         assert CliRunner().invoke(app, ["show", "--wrong"]).stderr == ""
+
+
+def test_a_report_with_tables_of_earlier_scores_has_a_warning(
+    shared: Workplace, tmp_path: Path
+) -> None:
+    place = Workplace(tmp_path / "place")
+    shutil.copytree(shared.folder, place.folder, symlinks=True)
+    command = ["report", "--out", str(tmp_path / "report")]
+    with contextlib.chdir(place.folder):
+        assert CliRunner().invoke(app, command).stderr == ""
+        write_stamp(Path("results/tables/comparison.csv"), "of other scores")
+        shown, status = (CliRunner().invoke(app, each) for each in (command, ["status", "--json"]))
+    assert re.match("warning: .*comparison.csv' is not up to date; run snakemake", shown.stderr)
+    assert json.loads(status.stdout)["outdated"] == ["results/tables/comparison.csv"]
 
 
 def test_what_cannot_be_exported_is_one_sentence(shared: Workplace, tmp_path: Path) -> None:
