@@ -101,7 +101,9 @@ def show(
 
 
 def _chosen(trace: Path, table: "pa.Table", ids: list[str]) -> list[dict[str, Any]]:
-    row_of = {str(name): row for row, name in enumerate(table.column("id").to_pylist())}
+    from adafuse.storage.traces import places
+
+    row_of = places(trace, table)
     if not row_of:
         raise UserError(f"{str(trace)!r} has no examples; name another file")
     for name in ids:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from adafuse.errors import UserError
 from adafuse.storage.files import without_folders, write_text
 from adafuse.storage.parquet import read_arrow, read_rows
-from adafuse.storage.traces import check_trace
+from adafuse.storage.traces import check_trace, places
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""
@@ -90,7 +90,7 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
 def _in_order(path: Path, ids: Sequence[str]) -> pa.Table:
     check_trace(path)
     table = read_arrow(path)
-    row_of = {name: row for row, name in enumerate(table["id"].to_pylist())}
+    row_of = places(path, table)
     if missing := [name for name in ids if name not in row_of]:
         raise UserError(
             f"trace {str(path)!r} has no row {missing[0]!r} of its benchmark; run snakemake again"

@@ -119,6 +119,20 @@ def check_trace(path: Path) -> None:
             raise UserError(f"{column} has type {kind}, not text; give a file of adafuse")
 
 
+def places(path: Path, table: pa.Table) -> dict[str, int]:
+    """Return the number of each row of a trace by its id.
+
+    Raises:
+        UserError: an id occurs twice, as where somebody joined traces.
+    """
+    names = list(map(str, table["id"].to_pylist()))
+    place = {name: row for row, name in enumerate(names)}
+    if len(place) < len(names):
+        twice = next(name for row, name in enumerate(names) if place[name] != row)
+        raise UserError(f"{str(path)!r} has id {twice!r} twice; give a trace with each row once")
+    return place
+
+
 def result_from(row: dict[str, Any]) -> Result:
     """Rebuild the result from a row that was read from JSON or Parquet.
 
