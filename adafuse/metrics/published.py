@@ -41,7 +41,7 @@ class PublishedTable(Section):
     title: Text
     setting: Text
     benchmarks: tuple[Text, ...]
-    rows: tuple[PublishedRow, ...]
+    rows: Annotated[tuple[PublishedRow, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _rows_have_a_cell_per_benchmark(self) -> Self:
@@ -51,6 +51,10 @@ class PublishedTable(Section):
                     f"{row.name}: {len(row.values)} values must be {len(self.benchmarks)}, one per"
                     " benchmark"
                 )
+        if all(value <= 1 for row in self.rows for value in row.values):
+            raise ValueError(
+                f"{self.title}: all values are at most 1, as shares are; give percent, 42 for 0.42"
+            )
         return self
 
 

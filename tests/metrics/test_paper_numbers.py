@@ -83,6 +83,10 @@ def changed(tmp_path: Path, change) -> Path:
             "two rows have the name 'UniTE'",
         ),
         (lambda v: v["tables"][0]["rows"][0]["values"].append(101), "values.6 must be less than"),
+        (
+            lambda v: v["tables"][0].update(rows=[{"name": "Shares", "values": [0.42] * 6}]),
+            "all values are at most 1, as shares are; give percent",
+        ),
     ],
 )
 def test_a_file_that_contradicts_itself_is_refused(tmp_path, change, sentence) -> None:
