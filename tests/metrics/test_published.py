@@ -145,6 +145,7 @@ def test_gsm8k_takes_the_gold_behind_its_phrase() -> None:
     gold = MATCHERS["gsm8k"].gold
     assert gold("2+2=4\nTherefore, the answer is 18") == gold("#### 18") == "18.00"
     assert gold("The answer is 1\nthe answer is 2") == "1.00"
+    assert gold("The answer is 48/2 = <<48/2=24>>24.\n24 + 48 = 72\n#### 72") == "72.00"
 
 
 @pytest.mark.parametrize(
