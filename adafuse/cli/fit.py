@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adafuse.benchmarks.prompts import SLOT, unfilled
+from adafuse.benchmarks.prompts import SLOT, question_key, unfilled
 from adafuse.cli.generate import MethodOption, Stop, check_decoding, load
 from adafuse.cli.options import (
     BatchSize,
@@ -193,6 +193,12 @@ def read_development(
         chosen.check_answers(f"row {row.id!r} of {rows}", row.answers)
     if message := chosen.hopeless({row.id: row.answers for row in examples}, str(rows)):
         typer.echo(f"warning: {message}", err=True)
+    if copies := len(examples) - len({question_key(row.question) for row in examples}):
+        typer.echo(
+            f"warning: {rows}: {copies} of {len(examples)} rows have the question of an earlier"
+            " one, but intervals, tests and held-out gains take rows for independent; remove them",
+            err=True,
+        )
     settings = {
         "max_new_tokens": max_new_tokens,
         "stop": [string.replace("\\n", "\n") for string in stop or []],

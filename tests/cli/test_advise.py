@@ -63,12 +63,14 @@ def test_a_second_slot_in_the_template_is_told(folder):
     assert says in told.stderr
 
 
-def test_rows_that_can_never_be_right_are_told(folder):
+def test_rows_that_can_never_be_right_and_copies_are_told(folder):
     lines = (folder / "dev.jsonl").read_text().splitlines()
-    (folder / "dev.jsonl").write_text("\n".join([*lines, '{"question": "q?", "answer": "the"}']))
+    more = ['{"question": "q?", "answer": "the"}', '{"question": "Q?", "answer": "x"}']
+    (folder / "dev.jsonl").write_text("\n".join([*lines, *more]))
     told = adafuse("advise", *PAIR, *GIVEN, cwd=folder)
     assert told.returncode == 0
-    assert "warning: dev.jsonl: 1 of 13 rows can never be right, for scorer 'nq'" in told.stderr
+    assert "warning: dev.jsonl: 1 of 14 rows can never be right, for scorer 'nq'" in told.stderr
+    assert "warning: dev.jsonl: 1 of 14 rows have the question of an earlier one" in told.stderr
 
 
 @pytest.mark.parametrize(
