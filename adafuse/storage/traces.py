@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from adafuse.errors import UserError
 from adafuse.records.result import Prompt, Result, as_text
-from adafuse.storage.parquet import read_schema, write_arrow
+from adafuse.storage.parquet import read_arrow, read_schema, write_arrow
 from adafuse.storage.provenance import source_commit, this_machine
 from adafuse.version import versions
 
@@ -50,6 +50,9 @@ RESULT_FIELDS = [
 """Columns that every trace has for its result, whatever identifies the row."""
 PROMPT_FIELDS = [pa.field("id", pa.string()), pa.field("prompt", pa.string()), *RESULT_FIELDS]
 """Columns of a trace of prompts that belong to no benchmark of a configuration."""
+
+_TEXTS = ("id", "text", "stop_reason")
+_NEEDED = ("id", *(each.name for each in fields(Result) if each.default is MISSING))
 
 REQUIRED_SETTINGS = {"models", "chat_date", "method"}
 """What the settings of every trace name, besides options and limits."""
@@ -107,24 +110,33 @@ def check_trace(path: Path) -> None:
     """Refuse a Parquet file without what every trace has: an id, and all of a result that matters.
 
     Raises:
-        UserError: a column is missing, or is not text where it must be.
+        UserError: a column is missing, or is not text where it must be, or has gaps there.
     """
-    needed = [each.name for each in fields(Result) if each.default is MISSING]
-    schema = read_schema(path, ("id", *needed))
-    for name in ("id", "text", "stop_reason"):
+    schema = read_schema(path, _NEEDED)
+    for name in _TEXTS:
         kind = schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             column = f"column {name!r} of {str(path)!r}"
             raise UserError(f"{column} has type {kind}, not text; give a file of adafuse")
+    _check_gaps(path, read_arrow(path, _TEXTS))
+
+
+def _check_gaps(path: Path, table: pa.Table) -> None:
+    for name in table.column_names:
+        if name in _NEEDED and table[name].null_count:
+            row = table[name].is_null().index(True).as_py()
+            place = f"{path}, row {row} (counted from 0)"
+            raise UserError(f"{place}: {name} is None; give a file of adafuse")
 
 
 def places(path: Path, table: pa.Table) -> dict[str, int]:
     """Return the number of each row of a trace by its id.
 
     Raises:
-        UserError: an id occurs twice, as where somebody joined traces.
+        UserError: an id occurs twice, as where somebody joined traces, or a value is missing.
     """
+    _check_gaps(path, table)
     names = list(map(str, table["id"].to_pylist()))
     place = {name: row for row, name in enumerate(names)}
     if len(place) < len(names):

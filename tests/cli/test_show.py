@@ -150,6 +150,7 @@ def test_what_is_not_there_is_named(trace, options, sentence):
     [
         ("stop_reason", None, "'out.parquet' has no column 'stop_reason'; give a file of adafuse"),
         ("id", [0, 1], "column 'id' of 'out.parquet' has type int64, not text; give a file of"),
+        ("text", ["a", None], "out.parquet, row 1 (counted from 0): text is None; give a file of"),
         ("seconds", ["a", "b"], "example 'first' has 'a' as seconds; give a file of adafuse"),
         ("id", ["a", "a"], "'out.parquet' has id 'a' twice; give a trace with each row once"),
     ],
@@ -161,7 +162,7 @@ def test_a_trace_that_was_changed_elsewhere_is_one_sentence(
     table = read_arrow(trace).drop_columns(column)
     table = table if values is None else table.append_column(column, pa.array(values))
     write_arrow(tmp_path / "out.parquet", table, {})
-    listed = values in (None, [0, 1])  # a list shows the others
+    listed = values in (None, [0, 1], ["a", None])  # a list shows the others
     for options in ([], ["--list"])[: 1 + listed]:
         done = CliRunner().invoke(app, ["show", "out.parquet", *options])
         assert sentence in str(done.exception)

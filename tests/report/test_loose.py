@@ -120,10 +120,11 @@ def test_traces_that_do_not_belong_together_are_one_sentence(
     [
         ("seconds", None, r"'.*one.parquet' has no column 'seconds'; give a file of adafuse"),
         ("id", [1], r"column 'id' of '.*one.parquet' has type int64, not text; give a file of"),
+        ("rounds", [None], r"one.parquet, row 0 \(counted from 0\): rounds is None; give a file"),
     ],
 )
 def test_a_trace_that_was_changed_elsewhere_is_one_sentence(
-    tmp_path: Path, column: str, values: list[int] | None, sentence: str
+    tmp_path: Path, column: str, values: list[int | None] | None, sentence: str
 ) -> None:
     path = generated(tmp_path / "one.parquet", ["x"])
     table, about = read_arrow(path).drop_columns(column), read_metadata(path)
