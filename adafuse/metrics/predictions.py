@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ def read_predictions(
         reason = _REASONS.get(str(given).casefold(), "")  # pandas writes nan
         parts = {key: _length(record, key, len(text), where) for key in ("fits", "thoughts")}
         predictions[name] = {"id": name, "text": text, "stop_reason": reason, **parts}
+    _check_copies(path, rows, predictions)
     answers = [row["text"][row["thoughts"] or 0 :] for row in predictions.values()]
     if marks := [found[0].strip() for found in map(_MARKS.search, answers) if found]:
         logger.warning(
@@ -74,11 +75,27 @@ def read_predictions(
 
 def _copies(name: str, rows: Sequence[Row]) -> str:
     """Say how to name predictions where several rows of the references had this id."""
-    same = [row.id for row in rows if row.renamed and row.id.rpartition("-")[0] == name]
+    same = [row.id for row in rows if _earlier_id(row) == name]
     if not same:
         return ""
     names = ", ".join(map(repr, [name, *same]))
     return f"several rows of the references have this id: name their predictions {names}, in order"
+
+
+def _earlier_id(row: Row) -> str | None:
+    """Return the id that a row had, if that was the id of an earlier one."""
+    return row.id.rpartition("-")[0] if row.renamed else None
+
+
+def _check_copies(path: Path, rows: Sequence[Row], predicted: Collection[str]) -> None:
+    """Refuse one prediction for several rows of one id: whose it is, only its author knows."""
+    for row in rows:
+        if row.id not in predicted and (name := _earlier_id(row)) in predicted:
+            raise UserError(
+                f"{path}: several rows of the references have the id {name!r}, and one prediction;"
+                f" give one for each ({name!r}, {row.id!r}, ...), or a row with all answers in a"
+                " list"
+            )
 
 
 def _length(record: Mapping[str, Any], name: str, most: int, where: str) -> int | None:

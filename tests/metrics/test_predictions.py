@@ -91,6 +91,11 @@ def test_predictions_of_rows_whose_id_occurs_twice_are_told_their_names(tmp_path
     rows = (Row("a", "Where?", ("here",)), Row("a-2", "When?", ("now",), renamed=True))
     with pytest.raises(UserError, match=r"row 'a' occurs twice, .* name their .* 'a', 'a-2', in"):
         read_predictions(path, rows, benchmark=None)
+    path.write_text(json.dumps(A) + "\n")
+    with pytest.raises(UserError, match=r"have the id 'a', and one prediction; .* \('a', 'a-2', "):
+        read_predictions(path, rows, benchmark=None)
+    path.write_text("".join(json.dumps(A | {"id": row.id}) + "\n" for row in rows))
+    assert len(read_predictions(path, rows, benchmark=None)) == 2
 
 
 def test_a_question_or_prompt_beside_an_id_may_be_written_otherwise(tmp_path: Path) -> None:
