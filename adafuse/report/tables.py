@@ -136,12 +136,14 @@ def to_csv(table: Table) -> str:
     marks differences, have ten digits. The values of a swept option (`x`) and the paper's numbers
     of characters have all their digits.
     """
+    rows = [[_cell(*cell) for cell in zip(table.columns, row, strict=True)] for row in table.rows]
+    return "".join(map(_csv_line, [table.columns, *rows]))
+
+
+def _csv_line(cells: Iterable[str]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    for row in table.rows:
-        writer.writerow([_cell(*cell) for cell in zip(table.columns, row, strict=True)])
-    return text.getvalue()
+    csv.writer(text, lineterminator="\r\n").writerow(cells)  # quotes what has either of the two
+    return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(column: str, value: Any) -> str:

@@ -18,7 +18,7 @@ from adafuse.report.main_table import (
     tables_markdown,
     to_markdown,
 )
-from adafuse.report.tables import escape, to_csv
+from adafuse.report.tables import Table, escape, to_csv
 
 
 def score(
@@ -133,6 +133,13 @@ def test_the_published_table_says_by_what_its_oracles_chose() -> None:
 def test_markdown_rows_have_as_many_cells_as_the_head() -> None:
     rows = [line for line in to_markdown(table(*FULL)).splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {7}
+
+
+def test_a_text_with_any_line_break_is_one_field_of_the_csv() -> None:
+    texts = ["a\rb", "a\nb", "a\r\nb", '"a", b', "\r"]
+    text = to_csv(Table(list("vwxyz"), [texts, texts]))
+    assert [*csv.reader(io.StringIO(text, newline=""))] == [list("vwxyz"), texts, texts]
+    assert text.startswith("v,w,x,y,z\n") and text.endswith('"\r"\n')
 
 
 def test_names_cannot_become_markup() -> None:
