@@ -128,7 +128,7 @@ def test_escaped_text_is_shown_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("text", MARKUP)
 def test_text_of_models_is_no_markup_in_the_audit(text: str) -> None:
-    found = Audit("qa", "run", 1, 0, 0, 1, (Accepted(text, text, (text,), "substring"),), 0)
+    found = Audit("qa", "run", 1, 0, 0, 1, (Accepted(text, text, (text,), "substring", text),), 0)
     page = rendered(audit_table([found]).markdown)
     row = page.rsplit("<tr>", 1)[1]
     assert row.count("<td>") == 4

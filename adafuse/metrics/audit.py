@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adafuse.metrics.published_scorer import MATCHERS
+from adafuse.metrics.published_scorer import MATCHERS, Matcher
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.scorer import Outcome, Prediction, trimmed
 
@@ -13,9 +13,13 @@ RULES = ("equal", "number", "containment", "substring", "dropped")
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Prediction):
-    """A prediction that only `published` accepts; `rule` is empty where it has no named rules."""
+    """A prediction that only `published` accepts, by a rule, for the answer `gold`.
+
+    Both are empty where it has no named rules; a pair that is dropped has no gold answer.
+    """
 
     rule: str
+    gold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +61,7 @@ def audit(
         left_out = empty if SCORERS[scorer].published else []
         dropped = tuple(Accepted(a.id, a.text, a.answers, "dropped") for a in left_out)
         return Audit(benchmark, run, len(pairs), len(empty), None, None, dropped, None)
-    rule = MATCHERS[scorer].rule if scorer in MATCHERS else lambda text, answers: None
-    accepted = tuple(
-        Accepted(b.id, b.text, b.answers, rule(b.text, b.answers) or "")
-        for a, b in pairs
-        if b.value > a.value
-    )
+    accepted = tuple(_accepted(b, MATCHERS.get(scorer)) for a, b in pairs if b.value > a.value)
     return Audit(
         benchmark,
         run,
@@ -73,3 +72,13 @@ def audit(
         accepted=accepted,
         only_strict=sum(a.value > b.value for a, b in pairs),
     )
+
+
+def _accepted(outcome: Outcome, matcher: Matcher | None) -> Accepted:
+    """Say by which rule, and for which of the gold answers, a prediction was accepted."""
+    given, text = (outcome.id, outcome.text, outcome.answers), outcome.text
+    rule = matcher.rule(text, outcome.answers) if matcher else None
+    if matcher is None or rule is None:
+        return Accepted(*given, "")
+    gold = next(each for each in outcome.answers if matcher.rule(text, [each]) == rule)
+    return Accepted(*given, rule, gold)

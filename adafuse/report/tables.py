@@ -419,7 +419,7 @@ def _audit_examples(audited: Audit) -> str:
     for rule in RULES:
         answers = [one for one in audited.accepted if one.rule == rule and one.text.strip()]
         rows += [
-            (rule, escape(answer.id), escape(answer.text[-80:]), escape(answer.answers[0][-80:]))
+            (rule, escape(answer.id), escape(answer.text[-80:]), escape(answer.gold[-80:]))
             for answer in answers[:_EXAMPLES]
         ]
     if not rows:

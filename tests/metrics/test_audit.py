@@ -30,6 +30,13 @@ def test_what_only_published_accepts_is_listed_with_its_rule() -> None:
     ]
 
 
+def test_an_example_shows_the_gold_answer_for_which_it_was_accepted() -> None:
+    rows = [Row("a", "?", ("brain", "not liver", "the livers", "liver"))]
+    found = audited("nq", rows, {"a": "in the liver"})
+    assert [(each.rule, each.gold) for each in found.accepted] == [("equal", "the livers")]
+    assert "| equal | a | in the liver | the livers |" in audit_table([found]).markdown
+
+
 def test_answers_that_only_strict_accepts_are_counted() -> None:
     rows = [Row("a", "?", ("the answer is 12",))]
     assert audited("gsm8k", rows, {"a": "\\boxed{3} no, \\boxed{12}"}).only_strict == 1
