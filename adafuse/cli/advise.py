@@ -98,7 +98,8 @@ def _print(advice: "Advice", method: str) -> None:
     for sample in advice.samples:
         cut = "..." * (len(sample.prompt) > _SHOWN)
         typer.echo(f"prompt: {cut}{one_line(sample.prompt[-_SHOWN:])}")
-        texts = zip(["accepted", *names], [sample.accepted[0], *sample.texts], strict=True)
+        accepted = " | ".join(sample.accepted)
+        texts = zip(["accepted", *names], [accepted, *sample.texts], strict=True)
         for name, text in texts:
             typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
     typer.echo(f"the better answer of each row: {advice.ceiling:.1f}")

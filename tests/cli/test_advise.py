@@ -19,7 +19,8 @@ GIVEN += ["--stop", r"\n", "--max-new-tokens", "16"]
 def folder(tmp_path):
     """A folder with a few development rows."""
     rows = (TOY_MODELS.parent / "benchmarks/development/toy_qa.jsonl").read_text().split("\n")
-    (tmp_path / "dev.jsonl").write_text("\n".join(rows[:12]))
+    given = [row | {"answer": [*row["answer"], "or this"]} for row in map(json.loads, rows[:12])]
+    (tmp_path / "dev.jsonl").write_text("\n".join(map(json.dumps, given)))
     return tmp_path
 
 
@@ -51,7 +52,7 @@ def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
     assert told.stdout.count("prompt: ") == len(found["samples"]) == 3
     prompts = {one_line(row["prompt"]) for row in kept}  # of which none is too long to be shown
     assert {*re.findall(r"^prompt: (.*)$", told.stdout, re.MULTILINE)} <= prompts
-    assert f"  accepted: {found['samples'][0]['accepted'][0]}\n" in told.stdout
+    assert f"  accepted: {' | '.join(found['samples'][0]['accepted'])}\n" in told.stdout
     assert f"  adafuse: {found['samples'][0]['texts'][-1]}".rstrip() in told.stdout
 
 
