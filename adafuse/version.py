@@ -9,7 +9,7 @@ ENGINE_VERSION = 5
 """Part of every decode job's digest: raise it whenever the text that a method decodes, or what
 its trace says of it, may change."""
 
-SCORING_VERSION = 4
+SCORING_VERSION = 3
 """Part of the key of every score and of every choice by scores: raise it whenever a score of the
 same texts may change."""
 
