@@ -81,8 +81,8 @@ def adapted(network: "PreTrainedModel", model: ModelEntry) -> "PreTrainedModel":
     """Return a network with the adapter of a model, over the weights of `network`, which stays.
 
     The adapter is not merged into the weights, as that would round them, and several adapters
-    could not be over the same ones. One that begins with changed weights, such as PiSSA, gets a
-    copy of them.
+    could not be over the same ones. One that changes weights of its base, such as PiSSA, or one
+    with biases of its own, gets a copy of them.
 
     Raises:
         UserError: the adapter does not fit.
@@ -91,15 +91,17 @@ def adapted(network: "PreTrainedModel", model: ModelEntry) -> "PreTrainedModel":
     from safetensors import SafetensorError, safe_open
 
     assert model.adapter is not None
-    begins = _config(model.adapter).get("init_lora_weights")
-    shared = {id(parameter): parameter for parameter in network.parameters()}
-    own = copy.deepcopy(network, shared if begins in _OVER_THE_SAME else {})
+    config = _config(model.adapter)
+    begins, biases = config.get("init_lora_weights"), config.get("bias", "none")
     try:
+        with safe_open(Path(model.adapter, _WEIGHTS), "pt") as file:
+            saved = {*file.keys()}
+        changes = begins not in _OVER_THE_SAME or biases != "none" or "base_layer" in str(saved)
+        shared = {id(parameter): parameter for parameter in network.parameters()}
+        own = copy.deepcopy(network, {} if changes else shared)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of weights that are missing, which are refused below
             with_adapter = PeftModel.from_pretrained(own, model.adapter)
-        with safe_open(Path(model.adapter, _WEIGHTS), "pt") as file:
-            saved = {*file.keys()}
     except (ValueError, RuntimeError, KeyError, TypeError, OSError, SafetensorError) as error:
         raise _unfit(model, " ".join(str(error).split())[:200]) from error
     if odd := sorted(saved ^ get_peft_model_state_dict(with_adapter).keys()):

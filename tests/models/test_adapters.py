@@ -20,6 +20,7 @@ from adafuse.models.spec import ModelEntry, ModelSpec, model_specs
 from tests.conftest import toy_path
 from tests.support.hub_cache import cached_model
 from tests.support.results import assert_same
+from tests.support.tiny import random_model
 
 CONFIG = {"peft_type": "LORA", "base_model_name_or_path": "org/base", "r": 8}
 KINDS = [
@@ -170,6 +171,31 @@ def test_an_adapter_that_changes_the_base_changes_it_for_itself_alone(
         for model, folder in zip(loaded(both.models, "the test"), order, strict=True):
             alone = PeftModel.from_pretrained(base(), folder).eval()
             assert torch.allclose(logits(model.network), logits(alone), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"bias": "all"}, {"bias": "lora_only"}, {"target_modules": ["q_proj", "embed_tokens"]}],
+)
+def test_an_adapter_with_weights_of_its_base_changes_no_other_one(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    peft = pytest.importorskip("peft")
+    path = random_model(toy_path("llama"), tmp_path / "base", seed=0, attention_bias=True)
+    folders = []
+    for name, own in (("plain", {}), ("other", changes)):
+        network = AutoModelForCausalLM.from_pretrained(path)
+        settings = {"target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"} | own
+        made = peft.get_peft_model(network, peft.LoraConfig(**settings))
+        for key, weights in made.named_parameters():
+            if weights.requires_grad or (own and "base_layer" in key):
+                torch.nn.init.normal_(weights, std=0.3)
+        made.save_pretrained(folder := tmp_path / name)
+        folders.append(str(folder))
+    alone = [Ensemble.from_pretrained([path], adapter=[folder]).models for folder in folders]
+    both = Ensemble.from_pretrained([path] * 2, adapter=folders)
+    for model, (own,) in zip(loaded(both.models, "it"), alone, strict=True):
+        assert torch.equal(logits(model.network), logits(loaded([own], "it")[0].network))
 
 
 def test_it_is_decoded_with_as_the_reference_engine_does(lora: Callable[[str], str]) -> None:
