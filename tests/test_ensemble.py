@@ -25,7 +25,7 @@ from adafuse.models.placement import Place
 from adafuse.models.spec import ModelSpec
 from adafuse.records.result import Answer
 from tests.conftest import toy_path
-from tests.support.tiny import random_model
+from tests.support.tiny import random_llama, random_model
 
 ROOT = Path(__file__).parents[1]
 PROMPTS = ["Question: Who?\nAnswer:", "Question: Where?\nAnswer:"]
@@ -229,6 +229,17 @@ def test_models_that_are_loaded_already_decode_as_loaded_ones(pair):
         Ensemble(["llama"])
     with pytest.raises(UserError, match="1 weights for 2 models"):
         Ensemble(loaded, [1.0])
+
+
+def test_a_network_that_is_trained_between_calls_decodes_without_dropout():
+    network = random_llama(1288, seed=0, attention_dropout=0.5)
+    given = Ensemble([(network, AutoTokenizer.from_pretrained(toy_path("llama")))])
+    pairs = [(PROMPTS[0], " Mount")]
+    texts, (likelihood,) = given.generate(PROMPTS, max_new_tokens=8), given.loglikelihoods(pairs)
+    network.train()
+    assert [*map(str, given.generate(PROMPTS, max_new_tokens=8))] == [*map(str, texts)]
+    network.train()
+    assert [*given.loglikelihoods(pairs)] == [likelihood]
 
 
 @pytest.mark.parametrize(

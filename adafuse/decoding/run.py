@@ -27,7 +27,7 @@ from adafuse.engine.scheduler import (
     whole_prompt,
 )
 from adafuse.errors import ExampleError, UserError
-from adafuse.models.language_model import LanguageModel, ServedModel
+from adafuse.models.language_model import LanguageModel, LoadedModel, ServedModel
 from adafuse.models.memory import out_of_memory, rows_that_fit
 from adafuse.models.placement import Place
 from adafuse.options import listed
@@ -103,6 +103,9 @@ class Runner(Generic[PromptedT]):
         Where memory runs out, the unfinished ones start again, half as many at a time; once.
         """
         chats = [prompt for prompt in self.prompts if isinstance(prompt, Chat)]
+        for model in self.models:
+            if isinstance(model, LoadedModel):
+                model.network.eval()  # type: ignore[no-untyped-call]  # trained since it was given
         for model in self.models if chats else ():
             check_chat(model.tokenizer, model.name)
         for chat in chats:
