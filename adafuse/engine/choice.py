@@ -122,6 +122,8 @@ def _find_way(model: LoadedModel) -> Way:
     obstacle = unknown_attention(model.network.config)
     if "position_ids" not in inspect.signature(type(model.network).forward).parameters:
         obstacle = obstacle or "its positions cannot be set"
+    if model.network.config._attn_implementation == "flex_attention":  # it would crash
+        obstacle = obstacle or "flex_attention takes no mask of a tree"
     obstacle = obstacle or differs(lambda: TreeEngine(model, 2, rows=3, strict=True))
     if obstacle is None:
         return Way(tree=True)

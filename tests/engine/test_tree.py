@@ -7,6 +7,8 @@ from transformers import (
     MambaConfig,
     MambaForCausalLM,
 )
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from adafuse.engine import choice
 from adafuse.engine import forward as grouping
@@ -229,6 +231,16 @@ def test_eager_attention_gives_the_same(model):
     assert eager == pytest.approx(
         grow_and_commit(TreeEngine(model, top=2, rows=3), PROMPTS), abs=2e-5
     )
+
+
+def test_flex_attention_is_fed_no_tree(monkeypatch):
+    for known in (ALL_ATTENTION_FUNCTIONS, ALL_MASK_ATTENTION_FUNCTIONS):
+        monkeypatch.setitem(known, "flex_attention", known["sdpa"])  # nothing to compile
+    network = random_llama(700, seed=4)
+    network.config._attn_implementation = "flex_attention"
+    way = way_of(language_model(network))
+    assert way.layout is not None
+    assert way.obstacles == ("flex_attention takes no mask of a tree",)
 
 
 def grown(kind, model):
