@@ -1,5 +1,6 @@
 """How ids become text and text becomes ids: a model's own text, and spans of other models."""
 
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -172,18 +173,19 @@ class ModelTokenizer:
 
     @cached_property
     def vocabulary(self) -> int:
-        """The largest id of a token + 1; rows of the output layer above it are padding."""
-        return id_count(self.tokenizer)
+        """The largest id of a token with a row + 1; output rows above it are padding."""
+        return min(id_count(self.tokenizer), sys.maxsize if self.rows is None else self.rows)
 
     @cached_property
     def unused_ids(self) -> tuple[int, ...]:
         """The ids below `vocabulary` without a token; their rows are padding, too."""
-        return unused_ids(self.tokenizer)
+        return tuple(index for index in unused_ids(self.tokenizer) if index < self.vocabulary)
 
     @cached_property
     def token_bytes(self) -> TokenBytes:
         """The bytes of each token; refused where a tokenizer has none (token-level methods)."""
-        return TokenBytes.read(self.tokenizer, self.name, mark_ids(self.tokenizer, self.thoughts))
+        marks = mark_ids(self.tokenizer, self.thoughts)
+        return TokenBytes.read(self.tokenizer, self.name, marks, self.vocabulary)
 
     def prompt_ids(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt, with the start token where this tokenizer has one."""
@@ -230,7 +232,8 @@ def end_ids(
 
     Those are the end ids that its generation config, config and tokenizer name, `gguf` the ones of
     a GGUF file, the token by which its chat template ends a turn, and all other special tokens. No
-    token of the marks around thoughts is one, because a text would end there without an answer.
+    token of the marks around thoughts is one, because a text would end there without an answer, nor
+    one that the network has no row for.
 
     Raises:
         UserError: nothing but special tokens could end a text.
@@ -243,7 +246,9 @@ def end_ids(
         "chat template": turn_end(tokenizer),
     }
     inside = mark_ids(tokenizer, thoughts)
-    known = {key: _known(tokenizer, ids) for key, ids in sources.items()}
+    count = min(id_count(tokenizer), config.get_text_config().vocab_size)
+    known = {key: [i for i in ids if 0 <= i < count] for key, ids in sources.items()}
+    special = [index for index in sorted(special_ids(tokenizer)) if index < count]
     if inside.issuperset(chain(*known.values())):
         but = " other than those around its thoughts" if any(known.values()) else ""
         raise UserError(
@@ -251,7 +256,7 @@ def end_ids(
             " or eos_token in its tokenizer_config.json"
         )
     ends: dict[int, str] = {}
-    for source, ids in {**known, SPECIAL: sorted(special_ids(tokenizer))}.items():
+    for source, ids in {**known, SPECIAL: special}.items():
         ends |= {index: source for index in ids if index not in ends and index not in inside}
     return ends
 
@@ -278,11 +283,6 @@ def _config_ids(config: "PreTrainedConfig", tokenizer: "PreTrainedTokenizerBase"
 
 def _added(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> list[int]:
     return [index for index in ids if index in tokenizer.added_tokens_decoder]
-
-
-def _known(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> list[int]:
-    count = id_count(tokenizer)
-    return [index for index in ids if 0 <= index < count]
 
 
 def whole_characters(model: "ModelTokenizer", text: str, ids: Sequence[int]) -> str:

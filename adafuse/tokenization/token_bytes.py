@@ -36,15 +36,21 @@ class TokenBytes:
 
     @classmethod
     def read(
-        cls, tokenizer: "PreTrainedTokenizerBase", name: str, texts: Collection[int] = ()
+        cls,
+        tokenizer: "PreTrainedTokenizerBase",
+        name: str,
+        texts: Collection[int] = (),
+        count: int | None = None,
     ) -> "TokenBytes":
         """Read a vocabulary; refuse one with a token that does not stand for certain bytes.
 
-        `texts` are special tokens that are part of a text, and so stand for their own bytes.
+        `texts` are special tokens that are part of a text, and so stand for their own bytes. Only
+        the first `count` ids are read, by default all.
         """
         added = tokenizer.added_tokens_decoder
         special = special_ids(tokenizer).difference(texts)
-        pieces: Any = tokenizer.convert_ids_to_tokens(list(range(id_count(tokenizer))))
+        count = id_count(tokenizer) if count is None else count
+        pieces: Any = tokenizer.convert_ids_to_tokens(list(range(count)))
         bytes_of = _reader(tokenizer, pieces, name)
         of: list[bytes | None] = []
         for index, piece in enumerate(pieces):

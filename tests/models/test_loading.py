@@ -136,6 +136,23 @@ def test_special_tokens_may_have_no_row(copy):
     assert max(ids) < network.config.vocab_size
 
 
+@pytest.mark.parametrize("method", ["single", "unite", "gac", "deepen", "bytewise"])
+@pytest.mark.parametrize("place", [1280, 1500])
+def test_special_tokens_without_a_row_change_no_text(copy, pair, method, place):
+    content = json.loads((copy / "tokenizer.json").read_text())
+    far = content["added_tokens"][0] | {"id": place, "content": "<image>"}
+    change(copy / "tokenizer.json", added_tokens=[*content["added_tokens"], far])
+    models = [load(str(copy)).models[0]]
+    assert models[0].rows == 1280 == models[0].vocabulary == len(models[0].token_bytes.of)
+    plain, settings = [pair.models[1]], {"method": method, "max_new_tokens": 8}
+    if method != "single":
+        models, plain = [*models, pair.models[0]], [*plain, pair.models[0]]
+    asked = ["Question: Which city is the capital of Rustan?\nAnswer:"]
+    (result,), (expected,) = (Ensemble(m).generate(asked, **settings) for m in (models, plain))
+    assert result.error is None
+    assert result.text == expected.text
+
+
 def test_an_encoder_decoder_is_refused(copy):
     (copy / "config.json").write_text(json.dumps({"model_type": "t5"}))
     with pytest.raises(UserError, match="is an encoder-decoder"):
