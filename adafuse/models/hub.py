@@ -104,14 +104,14 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
 
 
 @contextmanager
-def checking_values(model: ModelEntry) -> Iterator[None]:
-    """Turn what libraries raise for values that a config should not have into a `UserError`."""
+def checking_values(model: ModelEntry, part: str = "config") -> Iterator[None]:
+    """Turn what libraries raise for values that a part should not have into a `UserError`."""
     from huggingface_hub.errors import StrictDataclassError
 
     try:
         yield
     except (StrictDataclassError, AttributeError, TypeError, ArithmeticError) as error:
-        reason = f"its config has a value that does not fit: {' '.join(str(error).split())}"
+        reason = f"its {part} has a value that does not fit: {' '.join(str(error).split())}"
         raise UserError(_sentence(reason, model)) from error
 
 

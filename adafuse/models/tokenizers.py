@@ -23,7 +23,7 @@ from transformers.utils.hub import cached_file
 from adafuse.errors import UserError
 from adafuse.models.files import local_path
 from adafuse.models.gguf_file import tokenizer_settings
-from adafuse.models.hub import explaining_failure, from_hub
+from adafuse.models.hub import checking_values, explaining_failure, from_hub
 from adafuse.models.spec import ModelEntry
 from adafuse.tokenization.prompts import check_chat, check_variables
 
@@ -43,6 +43,17 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         raise UserError(
             f"model {spec.path!r} has no tokenizer; put its tokenizer.json into the folder"
         )
+    with checking_values(spec, "tokenizer"):
+        tokenizer = _read(spec)
+    known = getattr(tokenizer, "deprecation_warnings", {})
+    known[_LONGER] = True  # a prompt that is too long is refused with a sentence of ours
+    if spec.chat is True or (spec.chat and getattr(tokenizer, "chat_template", None)):
+        check_chat(tokenizer, spec.path)
+    check_variables(tokenizer, spec.path, spec.chat_template_kwargs or {})
+    return tokenizer
+
+
+def _read(spec: ModelEntry) -> PreTrainedTokenizerBase:
     tokenizer: PreTrainedTokenizerBase | None = None
     try:
         settings, whole_words = tokenizer_settings(spec)
@@ -58,11 +69,6 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
     if content is not None and (tokenizer is None or _is_of_transformers(tokenizer)):
         tokenizer = _as_in_file(spec, content, tokenizer)
     assert tokenizer is not None
-    known = getattr(tokenizer, "deprecation_warnings", {})
-    known[_LONGER] = True  # a prompt that is too long is refused with a sentence of ours
-    if spec.chat is True:
-        check_chat(tokenizer, spec.path)
-    check_variables(tokenizer, spec.path, spec.chat_template_kwargs or {})
     return tokenizer
 
 

@@ -60,7 +60,12 @@ def prompt_ids(
         names = variable_names(str(tokenizer.get_chat_template()))
         others |= {name: value for name, value in given.items() if name in names}
     read = Variables(today, json.dumps(others, sort_keys=True))
-    return started(tokenizer, _rendered(tokenizer, turns, read))
+    try:
+        return started(tokenizer, _rendered(tokenizer, turns, read))
+    except TemplateError as error:
+        raise UserError(
+            f"the chat template of {tokenizer.name_or_path!r} does not take this prompt ({error})"
+        ) from error
 
 
 def started(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
@@ -139,12 +144,23 @@ def ids_if_any(encode: Callable[[Any], Sequence[int]], text: object) -> list[int
 
 
 def check_chat(tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
-    """Refuse chat formatting for a model that has no template."""
-    if not getattr(tokenizer, "chat_template", None):
+    """Refuse chat formatting for a model that has no template, or none that can be read."""
+    if not (template := getattr(tokenizer, "chat_template", None)):
+        raise UserError(f"model {name!r} has no chat template; {_PLAIN}")
+    if isinstance(template, dict) and "default" not in template:
         raise UserError(
-            f"model {name!r} has no chat template; run it without chat formatting, on prompts"
-            " that are texts"
+            f"model {name!r} has several chat templates ({', '.join(template)}), and none is called"
+            f" default; call one so in its tokenizer_config.json, or {_PLAIN}"
         )
+    try:
+        variable_names(str(tokenizer.get_chat_template()))
+    except TemplateError as error:
+        raise UserError(
+            f"the chat template of model {name!r} cannot be read ({error}); correct it, or {_PLAIN}"
+        ) from error
+
+
+_PLAIN = "run it without chat formatting, on prompts that are texts"
 
 
 _THOUGHTS_END = re.compile(r"([<\[])/([\w:]*(?:think|thought|reason)[\w:]*)([>\]])", re.IGNORECASE)
@@ -193,6 +209,8 @@ def check_variables(
 ) -> None:
     """Refuse variables that a model's chat template does not read."""
     template = getattr(tokenizer, "chat_template", None)
+    if variables and template:
+        check_chat(tokenizer, name)
     names = variable_names(str(tokenizer.get_chat_template())) if variables and template else ()
     if variables and not names:
         raise UserError(

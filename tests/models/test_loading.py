@@ -78,6 +78,43 @@ def test_a_damaged_config_is_one_sentence(copy, field, value, sentence):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("eos_token", ["</s>"], "tokenizer has a value that does not fit: Special token eos_token"),
+        ("added_tokens_decoder", [1], "tokenizer has a value that does not fit: 'list' object has"),
+    ],
+)
+def test_damaged_settings_of_a_tokenizer_are_one_sentence(copy, field, value, sentence):
+    change(copy / "tokenizer_config.json", **{field: value})
+    with pytest.raises(UserError, match=sentence):
+        load(copy)
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        ("{% for m in messages %}", r"template of model .* cannot be read \(Unexpected end of"),
+        (
+            [{"name": name, "template": "{{ messages[0].content }}"} for name in ("rag", "tools")],
+            r"has several chat templates \(rag, tools\), and none is called default; call one so",
+        ),
+    ],
+)
+def test_a_chat_template_that_cannot_be_used_is_refused_before_any_prompt(copy, template, sentence):
+    (copy / "chat_template.jinja").unlink()
+    change(copy / "tokenizer_config.json", chat_template=template)
+    for chat in (True, "auto"):
+        with pytest.raises(UserError, match=sentence):
+            load(copy, chat=chat)
+    ensemble = load(copy)
+    assert ensemble.generate(["Who?"], max_new_tokens=1)[0].error is None
+    with pytest.raises(UserError, match=sentence):
+        ensemble.generate([[{"role": "user", "content": "Who?"}]])
+    with pytest.raises(UserError, match=sentence):
+        load(copy, chat_template_kwargs={"thinks": False})
+
+
 def test_a_folder_without_config_is_no_model(tmp_path):
     with pytest.raises(UserError, match=r"has no config.json"):
         load(str(tmp_path))
