@@ -1,6 +1,7 @@
 """The tree engine: rows and slots of sequences and nodes."""
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -61,7 +62,8 @@ class CachedEngine(Engine):
         try:
             if self._rope_varies:
                 forget_lengths(self.model.network)
-            finish = self._start([node for node in missing if node.depth < self.limit])
+            near = [node for node in missing if node.depth < self.limit]
+            finish = partial(self._isolating, self._start(near), near)
         except Exception as error:  # a network may raise anything, for a batch or for one text
             if self._strict or out_of_memory(error):
                 raise
@@ -77,6 +79,22 @@ class CachedEngine(Engine):
             self._reference.evaluate(beyond)
             return nothing
         return finish
+
+    @torch.inference_mode()
+    def _isolating(self, finish: Callable[[], None], nodes: list[Node]) -> None:
+        """Wait; run nodes that are not numbers alone: another branch of their row may be why."""
+        finish()
+        odd = [node for node in nodes if node.next and math.isnan(node.next.margin)]
+        if not odd or self._strict:
+            return
+        for node in odd:
+            node.next = None
+        self._reference.top = self.top
+        self._reference.evaluate(odd)
+        for node in odd:
+            for child in node.children.values():
+                assert node.next is not None
+                child.logprob = float(node.next.logprobs[child.token])
 
     def _start(self, nodes: list[Node]) -> Callable[[], None]:
         """Run the nodes; the returned call fills them in."""

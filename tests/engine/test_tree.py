@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from transformers import (
@@ -166,6 +168,25 @@ def test_values_that_are_not_finite_do_not_reach_the_next_sequence(model):
     following = engine.open([3])
     engine.evaluate([following.root])
     assert torch.isfinite(following.root.next.logprobs).all()
+
+
+def test_values_that_are_not_finite_do_not_reach_other_branches():
+    network = random_llama(700, seed=4)
+    with torch.no_grad():
+        network.get_input_embeddings().weight[9] = math.nan
+    engine = TreeEngine(language_model(network), top=2, rows=2)
+    sequence = engine.open([3, 4])
+    odd, chain = sequence.root.chain((9, 5)), sequence.root.chain((5, 6, 7))
+    engine.evaluate([sequence.root, *odd, *chain])
+    assert [math.isnan(n.logprob) for n in (*odd, *chain)] == [False, True, False, False, False]
+    assert all(math.isnan(node.next.margin) for node in odd)
+    engine.commit(chain[0])
+    last = sequence.root.chain((6, 8, 5))[-1]
+    engine.evaluate(last.path())
+    seen = [node.logprob for node in last.path()]
+    vectors = network(torch.tensor([[3, 4, 5, 6, 8, 5]], device=DEVICE)).logits[0].detach()
+    vectors = vectors[:, : engine.model.vocabulary].log_softmax(dim=-1)
+    assert seen == pytest.approx([float(vectors[n, id]) for n, id in ((2, 6), (3, 8), (4, 5))])
 
 
 def test_a_token_behind_the_context_is_refused(model):
