@@ -17,6 +17,7 @@ from transformers import (
     PreTrainedTokenizerBase,
     TokenizersBackend,
 )
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils.hub import cached_file
 
@@ -28,7 +29,6 @@ from adafuse.models.spec import ModelEntry
 from adafuse.tokenization.prompts import check_chat, check_variables
 
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token")
-_LONGER = "sequence-length-is-longer-than-the-specified-maximum"
 
 
 def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
@@ -45,8 +45,7 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         )
     with checking_values(spec, "tokenizer"):
         tokenizer = _read(spec)
-    known = getattr(tokenizer, "deprecation_warnings", {})
-    known[_LONGER] = True  # a prompt that is too long is refused with a sentence of ours
+    tokenizer.model_max_length = VERY_LARGE_INTEGER  # what is too long, we refuse ourselves
     if spec.chat is True or (spec.chat and getattr(tokenizer, "chat_template", None)):
         check_chat(tokenizer, spec.path)
     check_variables(tokenizer, spec.path, spec.chat_template_kwargs or {})

@@ -115,6 +115,11 @@ def test_a_chat_template_that_cannot_be_used_is_refused_before_any_prompt(copy, 
         load(copy, chat_template_kwargs={"thinks": False})
 
 
+def test_a_longest_text_of_the_tokenizer_that_is_no_number_is_not_read(copy):
+    change(copy / "tokenizer_config.json", model_max_length="x")
+    assert load(copy).generate(["Who?"], max_new_tokens=1)[0].error is None
+
+
 def test_a_folder_without_config_is_no_model(tmp_path):
     with pytest.raises(UserError, match=r"has no config.json"):
         load(str(tmp_path))
