@@ -12,7 +12,7 @@ from adafuse.models.files import MERGE, local_path
 from adafuse.models.spec import GGUF, ModelEntry
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +37,8 @@ _SPLITS = {
     *(b"dbrx", b"smaug-bpe", b"qwen2", b"deepseek-r1-qwen", b"kormo", b"f2llmv2", b"megrez"),
     *(b"qwen35", b"gpt-4o", b"llama4", b"kanana2", b"talkie", b"minimax-m2"),
 }
+_OF_EXPERTS_OR_ROTARY = re.compile(r"exp|rope|rot_embd")
+_INSTEAD = "name the folder of the model, or let a server of llama.cpp run the file"
 _END_KEY = re.compile(rb"^tokenizer\.ggml\.(eos|eot|eom)_token_ids?$")
 
 
@@ -66,7 +68,7 @@ def check_gguf(path: str, revision: str | None) -> None:
 
 
 def check_nothing_dropped(spec: ModelEntry, config: "PreTrainedConfig") -> None:
-    """Refuse a GGUF file whose rotary positions or soft caps its config does not have.
+    """Refuse a GGUF file of whose attention its config does not have all.
 
     transformers reads some keys of few architectures, and passes over the others.
     """
@@ -93,6 +95,37 @@ def check_nothing_dropped(spec: ModelEntry, config: "PreTrainedConfig") -> None:
         cap = header(name.encode())
         if cap and not math.isclose(cap, getattr(text, name, None) or 0, rel_tol=1e-6):
             raise _unread(spec, f"{name} {cap:g}")
+    heads = getattr(text, "num_attention_heads", None)
+    head = getattr(text, "head_dim", None) or (text.hidden_size // heads if heads else None)
+    turned, share = header(b"rope.dimension_count"), rope.get("partial_rotary_factor")
+    if turned and share and head and turned != int(head * share):
+        raise _unread(spec, f"rope.dimension_count {turned}")
+    window, context = header(b"attention.sliding_window"), header(b"context_length")
+    if (
+        window
+        and window < (context or math.inf)
+        and window != getattr(text, "sliding_window", None)
+    ):
+        raise _unread(spec, f"attention.sliding_window {window}")
+    if getattr(text, "query_pre_attn_scalar", head) != head:  # of Gemma 2 27B, in no key
+        raise _unread(spec, "a scale of attention")
+    if architecture == b"llama" and header(b"attention.head_count_kv") is None:
+        raise UserError(
+            f"model {spec.path!r} has no attention.head_count_kv, without which transformers puts"
+            f" the weights of a GGUF file in another order; {_INSTEAD}"
+        )
+
+
+def check_weights_read(spec: ModelEntry, network: "PreTrainedModel") -> None:
+    """Refuse a GGUF file with weights that its network does not have; transformers skips these."""
+    from transformers.modeling_gguf_pytorch_utils import TensorProcessor, get_gguf_hf_weights_map
+
+    names = [value[0] for key, value in _pairs(spec.path, spec.revision) if key == _TENSOR]
+    processor = TensorProcessor()  # type: ignore[no-untyped-call]
+    known = get_gguf_hf_weights_map(network, processor) if names else {}
+    for name in (each.decode(errors="replace") for each in names):
+        if name not in known and not _OF_EXPERTS_OR_ROTARY.search(name):
+            raise _unread(spec, f"weights {name}")
 
 
 def tokenizer_settings(spec: ModelEntry) -> tuple[dict[str, Any], bool]:
@@ -118,8 +151,8 @@ def tokenizer_settings(spec: ModelEntry) -> tuple[dict[str, Any], bool]:
 
 def _unread(spec: ModelEntry, what: str) -> UserError:
     return UserError(
-        f"model {spec.path!r} has {what}, which transformers does not read from a GGUF file; name"
-        " the folder of the model, or let a server of llama.cpp run the file"
+        f"model {spec.path!r} has {what}, which transformers does not read from a GGUF file;"
+        f" {_INSTEAD}"
     )
 
 

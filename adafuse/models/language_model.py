@@ -29,7 +29,7 @@ from adafuse.models.files import (
     local_path,
     safe_files,
 )
-from adafuse.models.gguf_file import check_nothing_dropped, gguf_ends
+from adafuse.models.gguf_file import check_nothing_dropped, check_weights_read, gguf_ends
 from adafuse.models.hub import check_hub_adapter, check_path, checking_values, from_hub, parsed_gguf
 from adafuse.models.memory import TREE_NODES, cache_bytes
 from adafuse.models.placement import device_map, device_names, layer_devices, resolved
@@ -310,6 +310,7 @@ def _network(
                 f"model {spec.path!r} {problem} weights {min(map(str, report[name]))} that its"
                 " config asks for; download it again"
             )
+    check_weights_read(spec, network)
     check_packable(network, spec)
     dequantized = kind is not None and not getattr(network, "is_quantized", False)
     if kind is None or dequantized:

@@ -60,6 +60,11 @@ def _read(spec: ModelEntry) -> PreTrainedTokenizerBase:
         if whole_words:
             tokenizer.backend_tokenizer.model.ignore_merges = True
     except Exception as error:
+        if spec.source[1] is not None and not isinstance(error, UserError):
+            raise UserError(
+                f"the tokenizer in the GGUF file of model {spec.path!r} cannot be read ({error});"
+                " download it again, or name the folder of the model"
+            ) from error
         content = _content(spec)
         if isinstance(error, UserError) or content is None:
             raise

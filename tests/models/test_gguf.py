@@ -58,9 +58,13 @@ def interleaved(name: str, tensor: torch.Tensor, config: dict) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The toy model in float32, with its tokenizer."""
+    return written(tmp_path_factory.mktemp("gguf") / "toy.gguf")
+
+
+def written(path: Path, eos: int = 2, **more: numpy.ndarray) -> Path:
+    """Write the toy model in float32, with its tokenizer; `__` in a name of weights is a dot."""
     config = json.loads((TOY / "config.json").read_text())
     tokenizer = json.loads((TOY / "tokenizer.json").read_text())
-    path = tmp_path_factory.mktemp("gguf") / "toy.gguf"
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -80,10 +84,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     writer.add_token_types([3 if token in special else 1 for token in tokens])
     merges = tokenizer["model"]["merges"]
     writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in merges])
-    writer.add_eos_token_id(2)
+    writer.add_eos_token_id(eos)
     writer.add_pad_token_id(0)
     for name, tensor in load_file(TOY / MODEL).items():
         writer.add_tensor(gguf_name(name), interleaved(name, tensor.float(), config).numpy())
+    for name, weights in more.items():
+        writer.add_tensor(name.replace("__", "."), weights)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -185,6 +191,12 @@ def test_a_file_that_is_cut_off_is_one_sentence(file: Path, tmp_path: Path) -> N
         Ensemble.from_pretrained([str(cut)], device="cpu")
 
 
+def test_an_end_that_is_not_in_the_vocabulary_is_one_sentence(tmp_path: Path) -> None:
+    path = str(written(tmp_path / "a.gguf", eos=99_999))
+    with pytest.raises(UserError, match=r"tokenizer in the GGUF file of model .* cannot be read"):
+        load_tokenizer(ModelSpec(path=path))
+
+
 def test_what_is_no_gguf_file_is_one_sentence(tmp_path: Path, monkeypatch) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(50))
@@ -206,9 +218,10 @@ def header(path: Path, architecture: str, kind: str = "gpt2", pre: str = "gpt2",
     writer.add_block_count(2)
     writer.add_feed_forward_length(8)
     writer.add_head_count(2)
-    writer.add_head_count_kv(1)
-    writer.add_key_length(4)
-    writer.add_value_length(4)
+    if keys.pop("head_count_kv", True):
+        writer.add_head_count_kv(1)
+    writer.add_key_length(size := keys.pop("key_length", 256 if "gemma" in architecture else 4))
+    writer.add_value_length(size)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_vocab_size(5)
     writer.add_tokenizer_model(kind)
@@ -221,6 +234,7 @@ def header(path: Path, architecture: str, kind: str = "gpt2", pre: str = "gpt2",
             writer.add_tensor(f"{key}.weight", numpy.ones(2, numpy.float32))
             continue
         kinds = {bool: writer.add_bool, float: writer.add_float32, str: writer.add_string}
+        kinds |= {int: writer.add_uint32}
         name = key if key.startswith("tokenizer") else f"{architecture}.{key}"
         kinds[type(value)](name.replace("__", "."), value)
     writer.write_header_to_file()
@@ -242,6 +256,9 @@ SCALING = "a scaling of rotary positions"
         ("gemma3", {"rope__scaling__factor": 8.0}, SCALING),
         ("gemma2", {"attn_logit_softcapping": 30.0}, "attn_logit_softcapping 30"),
         ("starcoder2", {"rope__freq_base": 1e6}, "rope.freq_base 1e\\+06"),
+        ("stablelm", {"rope__dimension_count": 2}, "rope.dimension_count 2"),
+        ("phi3", {"attention__sliding_window": 48}, "attention.sliding_window 48"),
+        ("gemma2", {"key_length": 128}, "a scale of attention"),
     ],
 )
 def test_what_transformers_does_not_read_is_refused(
@@ -261,10 +278,25 @@ def test_what_transformers_does_not_read_is_refused(
         ("qwen2", {"rope__scaling__type": "linear", "rope__scaling__factor": 1.0}),
         ("gemma3", {"rope__freq_base": 1e6}),
         ("gemma2", {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}),
+        ("gemma2", {"attention__sliding_window": 48}),
+        ("phi3", {"attention__sliding_window": 64, "rope__dimension_count": 4}),
+        ("stablelm", {"rope__dimension_count": 1}),
     ],
 )
 def test_what_transformers_reads_is_taken(tmp_path: Path, architecture, keys) -> None:
     load_config(ModelSpec(path=str(header(tmp_path / "a.gguf", architecture, **keys))))
+
+
+def test_weights_that_would_be_read_in_another_order_are_refused(tmp_path: Path) -> None:
+    path = header(tmp_path / "a.gguf", "llama", head_count_kv=False)
+    with pytest.raises(UserError, match=r"has no attention.head_count_kv, without which"):
+        load_config(ModelSpec(path=str(path)))
+
+
+def test_weights_that_the_network_does_not_have_are_refused(tmp_path: Path) -> None:
+    bias = written(tmp_path / "a.gguf", blk__1__attn_q__bias=numpy.ones(144, numpy.float32))
+    with pytest.raises(UserError, match=r"has weights blk.1.attn_q.bias, which transformers does"):
+        Ensemble.from_pretrained([str(bias)], device="cpu")
 
 
 @pytest.mark.parametrize(
