@@ -8,10 +8,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, Unpack
 
-from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from adafuse.errors import UserError, unknown
-from adafuse.options import Located, Section, Text, listed, parse, refusing
+from adafuse.options import Located, Section, Text, listed, parse, refusing, sentence
 from adafuse.records.result import CHAT_DATE, json_values
 
 if TYPE_CHECKING:
@@ -152,7 +159,7 @@ class ModelEntry(Section):
     """name of the environment variable that holds an API key of the server; change it when the
     server asks for one"""
 
-    @field_validator("adapter", mode="before")
+    @field_validator("path", "adapter", mode="before")
     @classmethod
     def _as_text(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
@@ -264,6 +271,16 @@ class ModelSpec(ModelEntry):
     both), `balanced` (on all CUDA devices) or `sequential` (filling one after the other)"""
     dtype: str = AUTO
     """`auto` (float32 on a CPU, else bfloat16), `float32`, `bfloat16` or `float16`"""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_one_sentence(cls, values: Any, build: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return build(values)
+        except ValidationError as error:
+            named = isinstance(values, Mapping) and "path" in values
+            owner = f"model {str(values['path'])!r}" if named else "ModelSpec"
+            raise UserError(sentence(error.errors()[0], owner)) from None
 
     @field_validator("device")
     @classmethod

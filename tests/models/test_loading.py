@@ -1,7 +1,9 @@
 import json
 import math
+import re
 import shutil
 from datetime import date
+from pathlib import Path
 
 import pytest
 import torch
@@ -359,6 +361,21 @@ def test_one_setting_per_model_is_demanded():
         load()
     with pytest.raises(UserError, match=r"unknown model setting 'devices'.*did you mean 'device'"):
         load(*two, devices="cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({}, "ModelSpec has no 'path'; add it"),
+        ({"path": 3}, "model '3': path must be a valid string, not 3"),
+        ({"path": "a", "dvice": "cpu"}, "model 'a': unknown key 'dvice'; known are: path, "),
+        ({"path": "a", "server": "b"}, "model 'a': server: 'b' is not a URL; write one such as"),
+    ],
+)
+def test_a_mistake_in_a_spec_is_one_sentence(given, sentence):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        ModelSpec(**given)
+    assert ModelSpec(path=Path("a")).path == "a"
 
 
 def test_a_spec_says_all_that_keywords_say():
