@@ -133,7 +133,7 @@ def test_an_error_of_a_tokenizer_ends_its_example_alone(pair, monkeypatch, batch
 def test_weights_are_checked():
     assert check_weights(None, 3) == (1.0, 1.0, 1.0)
     assert check_weights([2, 0], 2) == (2.0, 0.0)
-    for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, math.nan]):
+    for weights in ([1.0], [1.0, -1.0], [0.0, 0.0], [1.0, math.nan], [1e308, 1.0]):
         with pytest.raises(UserError, match=r"weights"):
             check_weights(weights, 2)
     for weights in (2, ["a", 1], {2, 1}, {0: 1, 1: 2}, frozenset([1, 2]), "12"):

@@ -186,6 +186,9 @@ class FusionOptions(WeightingOptions):
         return per_candidate(rule)
 
 
+_MOST = 1e100  # of all weights; times NLLs, much more is infinite
+
+
 def check_weights(weights: Iterable[float] | None, count: int) -> tuple[float, ...]:
     """Return w_k, one per model and all 1 by default; refuse negative ones, or none above 0.
 
@@ -200,4 +203,6 @@ def check_weights(weights: Iterable[float] | None, count: int) -> tuple[float, .
         raise UserError(f"{len(values)} weights for {count} models; give one per model")
     if not all(math.isfinite(value) and value >= 0 for value in values) or not any(values):
         raise UserError(f"weights {list(values)} must be at least 0, and one of them above 0")
+    if sum(values) > _MOST:
+        raise UserError(f"weights {list(values)} are too large; divide them by the largest")
     return values
