@@ -32,7 +32,7 @@ from adafuse.cli.options import (
     with_plugins,
 )
 from adafuse.cli.output import counted, json_text, write
-from adafuse.cli.result_file import ResultFile
+from adafuse.cli.result_file import ResultFile, check_out
 from adafuse.errors import UserError
 from adafuse.models.spec import WHERE_SET, ModelSpec
 from adafuse.options import Identifier, parse, refusing
@@ -181,6 +181,7 @@ def generate(
     decoding = {"method": method, **options, **settings}
     file = None
     if out is not None:
+        check_out(out, prompts)
         prompts_by_id = {row.id: row.prompt for row in rows}
         file = ResultFile.of(out, models, weight, decoding, prompts_by_id, resume=resume)
     elif resume:
@@ -400,6 +401,8 @@ def read_prompts(path: Path) -> list[PromptRow]:
                 f"{where} has {settings[0]!r}, which is set for all prompts; use the options of the"
                 " command, and for a system text the first of the messages"
             )
+        if isinstance(row.get("messages"), str):
+            raise UserError(f"{where}: messages is a text; give a list of messages, or a prompt")
         if "messages" in row:
             row["prompt"] = row.pop("messages")
         prompt = parse(PromptRow, {"id": number, **row}, where)
@@ -435,7 +438,7 @@ def _check_lines(name: str, text: str) -> None:
 
 
 def _read(path: Path, name: str) -> str:
-    if path != STANDARD_INPUT and not path.is_file():
+    if path != STANDARD_INPUT and not path.exists():
         raise UserError(f"prompts file {name!r} does not exist; check its path")
     if path == STANDARD_INPUT:
         return text_of(sys.stdin.buffer.read(), name)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from adafuse.storage.journal import Journal
 
 
-def check_out(out: Path) -> None:
-    """Refuse a file that cannot be written, before anything is decoded."""
+def check_out(out: Path, prompts: Path | None = None) -> None:
+    """Refuse a file that cannot be written or would replace the prompts, before any is decoded."""
     from adafuse.storage.files import check_writable
+    from adafuse.storage.journal import journal_path
 
     if out.suffix != ".parquet" and not out.is_dir():
         raise UserError(
@@ -34,6 +35,12 @@ def check_out(out: Path) -> None:
     if absolute != top and not top.exists():  # no place for results, so more likely a slip
         raise UserError(f"--out {str(out)!r}: {str(top)!r} does not exist; check the path")
     check_writable(out)
+    for path in (out, journal_path(out)):
+        if prompts is not None and path.exists() and prompts.exists() and path.samefile(prompts):
+            raise UserError(
+                f"--out {str(out)!r} would replace {str(prompts)!r}, which has the prompts; give"
+                " another name"
+            )
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,6 @@ class ResultFile:
         resume: bool,
     ) -> "ResultFile":
         """Open the journal for prompts by id; refuse one that the command does not go on with."""
-        check_out(out)
         from adafuse.methods import METHODS, resolve
         from adafuse.models.placement import Place
         from adafuse.storage.journal import Journal, digest_of, journal_path, journal_rows

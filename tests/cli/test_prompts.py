@@ -1,4 +1,6 @@
 import json
+import os
+import threading
 
 import pytest
 
@@ -30,6 +32,7 @@ from adafuse.records.result import Chat
             )
             for name in ("system", "stop", "max_new_tokens", "chat_template_kwargs")
         ),
+        ('{"messages": "x"}', r"line 1: messages is a text; give a list of messages, or a pro"),
         ('{"messages": []}', r"line 1: prompt: it is \[\]; give a text, a Chat or a list of mess"),
         ('{"messages": [{"role": "user"}]}', r"line 1: prompt: {'role': 'user'} is not a message"),
         ('{"id": "a", "prompt": " "}', r"line 1: prompt must hold some text, not ' '"),
@@ -53,6 +56,16 @@ def test_a_missing_file_and_other_encodings_are_refused(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(b'{"id": "a", "prompt": "\xe4"}')
     with pytest.raises(UserError, match="is not UTF-8"):
         read_prompts(tmp_path / "in.jsonl")
+
+
+def test_a_pipe_with_a_name_is_read_and_a_folder_called_one(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = threading.Thread(target=pipe.write_text, args=('{"prompt": "x"}\n',))
+    writer.start()
+    assert [prompt.prompt for prompt in read_prompts(pipe)] == ["x"]
+    writer.join()
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        read_prompts(tmp_path)
 
 
 def test_prompts_keep_their_order_and_their_line_separators(tmp_path):

@@ -290,6 +290,14 @@ def test_other_endings_are_refused_with_the_name_to_give(generate, capsys):
     assert "call it 'out.parquet'" in told
 
 
+@pytest.mark.parametrize("name", ["a.parquet", "a.journal"])
+def test_a_file_of_prompts_is_not_replaced(generate, tmp_path, capsys, name):
+    (tmp_path / "in.jsonl").rename(name)
+    assert generate("--prompts", name, out="a.parquet") == 2
+    assert f"--out 'a.parquet' would replace '{name}', which has the" in capsys.readouterr().err
+    assert Path(name).read_text().count("say") == 4
+
+
 def test_no_folder_is_made_in_the_root_but_below_others(tmp_path):
     with pytest.raises(UserError, match="'/nowhere_at_all' does not exist; check the path"):
         check_out(Path("/nowhere_at_all/x.parquet"))
