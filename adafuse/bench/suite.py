@@ -47,7 +47,12 @@ def random_model(config: str, spec: ModelSpec, seed: int) -> LoadedModel:
     config = located(config)
     if not Path(config).exists():
         raise UserError(f"{config!r} does not exist; give a config.json or its folder")
-    shape, tokenizer = AutoConfig.from_pretrained(config), load_tokenizer(spec)
+    try:
+        shape = AutoConfig.from_pretrained(config)
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{reason}; give a config.json or its folder as shape") from None
+    tokenizer = load_tokenizer(spec)
     if shape.get_text_config().vocab_size < id_count(tokenizer):
         raise UserError(f"{config!r} has a vocabulary smaller than the tokenizer {spec.path!r}")
     place = Place.of(spec)

@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -130,6 +131,9 @@ EXTRAS = {
 
 def run(app: typer.Typer, program: str = "adafuse") -> int:
     """Run the command line and return its exit status; a mistake becomes one line on stderr."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed, as by `>&-`
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - till the end
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
         # Not every terminal can write what models can.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -42,7 +42,11 @@ def export(
     from adafuse.workflow.plan import Plan
     from adafuse.workflow.prefetch import with_commits
 
+    if latex and form == "dataset-card":
+        raise UserError("--latex and --format dataset-card contradict; give one of them")
     form = "latex" if latex else form
+    if organization != "unknown" and form != "every-eval-ever":
+        raise UserError(f"--organization is for the records, not for {form}; leave it out")
     if p_values and form != "latex":
         raise UserError("--p-values is for LaTeX tables; add --latex")
     plan = Plan(with_commits(results_config(results)))

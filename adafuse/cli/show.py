@@ -78,6 +78,8 @@ def show(
     from adafuse.storage.traces import check_trace
 
     check_trace(trace)
+    if listed and (ids or number is not None):
+        raise UserError("--list shows all examples; leave out --id and --round")
     if listed:
         rows = [*iterate_rows(trace, ("id", "stop_reason", "tokens", "text", "thoughts"))]
     else:

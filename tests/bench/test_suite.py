@@ -146,5 +146,7 @@ def test_random_weights_of_a_shape_can_be_timed(monkeypatch):
     assert made.vocabulary == len(made.tokenizer)
     with pytest.raises(UserError, match=r"'nowhere' does not exist; give a config\.json"):
         random_model("nowhere", spec, 1)
+    with pytest.raises(UserError, match=r"not a valid JSON file.; give a config.json or its fold"):
+        random_model(__file__, spec, 1)
     with pytest.raises(UserError, match="has a vocabulary smaller than the tokenizer"):
         random_model(f"{toy_path('qwen3')}/config.json", spec, 1)

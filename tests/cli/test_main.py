@@ -124,6 +124,11 @@ def test_an_option_takes_the_same_in_every_command_that_has_it():
             ["report", "x.csv"],
             "'x.csv' is neither a results folder nor a .parquet trace; give one of",
         ),
+        (
+            ["export", "--latex", "--format", "dataset-card"],
+            "--latex and --format dataset-card",
+        ),
+        (["export", "--latex", "--organization", "X"], "--organization is for the records, not fo"),
         (["report", "docs"], "name a results folder of the workflow"),
         (["methods", "unit"], "did you mean 'unite'?"),
         (["generate", "--model", "a", "--method", "gacc"], "did you mean 'gac'?"),
@@ -151,6 +156,12 @@ def test_a_full_disk_behind_the_output_is_one_line():
     told = stderr.getvalue()
     assert told.startswith("error: the output cannot be written (No space left")
     assert told.count("\n") == 1
+
+
+def test_streams_that_are_closed_are_no_traceback():
+    command = [sys.executable, "-c", "from adafuse.cli.main import main; main()"]
+    shell = f"{shlex.join([*command, 'methods'])} >&- 2>&- <&-"
+    assert subprocess.run(["sh", "-c", shell], env=environment()).returncode == 0
 
 
 LONG_ANSWER = [

@@ -137,6 +137,8 @@ def test_json_is_the_row_of_the_trace(trace):
     [
         (["--id", "secnd"], "no example 'secnd' in .*; did you mean 'second'?"),
         (["--round", "99"], "example 'first' has no round 99; it has"),
+        (["--list", "--id", "second"], "--list shows all examples; leave out --id and --round"),
+        (["--list", "--round", "1"], "--list shows all examples; leave out --id and --round"),
     ],
 )
 def test_what_is_not_there_is_named(trace, options, sentence):
