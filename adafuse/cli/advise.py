@@ -10,7 +10,14 @@ import typer
 
 from adafuse.benchmarks.prompts import SLOT
 from adafuse.cli.fit import Rows, ScorerName, Template, read_development
-from adafuse.cli.generate import MethodOption, Stop, Weights, check_decoding, load
+from adafuse.cli.generate import (
+    MethodOption,
+    Stop,
+    Weights,
+    check_decoding,
+    check_variables_read,
+    load,
+)
 from adafuse.cli.options import (
     AsJson,
     BatchSize,
@@ -63,8 +70,9 @@ def advise(
     """
     options = with_options({}, option or [])
     if answers is not None:
-        check_writable(answers)
+        check_writable(answers, rows)
     check_decoding(len(models), method, options, {})
+    check_variables_read(models)
     if len(models) < 2:
         raise UserError("only one model was given, so there is nothing to fuse; name two or more")
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)

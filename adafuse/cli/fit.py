@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adafuse.benchmarks.prompts import SLOT, question_key, unfilled
-from adafuse.cli.generate import MethodOption, Stop, check_decoding, load
+from adafuse.cli.generate import MethodOption, Stop, check_decoding, check_variables_read, load
 from adafuse.cli.options import (
     BatchSize,
     MaxNewTokens,
@@ -101,8 +101,9 @@ def fit(
     _check_mode(certify, {"objective": objective}, {"margin": margin, "alpha": alpha})
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
+    check_variables_read(models)
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
-    check_writable(out)
+    check_writable(out, rows)
     with load(models, threads=threads) as ensemble:
         if certify:
             limits = margin or MARGIN, alpha or LEVEL

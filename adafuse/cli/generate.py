@@ -198,7 +198,7 @@ def generate(
     raise typer.Exit(FAILED if _failed(done) else 0)
 
 
-def check_variables_read(models: Sequence[ModelSpec], rows: Sequence[PromptRow]) -> None:
+def check_variables_read(models: Sequence[ModelSpec], rows: Sequence[PromptRow] = ()) -> None:
     """Refuse settings of chat templates that no prompt is put into."""
     texts = all(isinstance(row.prompt, str) for row in rows)
     for model, name in product(models, WHERE_SET):

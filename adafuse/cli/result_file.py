@@ -34,13 +34,8 @@ def check_out(out: Path, prompts: Path | None = None) -> None:
     top = Path(*absolute.parts[:2])
     if absolute != top and not top.exists():  # no place for results, so more likely a slip
         raise UserError(f"--out {str(out)!r}: {str(top)!r} does not exist; check the path")
-    check_writable(out)
-    for path in (out, journal_path(out)):
-        if prompts is not None and path.exists() and prompts.exists() and path.samefile(prompts):
-            raise UserError(
-                f"--out {str(out)!r} would replace {str(prompts)!r}, which has the prompts; give"
-                " another name"
-            )
+    check_writable(out, prompts)
+    check_writable(journal_path(out), prompts)
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def score(
 
     check_protocol(protocol)
     if out is not None:
-        check_writable(out)
+        check_writable(out, predictions, references, exclude)
     name, rows, texts = read_files(benchmark, predictions, references, scorer)
     if spm_sha256 is not None:
         require_model(spm_sha256)
@@ -162,7 +162,7 @@ def audit(
             raise UserError(f"{name} is for predictions; give --predictions, or leave it out")
         _check_rows(benchmark, references, as_json)
     if csv is not None:
-        check_writable(csv)
+        check_writable(csv, predictions, references)
     name, rows, texts = read_files(benchmark, predictions, references, scorer)
     named = {"benchmark": benchmark, "run": predictions.stem}
     strict, published = (

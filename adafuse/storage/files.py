@@ -184,10 +184,13 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def check_writable(path: Path) -> None:
-    """Find out now, not after hours of work, whether `path` can be written."""
+def check_writable(path: Path, *read: Path | None) -> None:
+    """Find out now, not after hours of work, whether `path` can be written; refuse what is read."""
     if path.is_dir():
         raise UserError(f"{str(path)!r} is a folder; give the name of a file")
+    for file in read:
+        if file is not None and file.exists() and path.exists() and path.samefile(file):
+            raise UserError(f"{str(path)!r} is a file that is read here; give another name")
     with _temporary(path):
         pass
 

@@ -80,6 +80,8 @@ def test_rows_that_can_never_be_right_and_copies_are_told(folder):
         (["--method", "single"], "method single needs exactly 1 model, not 2"),
         (["--template", "Q:"], "--template 'Q:' has no {question}"),
         (["--scorer", "gsm8k"], "has no number; correct it or use another scorer"),
+        (["--answers", "dev.jsonl"], "'dev.jsonl' is a file that is read here; give another name"),
+        (["--thoughts", "{begin: a, end: b}"], "changes nothing, because all prompts are texts"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, options, says):

@@ -60,6 +60,8 @@ def test_a_certificate_is_written_and_said(folder):
         ([], {"scorer": "gsm8k"}, "has no number; correct it or use another scorer"),
         ([], {"rows": "none.jsonl"}, "'none.jsonl' cannot be read"),
         (["--option", "taus=1"], {}, "unknown option 'taus'"),
+        (["--thoughts", "{begin: a, end: b}"], {}, "changes nothing, because all prompts are"),
+        (["--out", "dev.jsonl"], {}, "'dev.jsonl' is a file that is read here; give another name"),
         (["--method", "unite"], {}, "method unite cannot be fitted"),
         (["--objective", "x"], {}, "unknown objective 'x'"),
         ([], {"models": PAIR[:2]}, "only one was given; give two"),

@@ -294,8 +294,14 @@ def test_other_endings_are_refused_with_the_name_to_give(generate, capsys):
 def test_a_file_of_prompts_is_not_replaced(generate, tmp_path, capsys, name):
     (tmp_path / "in.jsonl").rename(name)
     assert generate("--prompts", name, out="a.parquet") == 2
-    assert f"--out 'a.parquet' would replace '{name}', which has the" in capsys.readouterr().err
+    assert f"'{name}' is a file that is read here; give another name" in capsys.readouterr().err
     assert Path(name).read_text().count("say") == 4
+
+
+def test_a_journal_that_is_a_folder_is_refused_before_any_is_decoded(generate, models, capsys):
+    Path("out.journal").mkdir()
+    assert generate() == 2
+    assert "'out.journal' is a folder" in capsys.readouterr().err and not models.decoded
 
 
 def test_no_folder_is_made_in_the_root_but_below_others(tmp_path):

@@ -74,6 +74,14 @@ def test_bad_input_is_one_sentence(
     assert sentence in str(adafuse("score", *options, benchmark=benchmark).exception)
 
 
+@pytest.mark.parametrize("command", ["score --out", "audit --csv"])
+@pytest.mark.parametrize("name", ["preds.jsonl", "refs.jsonl"])
+def test_a_file_that_is_read_is_not_replaced(files: Path, command: str, name: str) -> None:
+    before = (files / name).read_text()
+    assert f"{name!r} is a file that is read here" in str(adafuse(*command.split(), name).exception)
+    assert (files / name).read_text() == before
+
+
 def test_a_benchmark_of_another_name_says_its_metric(files: Path) -> None:
     assert adafuse("score", "--scorer", "squad", benchmark="mine").exit_code == 0
 
