@@ -136,6 +136,12 @@ def tokenizer_settings(spec: ModelEntry) -> tuple[dict[str, Any], bool]:
     """
     said = dict(_pairs(spec.path, spec.revision))
     kind, pre = (b"".join(said.get(b"tokenizer.ggml." + k, [])) for k in (b"model", b"pre"))
+    bare = kind == b"llama" and said.get(b"tokenizer.ggml.add_space_prefix") == [False]
+    if bare and not b"".join(said.get(b"general.architecture", [])).startswith(b"gemma"):
+        raise UserError(
+            f"model {spec.path!r} puts no space before a text (add_space_prefix), which"
+            " transformers does not read from a GGUF file; name the folder of the model"
+        )
     if kind != b"gpt2":
         return {}, False
     if pre not in (_LIKE_GPT2 | _LIKE_LLAMA3 | _SPLITS):

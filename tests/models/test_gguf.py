@@ -352,6 +352,15 @@ def test_what_is_no_model_is_called_what_it_is(tmp_path: Path, keys, sentence) -
             load()
 
 
+def test_texts_that_would_get_a_space_before_them_are_refused(tmp_path: Path) -> None:
+    flag = {"tokenizer__ggml__add_space_prefix": False}
+    path = header(tmp_path / "a.gguf", "llama", kind="llama", **flag)
+    with pytest.raises(UserError, match="puts no space before a text"):
+        load_tokenizer(ModelSpec(path=str(path)))
+    gemma = header(tmp_path / "b.gguf", "gemma2", kind="llama", **flag)
+    assert load_tokenizer(ModelSpec(path=str(gemma)))("a").input_ids[-1] == 1
+
+
 def test_a_file_is_looked_for_in_its_own_folder() -> None:
     places = {"/a.gguf": "/", "a.gguf": ".", "./b/a.gguf": "./b", "/b/a.gguf": "/b"}
     found = {path: ModelSpec(path=path).source for path in places}
