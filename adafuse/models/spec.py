@@ -393,6 +393,13 @@ def model_specs(
         )
         for number, path in enumerate(given)
     ]
+    for name in SERVER[1:]:
+        named = name in loading and any(getattr(spec, name) for spec in specs)
+        if named and not any(spec.server for spec in specs):
+            raise UserError(
+                f"{name} changes nothing without server; give the URL of the server, or leave it"
+                " out"
+            )
     check_servers(specs)
     return specs
 

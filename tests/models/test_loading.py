@@ -378,6 +378,14 @@ def test_a_mistake_in_a_spec_is_one_sentence(given, sentence):
     assert ModelSpec(path=Path("a")).path == "a"
 
 
+@pytest.mark.parametrize("name", ["server_model", "server_key"])
+def test_settings_of_a_server_are_refused_without_one(name):
+    with pytest.raises(UserError, match=f"{name} changes nothing without server; give the URL"):
+        model_specs(["a"], **{name: ["X"]})
+    assert model_specs(["a"], **{name: [None]})[0].server is None
+    model_specs(["a", "b"], server=[None, "http://x"], **{name: [None, "X"]})
+
+
 def test_a_spec_says_all_that_keywords_say():
     specs = [ModelSpec(path=toy_path("llama"), device="cpu", chat=True, dtype="bfloat16")]
     (model,) = Ensemble.from_pretrained(specs).models
