@@ -73,6 +73,8 @@ def check_nothing_dropped(spec: ModelEntry, config: "PreTrainedConfig") -> None:
     transformers reads some keys of few architectures, and passes over the others.
     """
     pairs = list(_pairs(spec.path, spec.revision))
+    if not pairs:  # it is no GGUF file
+        return
     said, text = dict(pairs), config.get_text_config()
     rope = getattr(text, "rope_parameters", None) or {}
     kinds = [each for each in rope.values() if isinstance(each, dict)] or [rope]
