@@ -60,10 +60,10 @@ class ResultFile:
         *,
         resume: bool,
     ) -> "ResultFile":
-        """Open the journal for prompts by id; refuse one that the command does not go on with."""
+        """Read the journal for prompts by id."""
         from adafuse.methods import METHODS, resolve
         from adafuse.models.placement import Place
-        from adafuse.storage.journal import Journal, digest_of, journal_path, journal_rows
+        from adafuse.storage.journal import digest_of, journal_path
 
         settings = {"models": [spec.path for spec in models], **columns(models, LOADING)}
         settings |= {**given(weights=weights), **decoding}
@@ -85,18 +85,7 @@ class ResultFile:
             name: digest_of("generate", same, isinstance(prompt, Chat), as_text(prompt))
             for name, prompt in prompts.items()
         }
-        path = journal_path(out)
-        journal, held = Journal(path, digests), len(journal_rows(path))
-        if held and not resume:
-            raise UserError(
-                f"{str(path)!r} holds {counted(held, 'prompt')} of an earlier command; add --resume"
-                " to continue it, or delete the file"
-            )
-        if held and not journal.rows:
-            raise UserError(
-                f"none of the {counted(held, 'prompt')} in {str(path)!r} is one of this command's"
-                " (other models, settings or prompts); give the same ones, or delete the file"
-            )
+        journal = _journal(journal_path(out), digests, resume=resume)
         file = cls(out, settings, plugins, journal, frozenset(digests.values()), resume)
         file.check_unfinished()
         return file
@@ -137,3 +126,26 @@ class ResultFile:
         failed = any(row["stop_reason"] == "error" for row in rows)
         if not failed and journal_rows(self.journal.path).keys() <= self.digests:
             self.journal.path.unlink(missing_ok=True)
+
+
+def _journal(path: Path, digests: Mapping[str, str], *, resume: bool) -> "Journal":
+    """Read a journal; refuse one that the command does not go on with."""
+    from adafuse.storage.journal import Journal, is_foreign, journal_rows
+
+    journal, held = Journal(path, digests), len(journal_rows(path))
+    if not held and is_foreign(path):
+        raise UserError(
+            f"{str(path)!r} is another file, and finished prompts would be kept under its"
+            " name; give --out another name"
+        )
+    if held and not resume:
+        raise UserError(
+            f"{str(path)!r} holds {counted(held, 'prompt')} of an earlier command; add --resume"
+            " to continue it, or delete the file"
+        )
+    if held and not journal.rows:
+        raise UserError(
+            f"none of the {counted(held, 'prompt')} in {str(path)!r} is one of this command's"
+            " (other models, settings or prompts); give the same ones, or delete the file"
+        )
+    return journal

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -177,6 +178,12 @@ def journal_rows(
         return {}
     entries = map(_entry, _good_lines(content))
     return {each["digest"]: each["row"] for each in entries if of(each.get("servers", []))}
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a file has something in it, and does not begin as a journal, torn or whole."""
+    begun = path.read_bytes()[:17] if path.is_file() else b""
+    return begun != b"" and re.fullmatch(rb"[0-9a-f]{16} |[0-9a-f]{1,16}", begun) is None
 
 
 def _good_lines(content: bytes) -> Iterator[bytes]:

@@ -304,6 +304,16 @@ def test_a_journal_that_is_a_folder_is_refused_before_any_is_decoded(generate, m
     assert "'out.journal' is a folder" in capsys.readouterr().err and not models.decoded
 
 
+def test_another_file_in_the_place_of_the_journal_is_not_replaced(generate, models, capsys):
+    Path("out.journal").write_text("my notes\n")
+    assert generate() == 2
+    assert "'out.journal' is another file" in capsys.readouterr().err and not models.decoded
+    assert Path("out.journal").read_text() == "my notes\n"
+    for torn in ("", "0123", "0123456789abcdef {"):
+        Path("out.journal").write_text(torn)
+        assert generate() == 0
+
+
 def test_no_folder_is_made_in_the_root_but_below_others(tmp_path):
     with pytest.raises(UserError, match="'/nowhere_at_all' does not exist; check the path"):
         check_out(Path("/nowhere_at_all/x.parquet"))
