@@ -18,7 +18,7 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "AdaFuse needs Python 3.11 or newer, this is %d.%d; say make PYTHON=python3.11" % sys.version_info[:2])'
-	@echo "Installing into $(VENV): about two minutes."
+	@echo "Installing into $(VENV): two to six minutes."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[workflow,lm-eval,serve,docs,dev]'
 	@touch $@
