@@ -24,7 +24,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install  ## decode, score and compare on the toy world
-	@echo "Ten runs on four toy benchmarks: two to four minutes on two cores."
+	@echo "Ten runs on four toy benchmarks: two to five minutes on two cores."
 	@$(BIN)/snakemake --configfile config/toy.yaml --cores $(CORES) --quiet rules host 2>&1 | awk '$(STEPS)'
 	@$(BIN)/adafuse step summary config/toy.yaml
 	@echo "Open results/report/index.html in a browser, or follow one text here:"
