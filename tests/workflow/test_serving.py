@@ -78,7 +78,9 @@ def test_a_server_runs_until_its_file_is_deleted(place: Place) -> None:
     assert len(servers(place.command)) == 1
     place.file.unlink()
     place.ends()
-    assert not place.file.exists() and not place.file.with_name("m.json.lock").exists()
+    assert not place.file.exists()
+    lock = place.file.with_name("m.json.lock")
+    wait_for(lambda: not lock.exists(), "the keeper has ended after the server")
 
 
 def test_a_server_ends_with_the_workflow_and_takes_its_file_along(place: Place) -> None:
