@@ -136,12 +136,12 @@ def quartet() -> "Ensemble":
 
 @pytest.fixture(scope="session")
 def random_pair(tmp_path_factory) -> "Ensemble":
-    """Two models with random weights over toy tokenizers: they disagree everywhere."""
+    """Two models of one layer of random weights over toy tokenizers: they disagree everywhere."""
     from tests.support.tiny import random_model
 
     folder = tmp_path_factory.mktemp("random")
     paths = [
-        random_model(toy_path(name), folder / name, seed=seed)
+        random_model(toy_path(name), folder / name, seed=seed, num_hidden_layers=1)
         for seed, name in enumerate(("mistral", "llama"))
     ]
     return ensemble_of(*paths)

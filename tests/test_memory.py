@@ -37,7 +37,7 @@ PROMPTS = [f"Question: who founded {town}?\nAnswer:" for town in ("Orrin", "Maim
 def test_memory_does_not_grow_with_the_number_of_examples(bytes_held, pair, method):
     settings = {"max_new_tokens": 12, "batch_size": 2}
     few = most_held(bytes_held, pair, method, PROMPTS * 2, **settings)
-    many = most_held(bytes_held, pair, method, PROMPTS * 8, **settings)
+    many = most_held(bytes_held, pair, method, PROMPTS * 5, **settings)
     assert many <= 1.02 * few
 
 

@@ -55,7 +55,7 @@ tables = st.lists(st.integers(0, 200), min_size=23, max_size=60)
     st.sampled_from([(TOKENS, OTHER_TOKENS), (HALVES, OTHER_HALVES)]),
     st.sampled_from([(), ("b a",), ("\n",), ("ab",), ("é",), ("a a",)]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_where_every_round_is_written_by_bytes_the_text_is_that_of_bytewise(
     one: list[int],
     other: list[int],

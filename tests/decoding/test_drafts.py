@@ -30,7 +30,13 @@ def forwards(results):
     return sum(sum(result.forwards) for result in results)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=() if method in ("adafuse", "unite") else pytest.mark.soak)
+        for method in METHODS
+    ],
+)
 def test_they_save_forwards_and_change_nothing(pair, method):
     prompts = chains(2).prompts
     plain, drafted = (

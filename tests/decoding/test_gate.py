@@ -164,7 +164,7 @@ def test_decoding_with_a_gate(pair, tmp_path, method):
     """One without coefficients decodes what `mean_nll` does, any other the same on both engines."""
 
     def decode(**options):
-        return pair.generate(PROMPTS[:3], method=method, max_new_tokens=16, **options)
+        return pair.generate(PROMPTS[:2], method=method, max_new_tokens=10, **options)
 
     path = tmp_path / "gate.json"
     write_gate(path, gate("mistral", "llama"))

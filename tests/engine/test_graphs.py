@@ -83,12 +83,12 @@ def test_layers_with_a_sliding_window_can_be_recorded(config, captured):
     assert seen == pytest.approx(plain, abs=2e-5)
 
 
-def test_texts_and_scores_are_the_same_with_recorded_steps(pair, captured):
+def test_texts_and_scores_are_the_same_with_recorded_steps(random_pair, captured):
     prompts = [f"Question: who founded {town}?\nAnswer:" for town in ("Orrin", "Maim", "Ost")]
-    options = {"method": "adafuse", "branching": 2, "max_new_tokens": 12, "batch_size": 2}
-    with_graphs = pair.generate(prompts * 2, **options)
+    options = {"method": "adafuse", "branching": 2, "max_new_tokens": 6, "batch_size": 2}
+    with_graphs = random_pair.generate(prompts * 2, **options)
     assert sum(len(each._graphs) for each in captured) > 4
-    plain = pair.generate(prompts * 2, **options, engine="reference")
+    plain = random_pair.generate(prompts * 2, **options, engine="reference")
     assert [each.text for each in with_graphs] == [each.text for each in plain]
     scores = [[c.nll for r in each.rounds for c in r.candidates] for each in with_graphs]
     expected = [[c.nll for r in each.rounds for c in r.candidates] for each in plain]

@@ -43,7 +43,7 @@ WHOLE = [
     ("specfuse", {"sampling": True}),
 ]
 """Methods that read whole distributions."""
-SHORT = {"max_new_tokens": 10, "stop": ["\n\n"]}
+SHORT = {"max_new_tokens": 8, "stop": ["\n\n"]}
 CONTEXT = 96
 
 

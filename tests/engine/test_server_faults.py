@@ -62,6 +62,7 @@ class Faults:
             return kind
 
 
+@pytest.mark.soak
 def test_a_hundred_faults_by_chance_change_no_row(servers, plain):
     there, faults = ensemble(*servers), Faults(seed=1, most=100, share=0.35)
     for server in servers:

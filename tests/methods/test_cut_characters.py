@@ -1,12 +1,14 @@
 """A limit inside a character of several tokens: what is incomplete is not part of the text."""
 
+from functools import cache
+
 import pytest
 import torch
 from transformers import AutoTokenizer
 
-from adafuse import Ensemble
+from adafuse.ensemble import Ensemble
 from adafuse.tokenization.text import ModelTokenizer, whole_characters
-from tests.conftest import REAL_TOKENIZERS, SHARED, toy_path
+from tests.conftest import REAL_TOKENIZERS, SHARED, ensemble_of, toy_path
 
 WRITTEN = " ok 🙂漢🙂"
 NAMES = ("mistral", "llama", "qwen3", "internlm3")
@@ -27,14 +29,22 @@ class Writer:
         return output
 
 
+@cache
+def loaded(*names):
+    """An ensemble whose engine was chosen while its networks still wrote what they like."""
+    ensemble = ensemble_of(*map(toy_path, names))
+    method = "single" if len(names) == 1 else "adafuse"
+    ensemble.generate(["Say"], method=method, max_new_tokens=1)
+    return ensemble
+
+
 @pytest.fixture
 def writer():
     """Ensembles that write a text, whose hooks go with the test."""
     hooks = []
 
     def make(names, text=WRITTEN, end=None):
-        ensemble = Ensemble.from_pretrained([toy_path(name) for name in names], device="cpu")
-        ensemble.generate(["Say"], method="single" if len(names) == 1 else "adafuse")
+        ensemble = loaded(*names)
         for model in ensemble.models:
             hook = Writer(model, "Say", text, min(model.end_ids) if end is None else end)
             hooks.append(model.network.register_forward_hook(hook, with_kwargs=True))

@@ -67,6 +67,8 @@ def mostly(mark, settings, quick):
     ]
 
 
+TOY = ("mistral", "llama", "qwen3", "internlm3")
+
 # AdamW makes steps of up to full size of small gradients, and so of their rounding errors.
 TOLERANCE = {"deepen": 1e-3}
 BLENDER = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser"), "fused_tokens": 16}
@@ -124,7 +126,7 @@ def test_blending_answers(pair, rank_only):
     check(pair, "llm_blender", BLENDER | {"rank_only": rank_only}, PROMPTS[2:], max_new_tokens=12)
 
 
-@pytest.mark.parametrize("name", ["mistral", "llama", "qwen3", "internlm3"])
+@pytest.mark.parametrize("name", mostly(pytest.mark.soak, [[name] for name in TOY], quick=(0,)))
 def test_single_models(name):
     ensemble = ensemble_of(toy_path(name))
     check(ensemble, "single", {}, PROMPTS[2:])
@@ -148,7 +150,10 @@ def real_tokenizers(request, tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    mostly(pytest.mark.sweep, [METHODS[index] for index in (1, 4, 6, 7, 9)], quick=(0,)),
+    [
+        pytest.param(*METHODS[index], marks=pytest.mark.soak if index == 1 else pytest.mark.sweep)
+        for index in (1, 4, 6, 7, 9)
+    ],
 )
 def test_real_tokenizers_over_random_weights(real_tokenizers, method, options):
     check(real_tokenizers, method, options, PROMPTS[2:5], max_new_tokens=10)

@@ -34,6 +34,7 @@ def held_out(count: int) -> list[Contest]:
     return list(contests(build_world(), count, "of the tests"))
 
 
+@pytest.mark.soak
 def test_no_question_of_a_benchmark_is_trained_on() -> None:
     world = build_world()
     parts = [*world.test.values(), *world.dev.values()]

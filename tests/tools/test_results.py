@@ -14,6 +14,8 @@ from tools.docs.results import page, run_step, score_again
 
 TABLES = ("main.csv", "comparison.csv", "gain.csv", "certificates.csv")
 
+pytestmark = pytest.mark.soak
+
 
 @pytest.fixture(scope="module")
 def decoded(tmp_path_factory):

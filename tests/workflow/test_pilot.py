@@ -94,6 +94,7 @@ def expected(plan: Plan, benchmark: str, run: str, shard: int, gpu: int = 0) -> 
     return forecast(plan, Job.of("decode", benchmark, run, shard), asked, Measured(plan))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("clock", "benchmark"),
     [("forward passes", "toy_qa"), ("tokens", "toy_en_de")],
