@@ -34,7 +34,7 @@ test: install  ## the quick tests: 10 to 17 minutes on two cores
 	$(BIN)/python -m pytest -m "not soak and not served and not sweep" $(WORKERS)
 
 soak: install  ## the long tests: Slurm, series of kills, the toy workflow, large pages, every setting
-	$(BIN)/python -m pytest -m soak $(WORKERS)
+	$(BIN)/python -m pytest -m soak --durations 20 $(WORKERS)
 
 served: install  ## models on two vLLM servers, ADAFUSE_SERVED="FOLDER=URL FOLDER=URL", against this process: hours
 	$(BIN)/python -m pytest -m served -rs --junit-xml results/served.xml tests/served; status=$$?; \
