@@ -1,6 +1,7 @@
 """What merged traces say of a run: words per round, and what decoding cost."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from adafuse.metrics.intervals import Estimate, bootstrap, wilson
 from adafuse.storage.parquet import iterate_rows, read_arrow, read_metadata, read_rows
 
 _ALWAYS = (1, 2, 3)
-_COLUMNS = ["seconds", "stop_reason", "tokens", "forwards"]
+_COLUMNS = ["seconds", "stop_reason", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +90,17 @@ class Cost:
     timed: bool = False
 
 
-def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
-    """Summarise what decoding a merged trace cost."""
+def cost(
+    trace: Path, benchmark: str, run: str, *, timed: bool = False, answers: Sequence[Path] = ()
+) -> Cost:
+    """Summarise what decoding a merged trace cost, with the `answers` that it starts from.
+
+    These are the traces of the models' own texts, whose time is in that of the run already.
+    """
     import numpy as np
 
     rows = read_rows(trace, _COLUMNS)
-    shards = read_metadata(trace).get("shards", [])
+    shards = [each for path in (trace, *answers) for each in read_metadata(path).get("shards", [])]
     earlier = sum(shard.get("resumed", 0) + shard.get("reused", 0) for shard in shards)
     good = [row for row in rows if row["stop_reason"] != "error"]
     if not good:
@@ -109,20 +115,25 @@ def cost(trace: Path, benchmark: str, run: str, *, timed: bool = False) -> Cost:
         seconds=Estimate(float(seconds.mean()), low, high),
         quartiles=tuple(np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()),
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
-        forwards=float(np.mean([sum(row["forwards"]) for row in good])),
-        evaluated=_evaluated(trace),
+        forwards=_mean("forwards", trace, answers),
+        evaluated=_mean("evaluated", trace, answers),
         agreed=_agreed(trace, models=len(good[0]["tokens"])),
         earlier=earlier,
         timed=timed,
     )
 
 
-def _evaluated(trace: Path) -> float | None:
-    import numpy as np
-
-    rows = iterate_rows(trace, {"stop_reason", "evaluated"})
-    counts = [row.get("evaluated") for row in rows if row["stop_reason"] != "error"]
-    return None if None in counts else float(np.mean([*map(sum, filter(None, counts))]))
+def _mean(column: str, trace: Path, answers: Sequence[Path]) -> float | None:
+    """Return the mean of a column over the decoded examples, of all models and answers together."""
+    rows = read_rows(trace, ["id", "stop_reason"])
+    good = {row["id"] for row in rows if row["stop_reason"] != "error"}
+    counts = [
+        row.get(column)
+        for path in (trace, *answers)
+        for row in iterate_rows(path, {"id", column})
+        if row["id"] in good
+    ]
+    return None if None in counts else sum(map(sum, filter(None, counts))) / len(good)
 
 
 def _agreed(trace: Path, models: int) -> float | None:

@@ -18,6 +18,7 @@ from adafuse.report.stored import StoredResults
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.storage.files import without_folders
 from adafuse.storage.parquet import read_metadata
+from adafuse.workflow.jobs import answer_runs
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -68,9 +69,11 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
         "compared": compared,
         "texts": _texts(layout, config.protocols),
         "costs": [
-            cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed)
+            cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed, answers=own)
             for pair in pairs
             if config.runs[pair[1]].method != BestOf.name  # each row needs the answers of all
+            for own in [[layout.trace(pair[0], name) for name in answer_runs(config, pair[1])]]
+            if all(trace.is_file() for trace in own)
         ],
         "words": [
             share

@@ -24,7 +24,7 @@ from adafuse.metrics.score import read_score, read_scored
 from adafuse.models.spec import device_kind
 from adafuse.report.main_table import MACRO_AVERAGE, averaged, same_rows
 from adafuse.storage.parquet import read_metadata
-from adafuse.workflow.jobs import gate_rows
+from adafuse.workflow.jobs import answer_runs, gate_rows
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -192,10 +192,11 @@ def frontier(experiment: Experiment) -> pl.DataFrame:
 
     `forwards_per_token` has the forward passes of all models together, over the tokens that one
     model needs for the text, on average; `forwards`, `evaluated` (the tokens that these passes ran)
-    and `seconds_mean` are per example. What a run would cost that chose between others is not
-    known. `best`: no other run scores as well at a lower cost, or better at the same one; of those
-    that chose by the answers of the very rows, none is. `earlier` rows were decoded in an earlier
-    attempt or for another run, which changes what drafts spare.
+    and `seconds_mean` are per example, with those of the answers that a run starts from. What a run
+    would cost that chose between others is not known. `best`: no other run scores as well at a
+    lower cost, or better at the same one; of those that chose by the answers of the very rows, none
+    is. `earlier` rows were decoded in an earlier attempt or for another run, which changes what
+    drafts spare.
 
     `equal_forwards` is, for an ensemble, the best run of one of its models that needs at most as
     many forward passes, `equal_forwards_difference` the score minus that of this run, with its
@@ -222,7 +223,8 @@ _COSTS = {
 def _cost(experiment: Experiment, benchmark: str, run: str) -> dict[str, Any]:
     spec = experiment.config.runs[run]
     if spec.method not in SELECTIONS:
-        spent = cost(experiment.trace(benchmark, run), benchmark, run)
+        answers = [experiment.trace(benchmark, o) for o in answer_runs(experiment.config, run)]
+        spent = cost(experiment.trace(benchmark, run), benchmark, run, answers=answers)
         if spent.seconds is not None and spent.forwards is not None and spent.tokens:
             passes = spent.forwards / (spent.tokens / len(spec.models))
             budgets = spent.forwards, spent.evaluated

@@ -72,6 +72,14 @@ def table_jobs(config: Config) -> list[Job]:
     return [Job.of(name) for name in names if [*STEPS[name].cells(config)]]
 
 
+def answer_traces(config: Config, cells: Cells) -> list[Job]:
+    """Return the jobs that make the traces of the answers that some runs start from."""
+    read = [
+        trace_job(config, name, each) for name, run in cells for each in answer_runs(config, run)
+    ]
+    return [*dict.fromkeys(read)]
+
+
 def server_jobs(config: Config, benchmark: str, run: str) -> list[Job]:
     """Return the jobs that start the servers which decoding with a run needs."""
     return [Job.of("server", model) for model in started_servers(config, benchmark, run)]
@@ -143,6 +151,8 @@ def _experiment_reads(config: Config, name: str) -> list[Job]:
     jobs = gate_jobs(config, cells) if section.kind == "gates" else []
     if section.kind in _TRACE_KINDS:
         jobs += [trace_job(config, *cell) for cell in cells if cell[1] in config.decoded_runs]
+    if section.kind == "frontier":
+        jobs += [job for job in answer_traces(config, cells) if job not in jobs]
     if section.kind in _SCORE_KINDS:
         jobs += [
             Job.of("score", protocol, *cell) for protocol in config.protocols for cell in cells
@@ -174,6 +184,8 @@ def _report_reads(config: Config) -> list[Job]:
     read = [
         job for name in names for job in (Job.of("examples", name), *_example_reads(config, name))
     ]
+    shown = [(name, run) for name, runs in names.items() for run in runs]
+    read += [job for job in answer_traces(config, shown) if job not in read]
     figures = [Job.of("experiment", name) for name in config.shown_experiments]
     return table_jobs(config) + read + figures
 

@@ -134,3 +134,16 @@ def test_no_cost_of_undisturbed_jobs_is_marked_and_all_say_what_they_depend_on(p
 def hollow_of(table: pl.DataFrame) -> dict:
     (panel,) = draw_frontier("", table)["vconcat"][0]["vconcat"][0]["concat"]
     return panel["layer"][-1]
+
+
+def test_the_answers_that_a_run_starts_from_are_part_of_its_cost(world) -> None:
+    world.runs["ranked"] = {"method": "rerank", "models": ["m", "l"]}
+    spent = {"m": ((9,), (10,)), "l": ((7,), (8,)), "ranked": ((1, 1), (5, 5))}
+    for name, (forwards, evaluated) in spent.items():
+        world.score("squad", name, "1100")
+        world.trace("squad", name, [2.0], words=(), forwards=forwards, evaluated=evaluated)
+    found = {p.run: p for p in world.points("frontier", ["squad"], ["ranked", "m"])}
+    ranked = found["ranked"]
+    assert (ranked.forwards, ranked.evaluated, ranked.forwards_per_token) == (18, 28, 18)
+    assert ranked.equal_forwards == "m"
+    assert (found["m"].forwards, found["m"].evaluated) == (9, 10)

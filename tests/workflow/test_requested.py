@@ -4,6 +4,7 @@ import pytest
 
 from adafuse.config.reading import read_config
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
 
 MODELS = {"mistral", "llama", "qwen3", "internlm3"}
 
@@ -39,3 +40,14 @@ def test_so_are_the_experiments_if_they_are_targets(config):
     for experiment in config.experiments.values():
         decoded = set(experiment.runs) - {"best_of", "best_pair", "development_pair"}
         assert {(name, run) for name in experiment.benchmarks for run in decoded} <= found
+
+
+def test_what_shows_costs_reads_the_answers_that_a_run_starts_from(config):
+    section = config.experiments["table_1"].model_copy(update={"kind": "frontier"})
+    section = section.model_copy(update={"runs": ("rerank",), "benchmarks": ("toy_qa",)})
+    main = config.main.model_copy(update={"runs": ["rerank"], "benchmarks": ["toy_qa"]})
+    changed = {"main": main, "experiments": {"table_1": section}}
+    plan = Plan(config.model_copy(update=changed))
+    for job in (Job.of("experiment", "table_1"), Job.of("report")):
+        traces = [each.values[1] for each in plan.reads(job) if each.step == "merge"]
+        assert sorted(traces) == ["llama", "mistral", "rerank"]
