@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from adafuse.errors import UserError
 from adafuse.options import MethodOptions, parse
@@ -67,10 +67,16 @@ class BestOf(Selection):
         }
 
 
+def _different(runs: list[str]) -> list[str]:
+    if twice := [name for name in runs if runs.count(name) > 1]:
+        raise ValueError(f"{twice[0]!r} is listed twice; remove one")
+    return runs
+
+
 class PairOptions(MethodOptions):
     """What is chosen between."""
 
-    runs: Annotated[list[str], Field(min_length=1)]
+    runs: Annotated[list[str], Field(min_length=1), AfterValidator(_different)]
     """runs with two models to choose from, one for every pair of the models"""
 
 

@@ -49,6 +49,12 @@ def test_every_pair_of_the_models_must_have_a_run():
         chosen.check("abc", {**PAIRS, "ba": ("b", "a")})
 
 
+@pytest.mark.parametrize("name", ["best_pair", "development_pair"])
+def test_a_run_that_is_listed_twice_would_shift_the_runs_after_it(name):
+    with pytest.raises(UserError, match=r"method \w+: runs: 'ab' is listed twice; remove one"):
+        selection(name, {"runs": ["ab", "ab", "ac", "bc"]})
+
+
 def test_only_a_choice_that_saw_the_answers_is_an_oracle():
     assert [name for name in SELECTIONS if is_oracle(name)] == ["best_of", "best_pair"]
     assert not is_oracle("adafuse")
