@@ -72,7 +72,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
             cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed, answers=own)
             for pair in pairs
             if config.runs[pair[1]].method != BestOf.name  # each row needs the answers of all
-            for own in [[layout.trace(pair[0], name) for name in answer_runs(config, pair[1])]]
+            for own in [_answers(results, *pair)]
             if all(trace.is_file() for trace in own)
         ],
         "words": [
@@ -84,6 +84,13 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
         "figures": {svg: title for svg, title in figures.items() if svg.is_file()},
         "origins": {run: origin(paths) for run, paths in traces.items()},
     }
+
+
+def _answers(results: StoredResults, benchmark: str, run: str) -> list[Path]:
+    """Return the traces of the answers that a run, or the one that it took, starts from."""
+    taken = read_metadata(results.trace(benchmark, run)).get("rows_from", [run])
+    names = [name for each in taken for name in answer_runs(results.config, each)]
+    return [results.layout.trace(benchmark, name) for name in names]
 
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:

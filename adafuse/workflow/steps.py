@@ -73,9 +73,15 @@ def table_jobs(config: Config) -> list[Job]:
 
 
 def answer_traces(config: Config, cells: Cells) -> list[Job]:
-    """Return the jobs that make the traces of the answers that some runs start from."""
+    """Return the jobs that make the traces of the answers that some runs start from.
+
+    A choice between runs costs what the one that it takes costs.
+    """
     read = [
-        trace_job(config, name, each) for name, run in cells for each in answer_runs(config, run)
+        trace_job(config, name, answer)
+        for name, run in cells
+        for each in (ballot(config, name, run).candidates if run in config.chosen_runs else [run])
+        for answer in answer_runs(config, each)
     ]
     return [*dict.fromkeys(read)]
 

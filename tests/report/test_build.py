@@ -26,7 +26,7 @@ from adafuse.report.pages import write_examples, write_report
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import comparison_table, published_section, to_csv
 from adafuse.storage.files import write_text
-from adafuse.storage.parquet import write_rows
+from adafuse.storage.parquet import read_arrow, read_metadata, write_arrow, write_rows
 from adafuse.storage.traces import RESULT_FIELDS, result_columns
 from adafuse.workflow.layout import ResultsLayout
 from tests.report.test_facts import shard
@@ -150,6 +150,27 @@ def test_a_choice_for_each_row_has_no_cost_and_one_of_a_run_has_that_of_the_run(
         )
     costs = read_contents(StoredResults.in_folder(made))["costs"]
     assert [cost.run for cost in costs] == [*config.runs, "best_pair"]
+
+
+def test_the_answers_that_a_run_or_the_one_it_took_starts_from_are_part_of_its_cost(
+    config: Config,
+) -> None:
+    both, layout = config.runs["both"], ResultsLayout(config.results)
+    right = config.runs["left"].model_copy(update={"models": ("right",)})
+    ranked = both.model_copy(update={"method": "rerank", "options": {}})
+    chosen = both.model_copy(update={"method": "best_pair", "options": {"runs": ["ranked"]}})
+    new = {"right": right, "ranked": ranked, "chosen": chosen}
+    made = config.model_copy(update={"runs": {**config.runs, **new}})
+    for run in new:
+        _write_run(made, "natural_questions", run, layout.rows("natural_questions"))
+    trace = layout.trace("natural_questions", "chosen")
+    write_arrow(trace, read_arrow(trace), read_metadata(trace) | {"rows_from": {"ranked": 5}})
+    costs = read_contents(StoredResults.in_folder(made))["costs"]
+    found = {cost.run: cost.forwards for cost in costs}
+    assert found["ranked"] == found["chosen"] == found["left"] + found["right"] + found["both"]
+    layout.trace("natural_questions", "right").unlink()
+    costs = read_contents(StoredResults.in_folder(made))["costs"]
+    assert found.keys() - {cost.run for cost in costs} == {"right", "ranked", "chosen"}
 
 
 def test_only_the_published_table_says_that_its_oracles_are_no_upper_bounds(

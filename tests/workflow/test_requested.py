@@ -4,7 +4,7 @@ import pytest
 
 from adafuse.config.reading import read_config
 from adafuse.workflow.plan import Plan
-from adafuse.workflow.steps import Job
+from adafuse.workflow.steps import Job, answer_traces
 
 MODELS = {"mistral", "llama", "qwen3", "internlm3"}
 
@@ -51,3 +51,12 @@ def test_what_shows_costs_reads_the_answers_that_a_run_starts_from(config):
     for job in (Job.of("experiment", "table_1"), Job.of("report")):
         traces = [each.values[1] for each in plan.reads(job) if each.step == "merge"]
         assert sorted(traces) == ["llama", "mistral", "rerank"]
+
+
+def test_so_does_a_choice_that_may_take_such_a_run(config):
+    chosen = config.runs["best_pair"].model_copy(
+        update={"models": ("mistral", "llama"), "options": {"runs": ["rerank"]}}
+    )
+    changed = config.model_copy(update={"runs": {**config.runs, "best_pair": chosen}})
+    traces = answer_traces(changed, [("toy_qa", "best_pair"), ("toy_qa", "adafuse")])
+    assert [each.values[1] for each in traces] == ["mistral", "llama"]
