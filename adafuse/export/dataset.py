@@ -250,6 +250,7 @@ def _samples(
     model, primary = model_info(results.config, run)["id"], scored.score.primary
     metric = scored.metric
     several = results.config.runs[run].method == BestOf.name  # whose answers each row needed
+    started = bool(results.answers(benchmark, run))
     for outcome in scored.outcomes:
         row, decoded = rows[outcome.id], decoded_rows.get(outcome.id, {})
         raw = row.question or row.prompt
@@ -278,7 +279,7 @@ def _samples(
                 "score": outcome.value,
                 "is_correct": is_right(metric, outcome.value),
             },
-            **({} if several else _cost(decoded)),
+            **({} if several else _cost(decoded, started=started)),
             "error": _public_error(decoded),
         }
 
@@ -288,16 +289,19 @@ def _public_error(row: Mapping[str, Any]) -> str | None:
     return error and without_folders(error)
 
 
-def _cost(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tokens and time of a decoded row; those of all models together."""
+def _cost(row: Mapping[str, Any], *, started: bool) -> dict[str, Any]:
+    """Return tokens and time of a decoded row; those of all models together.
+
+    The time of a row that `started` from the models' own answers has theirs in it, its tokens not.
+    """
     if not row:
         return {}
+    performance = {"performance": {"generation_time_ms": 1000 * (row["seconds"] or 0.0)}}
+    if started:
+        return performance
     read, new = (sum(row[key] or ()) for key in ("prompt_tokens", "tokens"))
     usage = {"input_tokens": read, "output_tokens": new, "total_tokens": read + new}
-    return {
-        "token_usage": usage,
-        "performance": {"generation_time_ms": 1000 * (row["seconds"] or 0.0)},
-    }
+    return {"token_usage": usage, **performance}
 
 
 def _uuid(text: str) -> str:

@@ -18,7 +18,6 @@ from adafuse.report.stored import StoredResults
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.storage.files import without_folders
 from adafuse.storage.parquet import read_metadata
-from adafuse.workflow.jobs import answer_runs
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 
@@ -72,7 +71,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
             cost(results.trace(*pair), *pair, timed=config.benchmarks[pair[0]].timed, answers=own)
             for pair in pairs
             if config.runs[pair[1]].method != BestOf.name  # each row needs the answers of all
-            for own in [_answers(results, *pair)]
+            for own in [results.answers(*pair)]
             if all(trace.is_file() for trace in own)
         ],
         "words": [
@@ -84,13 +83,6 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
         "figures": {svg: title for svg, title in figures.items() if svg.is_file()},
         "origins": {run: origin(paths) for run, paths in traces.items()},
     }
-
-
-def _answers(results: StoredResults, benchmark: str, run: str) -> list[Path]:
-    """Return the traces of the answers that a run, or the one that it took, starts from."""
-    taken = read_metadata(results.trace(benchmark, run)).get("rows_from", [run])
-    names = [name for each in taken for name in answer_runs(results.config, each)]
-    return [results.layout.trace(benchmark, name) for name in names]
 
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:

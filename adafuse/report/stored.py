@@ -9,6 +9,8 @@ from adafuse.config.config import Config
 from adafuse.methods import METHODS, resolve
 from adafuse.metrics.registry import SCORERS
 from adafuse.report.explorer import BenchmarkEntry, Manifest, Question, RunEntry, RunFiles
+from adafuse.storage.parquet import read_metadata
+from adafuse.workflow.jobs import answer_runs
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.stamps import intact
@@ -72,6 +74,12 @@ class StoredResults:
     def trace(self, benchmark: str, run: str) -> Path:
         """Return where a run's merged trace is."""
         return intact(self.layout.trace(benchmark, run))
+
+    def answers(self, benchmark: str, run: str) -> list[Path]:
+        """Return the traces of the answers that a run, or the one that it took, starts from."""
+        taken = read_metadata(self.trace(benchmark, run)).get("rows_from", [run])
+        names = [name for each in taken for name in answer_runs(self.config, each)]
+        return [self.layout.trace(benchmark, name) for name in names]
 
     def manifest(self) -> Manifest:
         """Return what the explorer's menus show."""

@@ -16,10 +16,16 @@ from adafuse.config.config import Config
 from adafuse.config.experiments import ExperimentConfig
 from adafuse.config.reading import parse_config, to_json
 from adafuse.errors import UserError
-from adafuse.export.dataset import _public_error, _source, model_info
+from adafuse.export.dataset import _public_error, _samples, _source, model_info
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.published import read_published
-from adafuse.metrics.score import read_score, score_trace, write_outcomes, write_score
+from adafuse.metrics.score import (
+    read_score,
+    read_scored,
+    score_trace,
+    write_outcomes,
+    write_score,
+)
 from adafuse.report.contents import read_contents
 from adafuse.report.explorer import BenchmarkEntry, Manifest, write_manifest
 from adafuse.report.pages import write_examples, write_report
@@ -152,25 +158,40 @@ def test_a_choice_for_each_row_has_no_cost_and_one_of_a_run_has_that_of_the_run(
     assert [cost.run for cost in costs] == [*config.runs, "best_pair"]
 
 
-def test_the_answers_that_a_run_or_the_one_it_took_starts_from_are_part_of_its_cost(
-    config: Config,
-) -> None:
+@pytest.fixture
+def ranked(config: Config) -> Config:
+    """A run that starts from the models' own answers, and a choice that took it."""
     both, layout = config.runs["both"], ResultsLayout(config.results)
     right = config.runs["left"].model_copy(update={"models": ("right",)})
-    ranked = both.model_copy(update={"method": "rerank", "options": {}})
+    ranks = both.model_copy(update={"method": "rerank", "options": {}})
     chosen = both.model_copy(update={"method": "best_pair", "options": {"runs": ["ranked"]}})
-    new = {"right": right, "ranked": ranked, "chosen": chosen}
+    new = {"right": right, "ranked": ranks, "chosen": chosen}
     made = config.model_copy(update={"runs": {**config.runs, **new}})
     for run in new:
         _write_run(made, "natural_questions", run, layout.rows("natural_questions"))
     trace = layout.trace("natural_questions", "chosen")
     write_arrow(trace, read_arrow(trace), read_metadata(trace) | {"rows_from": {"ranked": 5}})
-    costs = read_contents(StoredResults.in_folder(made))["costs"]
+    return made
+
+
+def test_the_answers_that_a_run_starts_from_are_part_of_its_cost(ranked: Config) -> None:
+    costs = read_contents(StoredResults.in_folder(ranked))["costs"]
     found = {cost.run: cost.forwards for cost in costs}
     assert found["ranked"] == found["chosen"] == found["left"] + found["right"] + found["both"]
-    layout.trace("natural_questions", "right").unlink()
-    costs = read_contents(StoredResults.in_folder(made))["costs"]
+    ResultsLayout(ranked.results).trace("natural_questions", "right").unlink()
+    costs = read_contents(StoredResults.in_folder(ranked))["costs"]
     assert found.keys() - {cost.run for cost in costs} == {"right", "ranked", "chosen"}
+
+
+def test_no_exported_row_has_the_tokens_of_but_one_of_the_answers_that_it_starts_from(
+    ranked: Config,
+) -> None:
+    results = StoredResults.in_folder(ranked)
+    for run in ranked.runs:
+        scored = read_scored(results.layout.score("strict", "natural_questions", run))
+        for sample in _samples(results, "natural_questions", run, scored, "e"):
+            assert ("token_usage" in sample) == (run not in ("ranked", "chosen"))
+            assert "performance" in sample
 
 
 def test_only_the_published_table_says_that_its_oracles_are_no_upper_bounds(
