@@ -21,7 +21,7 @@ from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.published import read_published
 from adafuse.metrics.registry import metric_named
 from adafuse.metrics.score import read_score, read_scored
-from adafuse.models.spec import device_kind
+from adafuse.models.spec import AUTO, device_kind
 from adafuse.report.main_table import MACRO_AVERAGE, averaged, same_rows
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.jobs import answer_runs, gate_rows
@@ -320,7 +320,8 @@ def runtime(experiment: Experiment) -> pl.DataFrame:
     """Return seconds per example over the `n` examples that did not end in an error.
 
     `mean_relative_to_members` is the mean divided by the sum of the means of the single models.
-    `devices` has one entry per model; `timed` says that nothing else ran on the machine.
+    `devices` has one entry per model, `gpus` the kinds of GPU; `timed` says that nothing else ran
+    on the machine.
     """
     traces = {cell: experiment.trace(*cell) for cell in experiment.decoded}
     conditions = {trace: _conditions(trace) for trace in traces.values()}
@@ -373,6 +374,7 @@ def _conditions(trace: Path) -> list[dict[str, Any]]:
                 "batch_size": shard["job"]["batch_size"],
                 "dtype": shard["job"]["dtype"],
                 "devices": " ".join(shard["job"]["devices"]),
+                "gpus": ", ".join(sorted({*(shard.get("place", {}).get("gpus") or ())})),
                 "engine": shard["job"]["engine"],
                 "torch": str(shard["versions"]["torch"]),
             }
@@ -386,7 +388,7 @@ def _conditions(trace: Path) -> list[dict[str, Any]]:
 
 
 def _refuse_mixture(shards: Sequence[tuple[Path, dict[str, Any]]]) -> None:
-    """Refuse times of different conditions; which of several GPUs it was makes no difference."""
+    """Refuse times of different conditions; which of several GPUs of a kind makes no difference."""
     (first, one), *others = ((trace, _kinds(conditions)) for trace, conditions in shards)
     for trace, other in others:
         for name, value in one.items():
@@ -400,6 +402,8 @@ def _refuse_mixture(shards: Sequence[tuple[Path, dict[str, Any]]]) -> None:
 def _kinds(conditions: dict[str, Any]) -> dict[str, Any]:
     kinds = sorted({device_kind(device) for device in conditions["devices"].split()})
     named = {"device": "+".join(kinds), "batch size": conditions["batch_size"]}
+    if {"cuda", AUTO} & {*kinds}:  # those of a machine that decodes otherwise do not count
+        named["GPU"] = conditions["gpus"]
     return {name: conditions[name] for name in ("dtype", "engine", "torch")} | named
 
 

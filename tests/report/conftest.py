@@ -138,6 +138,7 @@ class World:
             {
                 "job": JOB | shard,
                 "versions": {"torch": shard.get("torch", "2.13.0")},
+                "place": {"gpus": shard.get("gpus", [])},
                 **{name: shard.get(name, 0) for name in ("resumed", "reused")},
             }
             for shard in shards
