@@ -13,7 +13,7 @@ from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.score import CERTIFICATE, cut_legend
 from adafuse.metrics.scorer import PUBLISHED
-from adafuse.report.main_table import STRICT_ORACLES, stored_table
+from adafuse.report.main_table import stored_table
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
 from adafuse.storage.files import without_folders
@@ -54,7 +54,6 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
     return {
         "note": config.note,
         "legend": MARKS_LEGEND,
-        "strict_oracles": STRICT_ORACLES,
         "cut_legend": cut_legend(tables["strict"].scores),
         "intervals": INTERVALS,
         "tables": tables,

@@ -39,6 +39,7 @@ _METRICS = (
 STRICT_ORACLES = (
     "Oracles chose by strict scores; under published scoring they need not be upper bounds."
 )
+_STRICT_CERTIFICATES = "Certificates are of strict scores, not of these."
 _PUBLISHED = (
     "The rules of the scorer that the paper used for its Table 1, for comparison with its numbers;"
     " they accept wrong answers (audit.md shows which). That scorer finds rows by lower-cased"
@@ -145,6 +146,13 @@ class ScoreTable:
     def oracles(self) -> bool:
         """Whether some run saw the answers."""
         return any(row.oracle for row in self.rows)
+
+    @property
+    def chosen_by_strict(self) -> str:
+        """What a reader of published scores must know of choices by strict ones."""
+        certified = any(score.certified is not None for score in self.scores)
+        notes = (STRICT_ORACLES, self.oracles), (_STRICT_CERTIFICATES, certified)
+        return " ".join(note for note, applies in notes if applies)
 
     @property
     def scores(self) -> list[Score]:
@@ -391,8 +399,8 @@ def to_markdown(table: ScoreTable, protocol: str = STRICT, beside: Beside | None
     head = ["run", "method", "models", *headings, *[MACRO_AVERAGE] * table.averaged]
     remarks = "".join(f"- {remark}\n" for remark in _remarks(table))
     legend = _LEGEND.format(protocol, _MEAN * table.averaged, cut_legend(table.scores))
-    if protocol == PUBLISHED and table.oracles:
-        legend += f" {STRICT_ORACLES}"
+    if protocol == PUBLISHED:
+        legend = f"{legend} {table.chosen_by_strict}".rstrip()
     below = f"\n{legend}\n" + (f"\n{remarks}" if remarks else "")
     return note + markdown_table(head, rows, text=3) + below
 

@@ -9,7 +9,7 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.metrics.intervals import Estimate
-from adafuse.metrics.score import NEVER_RIGHT, Score
+from adafuse.metrics.score import CERTIFICATE, CERTIFIED, NEVER_RIGHT, Score
 from adafuse.report.main_table import (
     ScoreTable,
     build_table,
@@ -128,6 +128,22 @@ def test_the_published_table_says_by_what_its_oracles_chose() -> None:
     text = tables_markdown(strict, published, None)
     assert text.count(said) == 1 and said in text.partition("## Published scorer")[2]
     assert said not in tables_markdown(table(*FULL), table(*FULL), None), "without an oracle"
+
+
+def test_the_published_table_says_that_certificates_are_of_strict_scores() -> None:
+    strict, published = (
+        table(
+            replace(
+                score("qa", "one", 50, protocol=protocol),
+                details={CERTIFICATE: "one: certified", CERTIFIED: 1},
+            )
+        )
+        for protocol in ("strict", "published")
+    )
+    said = "Certificates are of strict scores"
+    text = tables_markdown(strict, published, None)
+    assert text.count(said) == 1 and said in text.partition("## Published scorer")[2]
+    assert said not in tables_markdown(table(*FULL), table(*FULL), None), "without a certificate"
 
 
 def test_markdown_rows_have_as_many_cells_as_the_head() -> None:
