@@ -73,7 +73,7 @@ class Measured:
         found = trace_of(plan, *cell, shard) or {}
         if not {"rows", "place", "started", "finished"} <= found.keys():
             return  # not from here
-        rows, cards = found["rows"], len(found["place"]["gpus"])
+        rows, cards = found["rows"], cards_of(plan, cell, shard, found)
         started, ended = (datetime.fromisoformat(found[name]) for name in ("started", "finished"))
         seconds = (ended - started).total_seconds()
         self.gpu_hours += cards * seconds / 3600
@@ -115,6 +115,12 @@ class Measured:
         """Return the size of the traces of so many rows, by those of the cell, or else of all."""
         sizes = self.bytes.get(cell) or [each for of in self.bytes.values() for each in of]
         return fmean(sizes) * rows if sizes else None
+
+
+def cards_of(plan: Plan, cell: Cell, shard: int, trace: Mapping[str, Any]) -> int:
+    """Return the GPUs that a job had: of those that it saw, as many as it asks for."""
+    seen, asked = len(trace.get("place", {}).get("gpus", [])), plan.resources(*cell, shard).gpu
+    return min(seen, asked or seen)
 
 
 def forecast(plan: Plan, job: Job, asked: Mapping[str, Any], measured: Measured) -> Forecast:

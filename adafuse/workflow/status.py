@@ -13,7 +13,7 @@ from adafuse.errors import UserError
 from adafuse.storage.journal import Journal, journal_path, writer
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.version import versions
-from adafuse.workflow.forecast import Measured, least_of
+from adafuse.workflow.forecast import Measured, cards_of, least_of
 from adafuse.workflow.jobs import started_servers
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.reasons import rerun_reason, trace_of
@@ -167,7 +167,7 @@ def _gpu_hours_before(plan: Plan, shard: ShardStatus) -> float:
     if shard.state != "done":
         attempts = _attempts(plan, shard)[: -1 if shard.state == "running" else None]
     elif trace := trace_of(plan, shard.benchmark, shard.run, shard.shard):
-        cards = len(trace.get("place", {}).get("gpus", []))
+        cards = cards_of(plan, (shard.benchmark, shard.run), shard.shard, trace)
         attempts = _attempts(plan, shard)[:-1] if trace.get("resumed") else []
     return cards * sum((each.last - each.begun).total_seconds() for each in attempts) / 3600
 

@@ -394,6 +394,16 @@ def test_the_pace_is_that_of_the_jobs_that_run(results: Results) -> None:
     assert "running: 1 job with 0.1 rows a minute; time left: unknown; GPU hours so" in done.stdout
 
 
+def test_gpus_that_a_job_sees_and_does_not_ask_for_cost_no_hours(values: dict[str, Any]) -> None:
+    values["decode"] |= {"gpu": 1, "device": "auto"}
+    results = Results(values)
+    spent = {"started": "2026-01-01T10:00:00+00:00", "finished": "2026-01-01T10:30:00+00:00"}
+    for run, gpus in (("left", ["H100"] * 8), ("far", [])):
+        digest = {"digest": results.plan.digest("qa", run, 0)}
+        results.write(run, 0, digest | spent | {"place": {"gpus": gpus}, "rows": 6})
+    assert results.asked(status=3)["progress"]["gpu_hours"] == 0.5
+
+
 def test_the_time_left_is_that_of_jobs_that_were_measured(values: dict[str, Any]) -> None:
     results = Results(values)
     place = {"place": {"gpus": []}, "rows": len(results.ids(0))}
