@@ -173,6 +173,13 @@ class Plan(Digests):
                 f"runs.{run}: row {known[key]!r} of {other!r}, on which {used}, is row"
                 f" {tested[key]!r} of {benchmark!r}; {use} on other rows"
             )
+        if copies := len(rows := self.prepared(other).rows) - len(known):
+            warning = (
+                f"benchmarks.{other}: {copies} of {len(rows)} rows have the question of an earlier"
+                " one, but a choice, a certificate and a fitted gate take rows for independent;"
+                " remove them"
+            )
+            self.warnings += [warning] * (warning not in self.warnings)
 
     def all_jobs(self) -> list[Job]:
         """Return the jobs of all steps of the configuration, whatever the targets."""

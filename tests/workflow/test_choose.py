@@ -169,3 +169,20 @@ def test_rows_that_are_scored_certify_nothing(values: dict[str, Any]) -> None:
     del values["runs"]["far"]
     with pytest.raises(UserError, match=r"runs.sure: row 'r0' of 'dev', on which it is chosen, is"):
         Plan.of({**values, "main": {"benchmarks": ["qa"]}})
+
+
+def test_copies_among_the_rows_that_certify_are_a_warning(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    lines = [f'{{"question": "d{n % 4}?", "answer": "yes"}}\n' for n in range(6)]
+    (tmp_path / "dev.jsonl").write_text("".join(lines))
+    qa = values["benchmarks"]["qa"]
+    dev = {**qa, "source": {"file": str(tmp_path / "dev.jsonl")}, "shards": 1}
+    values["benchmarks"] = {"qa": {**qa, "development": "dev"}, "dev": dev}
+    plan = {**values, "main": {"benchmarks": ["qa"], "runs": ["left"]}}
+    assert not Plan.of(plan).warnings, "nothing is learned from them"
+    sure = {"method": "certified", "models": ["left", "right"], "options": {"runs": ["both"]}}
+    values["runs"] |= {"right": {"method": "single", "models": ["right"]}, "sure": sure}
+    del values["runs"]["far"]
+    (warning,) = Plan.of(plan).warnings
+    assert warning.startswith("benchmarks.dev: 2 of 6 rows have the question of an earlier one")
