@@ -45,6 +45,10 @@ class PublishedTable(Section):
 
     @model_validator(mode="after")
     def _rows_have_a_cell_per_benchmark(self) -> Self:
+        if twice := [name for name in self.benchmarks if self.benchmarks.count(name) > 1]:
+            raise ValueError(
+                f"{self.title}: benchmarks names {twice[0]!r} twice; correct one of them"
+            )
         for row in self.rows:
             if len(row.values) != len(self.benchmarks):
                 raise ValueError(

@@ -79,6 +79,10 @@ def changed(tmp_path: Path, change) -> Path:
         ),
         (lambda v: v["tables"][0]["benchmarks"].pop(), "6 values must be 5"),
         (
+            lambda v: v["tables"][0].update(benchmarks=["squad", *SIX[1:5], "squad"]),
+            "Table 1.*: benchmarks names 'squad' twice; correct one of them",
+        ),
+        (
             lambda v: v["tables"][2]["rows"][0].update(name="UniTE"),
             "two rows have the name 'UniTE'",
         ),
