@@ -211,4 +211,5 @@ def read_development(
     )
 
     answers, ids = [row.answers for row in examples], [row.id for row in examples]
-    return Development(rows.stem, prompts, answers, scorer, settings, ids)
+    questions = [row.question for row in examples]
+    return Development(rows.stem, prompts, answers, scorer, settings, ids, questions)

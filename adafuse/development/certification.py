@@ -44,7 +44,7 @@ def certify_methods(
         raise UserError("there are no development rows; give some with answers")
     for name, (method, options) in candidates.items():
         if (gate := resolve(method, options).files.get("gate")) is not None:
-            check_unseen(gate, rows.name, rows.prompts, name, "certify")
+            check_unseen(gate, rows.name, rows.forms, name, "certify")
     runs: Candidates = {name: ("single", {}) for name in members} | dict(candidates)
     scores, failed = [], []
     for name, (method, options) in runs.items():

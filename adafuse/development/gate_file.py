@@ -36,7 +36,8 @@ class Provenance(Section):
     `gain` is what it adds to their scores, in `unit`, by the penalty on its coefficients, if one
     round of a row at a time is decided otherwise; `importance` what of that is lost without each
     feature; `calibration` has its bins, and those of `mean_nll`. `prompts` are the `prompt_hashes`
-    of the rows. Older files have no `prompts`; those without `unit` have shares.
+    of the rows, of their prompts and of the questions in these. Older files have no `prompts`, or
+    none of questions; those without `unit` have shares.
     """
 
     objective: Literal["reward", "likelihood"]
@@ -65,24 +66,26 @@ def prompt_hashes(prompts: Iterable[Prompt]) -> str:
     return " ".join(text_digest(question_key(as_text(prompt)))[:12] for prompt in prompts)
 
 
-def check_unseen(path: str, name: str, prompts: Iterable[Prompt], user: str, use: str) -> None:
+def check_unseen(
+    path: str, name: str, rows: Iterable[Iterable[Prompt]], user: str, use: str
+) -> None:
     """Refuse the gate of a file for rows that it was fitted on.
 
     Args:
         path: of the gate; one that was written by hand is taken.
         name: of the rows' benchmark or file.
-        prompts: of the rows.
+        rows: the prompt of each, and its question alone, which is the same in other templates.
         user: what the message begins with.
         use: what the rows are for, as a verb.
 
     Raises:
-        UserError: the gate was fitted on some of the prompts.
+        UserError: the gate was fitted on some of the rows.
     """
     if read_gate(path).fitted is None:
         return
     fitted = read_gate(path, FittedGate).fitted
-    seen, hashes = {*fitted.prompts.split()}, prompt_hashes(prompts).split()
-    shared = sum(each in seen for each in hashes)
+    seen, hashes = {*fitted.prompts.split()}, [prompt_hashes(row).split() for row in rows]
+    shared = sum(not seen.isdisjoint(each) for each in hashes)
     if shared or (not seen and name in fitted.benchmarks):
         which = f"{shared} of the {len(hashes)} rows" if seen else "rows"
         raise UserError(

@@ -58,7 +58,8 @@ Guide = Callable[[Example, Pool], Span | None]
 class Development:
     """Rows to fit on; `scorer` is a name, `settings` are those of `Ensemble.stream`.
 
-    Rows without `ids` have their numbers, from 1.
+    Rows without `ids` have their numbers, from 1; `questions` are what prompts ask, without what is
+    around them.
     """
 
     name: str
@@ -67,6 +68,12 @@ class Development:
     scorer: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     ids: Sequence[str] = ()
+    questions: Sequence[str] = ()
+
+    @property
+    def forms(self) -> list[tuple[Prompt, ...]]:
+        """The prompt of each row, and its question if that is known."""
+        return [*zip(*filter(None, (self.prompts, self.questions)), strict=True)]
 
     @property
     def names(self) -> Sequence[str]:
@@ -329,7 +336,9 @@ def fit(
             importance={name: scale * lost for name, lost in found.importance.items()},
             calibration=found.calibration,
             versions=versions(),
-            prompts=prompt_hashes(prompt for each in development for prompt in each.prompts),
+            prompts=prompt_hashes(
+                text for each in development for row in each.forms for text in row
+            ),
         ),
     )
 

@@ -404,6 +404,7 @@ def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Fi
         [row.answers for row in own],
         scorer,
         job.settings.model_dump(),
+        questions=[row.question for row in own],
     )
     options = resolve(job.method, job.options).unfitted
     return fit(load_ensemble(job), [development], method=job.method, **options)

@@ -29,7 +29,7 @@ from adafuse.storage.files import write_text
 from adafuse.storage.journal import digest_of, journal_path, only_writer, too_many
 from adafuse.storage.parquet import read_metadata
 from adafuse.version import CODE_VERSION
-from adafuse.workflow.benchmarks import UnavailableSourceError
+from adafuse.workflow.benchmarks import UnavailableSourceError, benchmark_rows
 from adafuse.workflow.digest import BERTSCORE, SPBLEU, Digests
 from adafuse.workflow.jobs import Resources, estimate, fit_job, gate_rows, memory_mb, model_bytes
 from adafuse.workflow.layout import ResultsLayout, config_variable
@@ -154,8 +154,11 @@ class Plan(Digests):
             chosen = self.config.runs[run]
             gate = resolve(chosen.method, chosen.options).files.get("gate")
             if gate not in (None, DEVELOPMENT):
-                prompts = [row.prompt for row in self.prepared(benchmark).rows]
-                check_unseen(gate, benchmark, prompts, f"runs.{run}", "test")
+                rows = self.prepared(benchmark).rows
+                asked = benchmark_rows(self.config, benchmark) if rows else ()
+                pairs = zip(rows, asked, strict=True)
+                forms = [(row.prompt, row.question, plain.question) for row, plain in pairs]
+                check_unseen(gate, benchmark, forms, f"runs.{run}", "test")
         for benchmark, run in product(self.config.benchmarks, self.config.runs):
             if (other := gate_rows(self.config, benchmark, run)) is not None:
                 self._check_apart(run, benchmark, other, "its gate is fitted", "fit")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from adafuse.development.gate_file import prompt_hashes
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS, toy_path
 
@@ -29,6 +30,10 @@ def test_a_gate_is_written_decoded_with_and_shown(folder):
     assert done.returncode == 0, done.stderr
     assert "rounds of 8 rows: " in done.stdout
     gate = json.loads((folder / "gate.json").read_text())
+    lines = (folder / "dev.jsonl").read_text().splitlines()
+    asked = [json.loads(line)["question"] for line in lines]
+    hashes = {*prompt_hashes([*asked, *(f"Q: {each}\nA:" for each in asked)]).split()}
+    assert len(hashes & {*gate["fitted"]["prompts"].split()}) == 8, "of questions, not of prompts"
     gate["bias"] = [0.5, -0.5]  # so that there is something to see
     (folder / "gate.json").write_text(json.dumps(gate))
     learned = ["--option", "fusion=learned", "--option", "gate=gate.json", "--max-new-tokens", "16"]

@@ -1,5 +1,7 @@
 """Certificates from development rows: what is decoded for them, and what they refuse."""
 
+from dataclasses import replace
+
 import pytest
 
 from adafuse import Ensemble, UserError
@@ -47,6 +49,9 @@ def test_rows_that_a_gate_was_fitted_on_are_refused_whatever_their_name(pair, ro
         with pytest.raises(UserError, match=says):
             certify_methods(pair, some(rows, first, first + 2, "copy"), learned)
     assert certify_methods(pair, some(rows, 2, 4, "few"), learned)[0].n == 2
+    other = replace(some(rows, 0, 2, "other"), prompts=["?", "!"], questions=rows.prompts[:2])
+    with pytest.raises(UserError, match="on 2 of the 2 rows 'other', whose scores"):
+        certify_methods(pair, other, learned)
     old = fitted.fitted.model_copy(update={"prompts": ""})
     write_gate(gate, fitted.model_copy(update={"fitted": old}))
     with pytest.raises(UserError, match=r"gate .* was fitted on rows 'few', whose scores"):

@@ -166,6 +166,12 @@ def test_a_file_as_gate_is_not_tested_or_certified_on_rows_that_it_was_fitted_on
         Plan.of(learning)
     use("dev")
     Plan.of(learning)
+    fitted = FITTED.model_copy(update={"prompts": prompt_hashes(["Ask me this: q3?", "Q3"])})
+    gate = Gate(models=models, bias=(0.0, 0.0), weights={}, span={}, fitted=fitted)
+    write_gate(tmp_path / "dev.json", gate)
+    with pytest.raises(UserError, match=r"^runs\.learned: gate .* on 1 of the \d+ rows 'qa', "):
+        Plan.of(learning)  # fitted with another template
+    use("dev")
     learning["runs"]["other"] = {"method": "single", "models": ["right"]}
     models_of = learning["runs"]["both"]["models"]
     options = {"runs": ["learned"]}
