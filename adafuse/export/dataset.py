@@ -17,12 +17,13 @@ import yaml
 from adafuse.benchmarks.shards import read_prepared
 from adafuse.config.benchmarks import BenchmarkConfig
 from adafuse.config.config import Config
+from adafuse.config.runs import ModelConfig
 from adafuse.errors import UserError
 from adafuse.methods.selections import SELECTIONS, BestOf
 from adafuse.metrics.registry import metric_named, unit
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
-from adafuse.models.spec import GGUF, ModelEntry, public_name
+from adafuse.models.spec import GGUF, public_name
 from adafuse.report.failures import is_right
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import escape, markdown_table
@@ -35,6 +36,7 @@ SCHEMA_VERSION = "0.3.0"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json$")
 _PROMPTED = {"chat", "chat_date", "chat_template_kwargs", "thoughts"}
 _CHANGED = {"adapter", "quantization"}
+_SERVED_AS = {"server_model", "server_args"}
 _OUTER_COLUMNS = ["id", "text", "stop_reason", "error", "seconds", "tokens", "prompt_tokens"]
 
 
@@ -138,8 +140,8 @@ def model_info(config: Config, run: str) -> dict[str, Any]:
     """Return `model_info`: a single model as it is by its hub id, anything else as adafuse/RUN."""
     spec = config.runs[run]
     models = [_public_name(config, name) for name in spec.models]
-    settings = [_settings(config.models[name]) for name in spec.models]
-    changed = spec.max_rounds or _CHANGED & settings[0].keys()
+    settings = [_settings(config.models[name], served=spec.served) for name in spec.models]
+    changed = spec.max_rounds or (_CHANGED | _SERVED_AS) & settings[0].keys()
     return {
         "name": run,
         "id": models[0] if spec.method == "single" and not changed else f"adafuse/{run}",
@@ -155,9 +157,18 @@ def model_info(config: Config, run: str) -> dict[str, Any]:
     }
 
 
-def _settings(model: ModelEntry) -> dict[str, Any]:
-    """Return what a model's answers depend on besides its weights on the hub."""
+def _settings(model: ModelConfig, *, served: bool) -> dict[str, Any]:
+    """Return what a model's answers depend on besides its weights on the hub.
+
+    What a server has under another name, or with arguments, may be an adapter, or quantized.
+    """
     chosen = model.model_dump(include=_CHANGED | _PROMPTED, exclude_defaults=True)
+    if served and model.server is not None:
+        chosen["on_server"] = True
+        if model.server_model not in (None, model.path):
+            chosen["server_model"] = model.server_model
+        if model.serve is not None and model.serve.args:
+            chosen["server_args"] = True
     return chosen | ({"file": Path(model.path).name} if model.path.endswith(GGUF) else {})
 
 

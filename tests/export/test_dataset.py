@@ -51,6 +51,28 @@ def test_only_a_model_as_it_is_has_the_name_of_the_hub(config: Config) -> None:
     assert len(set(details)) == len(details)
 
 
+def test_what_a_server_has_under_another_name_is_not_the_model_of_the_hub(config: Config) -> None:
+    url = "http://node1:8000"
+    serve = {"engine": "vllm", "command": "/envs/vllm"}
+    models = {
+        "same": {"path": "org/m", "server": url, "server_model": "org/m"},
+        "lora": {"path": "org/m", "server": url, "server_model": "my-lora"},
+        "started": {"path": "org/m", "serve": serve},
+        "fp8": {"path": "org/m", "serve": serve | {"args": ["--quantization", "fp8"]}},
+    }
+    runs = {name: {"method": "single", "models": [name]} for name in models}
+    runs["loaded"] = {"method": "single", "models": ["lora"], "served": False}
+    made = Config.model_validate({**VALUES, "models": models, "runs": runs})
+    said = {run: model_info(made, run) for run in runs}
+    hub = [run for run, info in said.items() if info["id"] == "org/m"]
+    assert hub == ["same", "started", "loaded"]
+    settings = {
+        run: json.loads(i["additional_details"]["model_settings"])[0] for run, i in said.items()
+    }
+    assert [run for run in runs if settings[run].get("on_server")] == [*models]
+    assert settings["lora"]["server_model"] == "my-lora"
+
+
 def test_no_two_runs_share_a_split_and_no_choice_a_benchmark_s_name(config: Config) -> None:
     card = dataset_card(
         StoredResults(config, {name: list(config.runs) for name in config.benchmarks})
