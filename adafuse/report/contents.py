@@ -3,16 +3,19 @@
 import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from adafuse.errors import UserError
 from adafuse.methods.selections import BestOf
 from adafuse.metrics.compare import Comparison
 from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.score import CERTIFICATE, cut_legend
 from adafuse.metrics.scorer import PUBLISHED
+from adafuse.report.experiments import compared_kinds, conditions_of
 from adafuse.report.main_table import stored_table
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import PAPER_TITLE, read_comparisons
@@ -73,6 +76,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
             for own in [results.answers(*pair)]
             if all(trace.is_file() for trace in own)
         ],
+        "unlike": _unlike(results, pairs),
         "words": [
             share
             for benchmark, run in pairs
@@ -82,6 +86,23 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
         "figures": {svg: title for svg, title in figures.items() if svg.is_file()},
         "origins": {run: origin(paths) for run, paths in traces.items()},
     }
+
+
+def _unlike(results: StoredResults, pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Say in what the runs of each timed benchmark were not decoded alike."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for benchmark, run in pairs:
+        if results.config.benchmarks[benchmark].timed:
+            with suppress(UserError):  # a choice, or an older trace
+                shards = conditions_of(results.trace(benchmark, run))
+                found[benchmark] += map(compared_kinds, shards)
+    told = []
+    for benchmark, kinds in found.items():
+        for name in dict.fromkeys(chain.from_iterable(kinds)):
+            values = dict.fromkeys(str(each[name] or "none") for each in kinds if name in each)
+            if len(values) > 1:
+                told.append(f"{benchmark}: {name} {' and '.join(values)}")
+    return told
 
 
 def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:

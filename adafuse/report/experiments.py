@@ -324,7 +324,7 @@ def runtime(experiment: Experiment) -> pl.DataFrame:
     on the machine.
     """
     traces = {cell: experiment.trace(*cell) for cell in experiment.decoded}
-    conditions = {trace: _conditions(trace) for trace in traces.values()}
+    conditions = {trace: conditions_of(trace) for trace in traces.values()}
     _refuse_mixture([(trace, one) for trace, all_of in conditions.items() for one in all_of])
     rows: list[dict[str, Any]] = []
     for (benchmark, run), trace in traces.items():
@@ -366,7 +366,7 @@ def _relate_to_members(experiment: Experiment, rows: Sequence[dict[str, Any]]) -
             row["mean_relative_to_members"] = row["seconds_mean"] / total
 
 
-def _conditions(trace: Path) -> list[dict[str, Any]]:
+def conditions_of(trace: Path) -> list[dict[str, Any]]:
     """Return how each shard of a trace was decoded."""
     try:
         return [
@@ -389,7 +389,7 @@ def _conditions(trace: Path) -> list[dict[str, Any]]:
 
 def _refuse_mixture(shards: Sequence[tuple[Path, dict[str, Any]]]) -> None:
     """Refuse times of different conditions; which of several GPUs of a kind makes no difference."""
-    (first, one), *others = ((trace, _kinds(conditions)) for trace, conditions in shards)
+    (first, one), *others = ((trace, compared_kinds(conditions)) for trace, conditions in shards)
     for trace, other in others:
         for name, value in one.items():
             if other[name] != value:
@@ -399,7 +399,8 @@ def _refuse_mixture(shards: Sequence[tuple[Path, dict[str, Any]]]) -> None:
                 )
 
 
-def _kinds(conditions: dict[str, Any]) -> dict[str, Any]:
+def compared_kinds(conditions: dict[str, Any]) -> dict[str, Any]:
+    """Return what must be the same of conditions under which times can be compared."""
     kinds = sorted({device_kind(device) for device in conditions["devices"].split()})
     named = {"device": "+".join(kinds), "batch size": conditions["batch_size"]}
     if {"cuda", AUTO} & {*kinds}:  # those of a machine that decodes otherwise do not count

@@ -183,6 +183,26 @@ def test_the_answers_that_a_run_starts_from_are_part_of_its_cost(ranked: Config)
     assert found.keys() - {cost.run for cost in costs} == {"right", "ranked", "chosen"}
 
 
+def test_the_page_warns_of_timed_runs_that_were_not_decoded_alike(
+    config: Config, tmp_path: Path
+) -> None:
+    ((name, task),) = config.benchmarks.items()
+    layout = ResultsLayout(config.results)
+    timed = task.model_copy(update={"timed": True})
+    made = config.model_copy(update={"benchmarks": {name: timed}})
+    said = []
+    for gpu in ("A100", "H200"):
+        for run in made.runs:
+            trace = layout.trace(name, run)
+            place = {"place": {"gpus": [gpu if run == "both" else "A100"]}}
+            metadata = {"shards": [shard(devices=["cuda:0"]) | place]}
+            write_arrow(trace, read_arrow(trace), metadata)
+        write_report(StoredResults.in_folder(made), tmp_path / gpu)
+        said.append((tmp_path / gpu / "index.html").read_text().partition("not decoded alike")[2])
+    assert said[0] == "", "all are on one kind of GPU"
+    assert said[1].startswith(f" ({name}: GPU A100 and H200), so their seconds cannot")
+
+
 def test_no_exported_row_has_the_tokens_of_but_one_of_the_answers_that_it_starts_from(
     ranked: Config,
 ) -> None:
