@@ -101,6 +101,7 @@ class LlamaCpp(Server):
             "temperature": 0,
             "logit_bias": [] if forced is None else [[forced, _BIAS]],
             "cache_prompt": True,
+            "n_cache_reuse": 0,  # with --cache-reuse, it would move what stood after another text
             "return_tokens": True,
         }
         return self.http.post("/completion", body, lambda answer: self._steps(answer, top, forced))

@@ -115,6 +115,13 @@ def test_each_forced_id_is_a_request_and_the_rest_is_one(server, stand_in):
         ids = (*ids, step.written)
 
 
+def test_what_was_read_after_another_text_is_not_used_whatever_the_server_was_started_with(
+    server, stand_in
+):
+    server.write(Ask((3, 4), (5,), ahead=3), 2)
+    assert [body["n_cache_reuse"] for body in stand_in.asked] == [0, 0]
+
+
 def test_an_example_has_one_request_at_a_time_and_a_check_does_not_wait(
     server, monkeypatch: pytest.MonkeyPatch
 ):
