@@ -114,7 +114,13 @@ def _prompt_ids(model: LanguageModel, prompt: Prompt) -> list[int]:
 
 
 def _text_ids(model: LanguageModel, prompt: Prompt, text: str) -> Sequence[int]:
-    return model.document_ids(text)[1] if _empty(model, prompt) else model.encode_span(text)
+    ids = model.document_ids(text)[1] if _empty(model, prompt) else model.encode_span(text)
+    if text and not ids:  # nothing would be sure to follow
+        raise ValueError(
+            f"{text[:40]!r} has no token in the tokenizer of {model.name}; leave out that text, or"
+            " use another model"
+        )
+    return ids
 
 
 def _empty(model: LanguageModel, prompt: Prompt) -> bool:

@@ -5,11 +5,14 @@ from functools import partial
 
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 from adafuse import Ensemble, UserError
 from adafuse.records.result import Chat, Turn
 from tests.conftest import toy_path
-from tests.support.tiny import random_model
+from tests.support.tiny import random_llama, random_model
 
 PROMPT = "Question: Who founded Niby?\nAnswer:"
 TEXTS = (" Paila Firmble", " Paila Lirck", " Paila", " no one, really")
@@ -89,6 +92,18 @@ def test_a_text_that_does_not_fit_is_impossible_and_says_why_and_the_others_are_
     assert long.logprobs == (-math.inf, -math.inf)
     assert not any(long.greedy)
     assert "after it are longer than the context of" in long.error
+
+
+def test_a_text_of_which_a_tokenizer_keeps_nothing_is_impossible_not_sure(pair):
+    letters = {"a": 0, "b": 1, "\n": 2, "</s>": 3}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(BPE(letters, [])), eos_token="</s>"
+    )
+    ensemble = Ensemble([pair.models[0], (random_llama(4, seed=0), tokenizer)])
+    lost, kept, empty = asked(ensemble, [("a", "漢字"), ("a", "漢b"), ("a", "")])
+    assert lost.logprobs == (-math.inf, -math.inf) and not any(lost.greedy)
+    assert lost.error.startswith("'漢字' has no token in the tokenizer of ")
+    assert kept.error is None and empty.logprobs == (0, 0)
 
 
 @pytest.fixture
