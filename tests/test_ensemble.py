@@ -414,8 +414,8 @@ def test_answers_and_tasks_belong_to_the_prompts(pair):
     for given in (both, [*both], (iter(own) for own in both)):
         results = pair.generate(PROMPTS, method="rerank", answers=given, questions=iter("ab"))
         assert [result.text for result in results] == [" yes"] * 2
-    # A method that does not start from answers is not charged for them either.
-    assert all(r.seconds < 4 for r in pair.generate(PROMPTS, answers=[[one, one]] * 2))
+    with pytest.raises(UserError, match="method 'adafuse' does not read answers; leave them out"):
+        pair.generate(PROMPTS, answers=[[one, one]] * 2)
 
 
 def test_a_method_that_needs_no_model_runs_without_any():

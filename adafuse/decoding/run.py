@@ -185,7 +185,12 @@ class Run:
         """Decode all prompts; what cannot run is refused at the call. See `Ensemble.stream`."""
         asked = _questions(questions, prompts)
         own = None
-        if answers is not None and self.method.reads_answers:
+        if answers is not None:
+            if not self.method.reads_answers:
+                raise UserError(
+                    f"method {self.method.name!r} does not read answers; leave them out, or use a"
+                    " method that starts from them, such as rerank"
+                )
             own = _answers(answers, len(prompts), len(self.weights))
         self.prepare()
         check_thoughts(self.models, prompts)
