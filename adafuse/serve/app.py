@@ -28,7 +28,7 @@ from adafuse.records.result import Chat, Prompt, Result, letters
 from adafuse.serve.decoder import DecodingThread, Job, News
 from adafuse.serve.guards import check_key, check_local, read_body, shortened
 from adafuse.serve.metrics import Times, requests
-from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models
+from adafuse.serve.models import PLAIN, PLAIN_STOP, served_models, with_effort
 from adafuse.serve.page import FILES, add_page
 from adafuse.serve.protocol import (
     Body,
@@ -112,6 +112,12 @@ class Service:
         )
         run.prepare()
         return run
+
+    def prompts(self, body: Body) -> list[Prompt]:
+        """Return the prompts of a request."""
+        if not isinstance(body, Conversation) or (effort := body.reasoning_effort) is None:
+            return body.prompts
+        return [with_effort(self.ensemble.models, prompt, effort) for prompt in body.prompts]
 
     def runs(self, body: Body, prompts: Sequence[Prompt]) -> list[Run]:
         """Return how each prompt of a request is decoded.
@@ -263,7 +269,7 @@ class Exchange:
         self.service.check_name(body.model)
         if body.stream and body.wants_logprobs:
             raise RequestError("logprobs come with the whole text; leave out stream or logprobs")
-        prompts = body.prompts
+        prompts = self.service.prompts(body)
         most = serving.max_waiting + self.service.decoder.batch.rows
         if len(prompts) > most:
             raise RequestError(f"{len(prompts)} prompts are too many at a time; send {most}")

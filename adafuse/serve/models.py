@@ -9,8 +9,8 @@ from typing import Any
 from adafuse.errors import UserError
 from adafuse.models.language_model import LanguageModel
 from adafuse.models.spec import public_name
-from adafuse.records.result import Chat, Turn
-from adafuse.tokenization.prompts import check_variables, turn_end
+from adafuse.records.result import Chat, Prompt, Turn
+from adafuse.tokenization.prompts import check_variables, turn_end, variable_names
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +21,8 @@ PLAIN = (
     "{% if add_generation_prompt %}{{ '\n\nAssistant:' }}{% endif %}"
 )
 """The template of a model that has none."""
+EFFORT = "reasoning_effort"
+"""How long to think: a field of requests, and a variable of some chat templates."""
 PLAIN_STOP = "\nUser:"
 """Ends an answer in a conversation that some model reads plainly, and would go on writing."""
 
@@ -71,3 +73,15 @@ def _with_template(model: LanguageModel, given: str | None) -> LanguageModel:
         ) from None
     check_variables(tokenizer, model.name, changed.chat_template_kwargs)
     return changed
+
+
+def with_effort(models: Sequence[LanguageModel], prompt: Prompt, effort: object) -> Prompt:
+    """Return a conversation with a `reasoning_effort` for its templates, if one of them reads it.
+
+    The variable of that name in `chat_template_kwargs` comes first.
+    """
+    templates = {str(model.tokenizer.get_chat_template()) for model in models}
+    reads = any(EFFORT in variable_names(template) for template in templates)
+    if not reads or not isinstance(prompt, Chat):
+        return prompt
+    return Chat(prompt.turns, prompt.continues, {EFFORT: effort, **prompt.chat_template_kwargs})
