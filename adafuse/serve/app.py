@@ -113,12 +113,6 @@ class Service:
         run.prepare()
         return run
 
-    def prompts(self, body: Body) -> list[Prompt]:
-        """Return the prompts of a request."""
-        if not isinstance(body, Conversation) or (effort := body.reasoning_effort) is None:
-            return body.prompts
-        return [with_effort(self.ensemble.models, prompt, effort) for prompt in body.prompts]
-
     def runs(self, body: Body, prompts: Sequence[Prompt]) -> list[Run]:
         """Return how each prompt of a request is decoded.
 
@@ -237,11 +231,18 @@ class Service:
     async def keep(self, job: Job, result: Result) -> None:
         """Write what became of a prompt to the traces, if there are any."""
         if self.traces is not None:
+            if job.overdue:
+                result = replace(result, stop_reason="error", error=str(self.late()))
             try:
                 add = self.traces.add
                 await asyncio.to_thread(add, job.name, job.prompt, result, job.run)
             except (UserError, OSError) as error:  # a full disk: the answer is none the worse
                 logger.warning("a trace is lost: %s", error)
+
+    def late(self) -> RequestError:
+        """Return the refusal of a request that took too long."""
+        seconds = self.serving.seconds
+        return RequestError(f"the request took longer than {seconds:g} s; ask for less", 504)
 
     def close(self) -> None:
         """Finish what is being decoded, and write its traces."""
@@ -269,7 +270,9 @@ class Exchange:
         self.service.check_name(body.model)
         if body.stream and body.wants_logprobs:
             raise RequestError("logprobs come with the whole text; leave out stream or logprobs")
-        prompts = self.service.prompts(body)
+        prompts, models = body.prompts, self.service.ensemble.models
+        if isinstance(body, Conversation) and body.reasoning_effort is not None:
+            prompts = [with_effort(models, prompt, body.reasoning_effort) for prompt in prompts]
         most = serving.max_waiting + self.service.decoder.batch.rows
         if len(prompts) > most:
             raise RequestError(f"{len(prompts)} prompts are too many at a time; send {most}")
@@ -344,18 +347,14 @@ class Exchange:
         if result.error is not None:
             raise RequestError(result.error, 500)
         if job.overdue:
-            raise self._late()
+            raise self.service.late()
 
     def _check_time(self) -> None:
         """End jobs that are late and not told so, as where a server of a model is silent."""
         if time.monotonic() > max(job.deadline for job in self.jobs) + LOOK:
             for job in self.jobs:
                 job.overdue = True
-            raise self._late()
-
-    def _late(self) -> RequestError:
-        seconds = self.service.serving.seconds
-        return RequestError(f"the request took longer than {seconds:g} s; ask for less", 504)
+            raise self.service.late()
 
     async def _pieces(self, reply: Reply) -> AsyncIterator[str]:
         results: dict[int, Result] = {}

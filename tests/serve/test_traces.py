@@ -25,6 +25,17 @@ def test_traces_of_requests_open_like_any_other(serving, tmp_path, pair):
     assert all(row["rounds"] for row in rows)
 
 
+def test_a_request_that_took_too_long_is_an_error_in_its_trace_not_a_short_text(serving, tmp_path):
+    from adafuse.storage.parquet import read_rows
+
+    with serving(seconds=0.0, traces=tmp_path / "traces") as client:
+        assert client.post("/v1/completions", json={"prompt": PROMPT}).status_code == 504
+    (file,) = (tmp_path / "traces").iterdir()
+    ((reason, error),) = [(row["stop_reason"], row["error"]) for row in read_rows(file)]
+    assert reason == "error"
+    assert error == "the request took longer than 0 s; ask for less"
+
+
 def test_traces_are_bounded_and_their_files_do_not_grow_with_stop_strings(
     serving, tmp_path, monkeypatch
 ):
