@@ -358,12 +358,13 @@ class Reply:
 
     def whole(self, results: Sequence[Result], thoughts: Sequence[Thoughts | None]) -> Json:
         """Return the reply to a request that is not streamed."""
+        own = [t if r.thoughts else None for r, t in zip(results, thoughts, strict=True)]
         choices = [
             self._choice(
                 index,
-                self.body.whole(result.text, thoughts[index] if result.thoughts else None),
+                self.body.whole(result.text, own[index]),
                 REASONS[result.stop_reason],
-                self.body.token_logprobs(_tokens(result)) if self.body.wants_logprobs else None,
+                self._logprobs(result, own[index]),
                 self._fused(result.rounds, result),
             )
             for index, result in enumerate(results)
@@ -390,6 +391,13 @@ class Reply:
     def end(self, results: Sequence[Result]) -> Json:
         """Return the last piece of a stream that is counted."""
         return {**self._around(self.body.chunk), **costs(results)}
+
+    def _logprobs(self, result: Result, thoughts: Thoughts | None) -> Json | None:
+        """Return the log-probabilities that are asked for; thoughts that come apart have none."""
+        if not self.body.wants_logprobs:
+            return None
+        begin = thoughts.length(result.text) if thoughts else 0
+        return self.body.token_logprobs(_tokens(result, begin))
 
     def _fused(self, rounds: Sequence[Round], result: Result | None = None) -> Json | None:
         """Return how a text came about, if that is asked for; what is not finite is null."""
@@ -442,14 +450,15 @@ def costs(results: Sequence[Result]) -> Json:
     }
 
 
-def _tokens(result: Result) -> list[Token]:
-    """Return the committed tokens of a method that commits one a round."""
+def _tokens(result: Result, begin: int) -> list[Token]:
+    """Return the committed tokens of a method that commits one a round, from a character on."""
     tokens: list[Token] = []
     decoder, length = getincrementaldecoder("utf-8")("replace"), 0
     for one, surface in zip(result.rounds, result.surfaces, strict=True):
         if length >= len(result.text):
             break  # the others are behind a stop string
-        chosen = one.candidates[one.selected or 0]
-        tokens.append(Token(chosen.text, -chosen.fused, surface, length))
+        chosen, place = one.candidates[one.selected or 0], length
         length += len(decoder.decode(surface))
+        if begin <= place or begin < length:
+            tokens.append(Token(chosen.text, -chosen.fused, surface, place))
     return tokens

@@ -141,11 +141,11 @@ def test_a_token_of_a_piece_of_a_character_has_its_bytes_and_the_place_of_the_ch
         for each in surfaces
     ]
     result = Result(" é a", "stop", tuple(rounds), (4,), (1,), (4,), 0.0, surfaces=surfaces)
-    found = read_request(Completion, b'{"prompt": "a"}').token_logprobs(_tokens(result))
+    found = read_request(Completion, b'{"prompt": "a"}').token_logprobs(_tokens(result, 0))
     assert found["tokens"] == [" \ufffd", "\ufffd", " a"]
     assert found["text_offset"] == [0, 1, 2]
     chat = read_request(Conversation, json.dumps({"messages": MESSAGES}).encode())
-    content = chat.token_logprobs(_tokens(result))["content"]
+    content = chat.token_logprobs(_tokens(result, 0))["content"]
     assert b"".join(bytes(each["bytes"]) for each in content) == " é a".encode()
 
 

@@ -53,6 +53,17 @@ def test_thoughts_that_a_limit_cuts_leave_no_content(serving, thinkers):
         assert REASONING.startswith(choice["message"]["reasoning_content"])
 
 
+def test_log_probabilities_are_those_of_content(serving, thinkers):
+    with serving(ensemble=thinkers, method="unite", max_new_tokens=200) as client:
+        body = {"messages": MESSAGES, "stop": ["\n"], "logprobs": True}
+        (choice,) = client.post(CHATS, json=body).json()["choices"]
+        assert choice["message"]["reasoning_content"] == REASONING
+        written = b"".join(bytes(token["bytes"]) for token in choice["logprobs"]["content"])
+        assert written.decode().strip() == choice["message"]["content"] == ANSWER
+        (choice,) = client.post(CHATS, json={**body, "max_tokens": 8}).json()["choices"]
+        assert choice["message"]["content"] == "" and choice["logprobs"]["content"] == []
+
+
 def test_what_a_fuser_writes_is_content(serving, tmp_path, monkeypatch):
     models = [with_template(name, tmp_path / name, OPENED) for name in ("qwen3", "llama")]
     options = {"ranker": toy_path("pair_ranker"), "fuser": toy_path("gen_fuser"), "fused_tokens": 8}
