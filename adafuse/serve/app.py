@@ -21,7 +21,7 @@ from adafuse.decoding.run import Batch, Run
 from adafuse.decoding.words import Settings
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
-from adafuse.methods import resolve
+from adafuse.methods import METHODS, resolve
 from adafuse.models.language_model import LanguageModel
 from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, letters
@@ -121,8 +121,9 @@ class Service:
             RequestError: a prompt that cannot be read, or that leaves no room for its text.
         """
         method = self.serving.method if body.method is None else body.method
-        self.chosen(method, body.options)
-        options = self._merged(method, body.options)
+        known = METHODS[method].Options.model_fields if method in METHODS else ()
+        self.chosen(method, given := body.options_among(known))
+        options = self._merged(method, given)
         prepared = self._methods(method, json.dumps(options, sort_keys=True))
         if body.wants_logprobs and not prepared.method.one_token:
             raise UserError(

@@ -4,7 +4,7 @@ import json
 import time
 import uuid
 from codecs import getincrementaldecoder
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -160,6 +160,11 @@ class Body(Section):
     def strings(self) -> list[str]:
         """The stop strings."""
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    def options_among(self, names: Collection[str]) -> Json:
+        """Return the options of a method that has those of these names; a seed may be one."""
+        seed = {} if self.seed is None or "seed" not in names else {"seed": self.seed}
+        return {**seed, **self.options}
 
     @property
     def counted(self) -> bool:

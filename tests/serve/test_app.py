@@ -113,6 +113,27 @@ def test_a_request_may_set_variables_of_the_chat_templates_that_read_them(servin
         pass
 
 
+def test_the_seed_of_a_request_is_that_of_a_method_that_draws(serving, random_pair):
+    ensemble = Ensemble(random_pair.models[:1])
+    options = {"k": 1, "temperature": 2.0}
+    with serving(ensemble=ensemble, method="self_consistency", options=options) as client:
+        texts = [completed(client, seed=n)["choices"][0]["text"] for n in (0, 1)]
+        for changes, text in (
+            ({}, texts[0]),
+            ({"seed": None}, texts[0]),
+            ({"options": {"seed": 1}}, texts[1]),
+            ({"seed": 0, "options": {"seed": 1}}, texts[1]),
+        ):
+            assert completed(client, **changes)["choices"][0]["text"] == text
+        done = client.post("/v1/completions", json={"prompt": PROMPT, "seed": "x"})
+        assert done.status_code == 400 and "seed must be a valid integer" in done.text
+    assert texts[0] != texts[1]
+    (own,) = ensemble.generate(
+        [PROMPT], method="self_consistency", max_new_tokens=16, seed=1, **options
+    )
+    assert own.text.startswith(texts[1])
+
+
 EFFORT = (
     "{% for turn in messages %}{{ turn.content }}{% endfor %}"
     "{% if reasoning_effort is defined %} Effort: {{ reasoning_effort }}{% endif %}"
