@@ -108,10 +108,11 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     def generate_until(self, requests: Sequence[Instance]) -> list[str]:
         """Continue every prompt greedily; requests that ask for the same are decoded together."""
         distinct = {id(request): request for request in requests}  # repeats are one object
-        default = self._arguments.max_gen_toks
+        default, seed = self._arguments.max_gen_toks, getattr(self._method.options, "seed", None)
         groups: dict[GenerationLimits, list[Instance]] = {}
         for request in distinct.values():
-            groups.setdefault(read_generation(request.args[1], default), []).append(request)
+            limits = read_generation(request.args[1], default, seed)
+            groups.setdefault(limits, []).append(request)
         texts: dict[int, str] = {}
         errors: dict[str, str] = {}
         with tqdm(total=len(distinct), unit="prompt", disable=None) as bar:

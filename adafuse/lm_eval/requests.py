@@ -61,12 +61,19 @@ class GenerationLimits:
         return text[: min(found, default=len(text))]
 
 
-def read_generation(given: Mapping[str, Any], default: int) -> GenerationLimits:
+def read_generation(
+    given: Mapping[str, Any], default: int, seed: int | None = None
+) -> GenerationLimits:
     """Check the generation settings of a request: `generation_kwargs`, changed by `--gen_kwargs`.
 
     Refused are unknown settings and all but greedy decoding. `default` is the most new tokens where
-    the task says nothing.
+    the task says nothing, `seed` that of a method which draws samples: another one is refused.
     """
+    if seed is not None and given.get("seed") not in (None, seed):
+        raise UserError(
+            f"generation setting seed is {given['seed']!r}, but the method draws with seed {seed};"
+            f" set --model_args seed={given['seed']}"
+        )
     for name, value in given.items():
         if name in ("until", *LENGTHS, *IDLE):
             continue

@@ -34,6 +34,13 @@ def test_settings_that_mean_greedy_decoding_are_taken():
     assert read_generation({**greedy, **idle}, 9) == GenerationLimits((), 9)
 
 
+def test_another_seed_than_that_of_a_method_that_draws_is_refused():
+    for given in ({}, {"seed": None}, {"seed": 7}):
+        assert read_generation(given, 9, seed=7) == GenerationLimits((), 9)
+    with pytest.raises(UserError, match="seed is 8, but the method draws with seed 7; set --model"):
+        read_generation({"seed": 8}, 9, seed=7)
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
