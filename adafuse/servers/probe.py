@@ -20,7 +20,7 @@ TEXTS = (
 EXACT = 1e-3
 """Nats by which log-probabilities in 32 bits may move when they are asked for again."""
 _AHEAD, _TOP, _MOST_ENDS = 4, 2, 32
-_QUICK = 64  # ids of the prompt
+_QUICK, _QUICK_AHEAD = 64, 2  # ids of the prompt, and of a text that goes on
 _LIMITS = (20, 50, 100, 1000)
 
 
@@ -41,8 +41,8 @@ def probe(
     prompt = tuple(ids[: min(_QUICK if quick else len(ids), server.served.context // 2)])
     yield from _repeated(server, prompt)
     yield _forced(server, prompt)
+    yield _continued(server, prompt, _QUICK_AHEAD if quick else _AHEAD)
     if not quick:
-        yield _continued(server, prompt)
         yield _together(server, prompt)
         yield _end(server, prompt)
         yield _limits(server, prompt)
@@ -82,8 +82,8 @@ def _forced(server: Server, prompt: tuple[int, ...]) -> Line:
     return _same("given and likely ids", "the ids of a span are scored wrongly", expected, given)
 
 
-def _continued(server: Server, prompt: tuple[int, ...]) -> Line:
-    ahead = server.asked(Ask(prompt, ahead=_AHEAD), _TOP)
+def _continued(server: Server, prompt: tuple[int, ...], count: int) -> Line:
+    ahead = server.asked(Ask(prompt, ahead=count), _TOP)
     ids, single = prompt, []
     for step in ahead:
         single += server.asked(Ask(ids), _TOP)
