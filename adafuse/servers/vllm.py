@@ -79,7 +79,7 @@ class Vllm(Server):
 
     def _has_processor(self) -> bool:
         """Whether ids are written that would hardly be written by themselves."""
-        asked: dict[str, Any] = {"vllm_xargs": {"forced": [*PROBE.forced]}}
+        asked: dict[str, Any] = {"vllm_xargs": {"forced": [*PROBE.forced]}, "stop_token_ids": []}
         steps = self._completion(PROBE.prefix, [_ANY] * 2, LIKELIEST, **asked)
         return tuple(step.written for step in steps) == PROBE.forced
 

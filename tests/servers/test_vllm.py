@@ -6,7 +6,7 @@ import torch
 
 from adafuse.errors import ExampleError
 from adafuse.servers.http import Http
-from adafuse.servers.server import Ask
+from adafuse.servers.server import PROBE, Ask
 from adafuse.servers.vllm import Vllm
 from tests.support.stand_in import TOP, spans, standing
 
@@ -32,6 +32,11 @@ def logprobs(distributions, ids):
 
 def test_it_is_noticed_whether_a_server_writes_spans(server, vllm):
     assert vllm.writes == server.processor
+
+
+def test_a_model_that_ends_where_that_is_tried_is_taken_all_the_same(server, distributions):
+    likeliest = int(logprobs(distributions, PROBE.prefix).argmax())
+    assert Vllm(Http(server.url), "toy", [likeliest, *ENDS]).writes == server.processor
 
 
 def test_steps_have_the_likeliest_ids_and_those_that_were_written(vllm, distributions):
