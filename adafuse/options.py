@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import zip_longest
@@ -80,6 +80,18 @@ def _as_text(identifier: object) -> object:
 
 Identifier = Annotated[Text, BeforeValidator(_as_text, json_schema_input_type=str | int)]
 """The id of a row, or the name of something; whole numbers become text."""
+NamesT = TypeVar("NamesT", bound=Sequence[str])
+
+
+def different(names: NamesT) -> NamesT:
+    """Return names none of which is listed twice.
+
+    Raises:
+        ValueError: one is.
+    """
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{repeated[0]!r} is listed twice; remove one")
+    return names
 
 
 def _positive_or(word: str) -> BeforeValidator:

@@ -5,19 +5,12 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from adafuse.errors import unknown
-from adafuse.options import Identifier, Section, Text
+from adafuse.options import Identifier, Section, Text, different
 
 WHOLE_PAPER = ("paper", "paper_toy")
 """Targets that make all experiments; the toy configuration's documentation uses the second."""
 
-
-def _different(names: tuple[str, ...]) -> tuple[str, ...]:
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"{repeated[0]!r} is listed twice; remove one")
-    return names
-
-
-DifferentNames = Annotated[tuple[Identifier, ...], AfterValidator(_different)]
+DifferentNames = Annotated[tuple[Identifier, ...], AfterValidator(different)]
 SomeNames = Annotated[DifferentNames, Field(min_length=1)]
 
 

@@ -303,7 +303,8 @@ def _public_error(row: Mapping[str, Any]) -> str | None:
 def _cost(row: Mapping[str, Any], *, started: bool) -> dict[str, Any]:
     """Return tokens and time of a decoded row; those of all models together.
 
-    The time of a row that `started` from the models' own answers has theirs in it, its tokens not.
+    Where a row `started` from the models' own answers, its time includes theirs; its tokens do not,
+    so they are left out.
     """
     if not row:
         return {}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from adafuse.errors import UserError
-from adafuse.options import MethodOptions, parse
+from adafuse.options import MethodOptions, different, parse
 
 Names = Sequence[str]
 
@@ -67,16 +67,10 @@ class BestOf(Selection):
         }
 
 
-def _different(runs: list[str]) -> list[str]:
-    if twice := [name for name in runs if runs.count(name) > 1]:
-        raise ValueError(f"{twice[0]!r} is listed twice; remove one")
-    return runs
-
-
 class PairOptions(MethodOptions):
     """What is chosen between."""
 
-    runs: Annotated[list[str], Field(min_length=1), AfterValidator(_different)]
+    runs: Annotated[list[str], Field(min_length=1), AfterValidator(different)]
     """runs with two models to choose from, one for every pair of the models"""
 
 
@@ -131,7 +125,7 @@ class DevelopmentPair(BestPair):
 class CertifiedOptions(MethodOptions):
     """What is certified, and how."""
 
-    runs: Annotated[list[str], Field(min_length=1)]
+    runs: Annotated[list[str], Field(min_length=1), AfterValidator(different)]
     """runs to choose from, besides the single models, the most preferred one first; with `order:
     sequence` from the safest to the boldest, and single models only if they are listed"""
     order: Literal["preference", "sequence", "half"] = "preference"

@@ -1,7 +1,7 @@
 """What merged traces say of a run: words per round, and what decoding cost."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from adafuse.metrics.intervals import Estimate, bootstrap, wilson
 from adafuse.storage.parquet import iterate_rows, read_arrow, read_metadata, read_rows
 
 _ALWAYS = (1, 2, 3)
-_COLUMNS = ["seconds", "stop_reason", "tokens"]
+_COLUMNS = ["id", "seconds", "stop_reason", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +115,23 @@ def cost(
         seconds=Estimate(float(seconds.mean()), low, high),
         quartiles=tuple(np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()),
         tokens=float(np.mean([sum(row["tokens"]) for row in good])),
-        forwards=_mean("forwards", trace, answers),
-        evaluated=_mean("evaluated", trace, answers),
+        forwards=_mean("forwards", {row["id"] for row in good}, (trace, *answers)),
+        evaluated=_mean("evaluated", {row["id"] for row in good}, (trace, *answers)),
         agreed=_agreed(trace, models=len(good[0]["tokens"])),
         earlier=earlier,
         timed=timed,
     )
 
 
-def _mean(column: str, trace: Path, answers: Sequence[Path]) -> float | None:
-    """Return the mean of a column over the decoded examples, of all models and answers together."""
-    rows = read_rows(trace, ["id", "stop_reason"])
-    good = {row["id"] for row in rows if row["stop_reason"] != "error"}
+def _mean(column: str, ids: Collection[str], traces: Iterable[Path]) -> float | None:
+    """Return the mean of a column over the examples of some ids, of all models and traces added."""
     counts = [
         row.get(column)
-        for path in (trace, *answers)
-        for row in iterate_rows(path, {"id", column})
-        if row["id"] in good
+        for trace in traces
+        for row in iterate_rows(trace, {"id", column})
+        if row["id"] in ids
     ]
-    return None if None in counts else sum(map(sum, filter(None, counts))) / len(good)
+    return None if None in counts else sum(map(sum, filter(None, counts))) / len(ids)
 
 
 def _agreed(trace: Path, models: int) -> float | None:

@@ -134,34 +134,6 @@ def test_the_seed_of_a_request_is_that_of_a_method_that_draws(serving, random_pa
     assert own.text.startswith(texts[1])
 
 
-EFFORT = (
-    "{% for turn in messages %}{{ turn.content }}{% endfor %}"
-    "{% if reasoning_effort is defined %} Effort: {{ reasoning_effort }}{% endif %}"
-)
-
-
-def test_the_effort_that_a_request_names_reaches_the_templates_that_read_it(serving, monkeypatch):
-    body = {"messages": MESSAGES, "reasoning_effort": "low", "max_tokens": 1}
-    asked = []
-
-    def ask(client, **changes):
-        models = client.service.ensemble.models
-        kind, made = type(models[0]), type(models[0]).prompt_ids
-        monkeypatch.setattr(kind, "prompt_ids", lambda *a: asked.append(a) or made(*a))
-        answer = client.post("/v1/chat/completions", json={**body, **changes})
-        monkeypatch.undo()
-        assert answer.status_code == 200, answer.text
-        ends = [model.tokenizer.decode(model.prompt_ids(asked[-1][1]))[-12:] for model in models]
-        return [end.partition("Effort: ")[2] for end in ends]
-
-    with serving(templates=(None, EFFORT)) as client:
-        assert ask(client) == ["", "low"]
-        assert ask(client, chat_template_kwargs={"reasoning_effort": "high"}) == ["", "high"]
-        assert ask(client, reasoning_effort=None) == ["", ""]
-    with serving() as client:
-        assert ask(client) == ["", ""]
-
-
 def test_what_prompts_begin_with_is_read_once(client, pair, monkeypatch):
     network, fed = pair.models[1].network, []
     forward = network.forward

@@ -90,3 +90,31 @@ def test_models_of_which_one_thinks_are_refused_until_it_is_switched_off(serving
         answer = client.post(CHATS, json={**body, "chat_template_kwargs": OFF})
         assert answer.status_code == 200
         assert "reasoning_content" not in answer.json()["choices"][0]["message"]
+
+
+EFFORT = (
+    "{% for turn in messages %}{{ turn.content }}{% endfor %}"
+    "{% if reasoning_effort is defined %} Effort: {{ reasoning_effort }}{% endif %}"
+)
+
+
+def test_the_effort_that_a_request_names_reaches_the_templates_that_read_it(serving, monkeypatch):
+    body = {"messages": MESSAGES, "reasoning_effort": "low", "max_tokens": 1}
+    asked = []
+
+    def ask(client, **changes):
+        models = client.service.ensemble.models
+        kind, made = type(models[0]), type(models[0]).prompt_ids
+        monkeypatch.setattr(kind, "prompt_ids", lambda *a: asked.append(a) or made(*a))
+        answer = client.post("/v1/chat/completions", json={**body, **changes})
+        monkeypatch.undo()
+        assert answer.status_code == 200, answer.text
+        ends = [model.tokenizer.decode(model.prompt_ids(asked[-1][1]))[-12:] for model in models]
+        return [end.partition("Effort: ")[2] for end in ends]
+
+    with serving(templates=(None, EFFORT)) as client:
+        assert ask(client) == ["", "low"]
+        assert ask(client, chat_template_kwargs={"reasoning_effort": "high"}) == ["", "high"]
+        assert ask(client, reasoning_effort=None) == ["", ""]
+    with serving() as client:
+        assert ask(client) == ["", ""]
