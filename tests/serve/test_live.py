@@ -6,8 +6,11 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.serve.conftest import PROMPT, Server, started
+from tests.serve.conftest import Server, started
 from tests.support.browser import DESKTOP, PHONE
+
+PROMPT = "Once upon a time"
+"""After it the models write whole characters: nothing goes on after a half one."""
 
 
 @pytest.fixture(scope="module")
