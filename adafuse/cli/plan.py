@@ -54,7 +54,8 @@ def plan(
     from adafuse.workflow.snakemake import PLANS, check_readable, planned_jobs
 
     if absent := [str(file) for file in config or () if not file.is_file()]:
-        raise UserError(f"configuration {absent[0]!r} does not exist; name files of the workflow")
+        what = "is a folder" if Path(absent[0]).is_dir() else "does not exist"
+        raise UserError(f"configuration {absent[0]!r} {what}; name files of the workflow")
     check_readable(map(str, config or ()))
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]

@@ -38,8 +38,9 @@ from adafuse.models.quantization import (
     kind_of,
     quantization_config,
     quantizer_of,
+    without_weights,
 )
-from adafuse.models.spec import AUTO, ModelEntry, ModelSpec, refuse_served
+from adafuse.models.spec import AUTO, GGUF, ModelEntry, ModelSpec, refuse_served
 from adafuse.models.tokenizers import generation_config, load_tokenizer
 from adafuse.models.wrappers import check_head, check_text_only, factory_of, is_wrapper
 from adafuse.servers.probe import probe
@@ -259,10 +260,13 @@ def _load(
 def check_weights(spec: ModelSpec, config: PreTrainedConfig) -> None:
     """Refuse a model whose weights are not those that its config asks for; none of them are read.
 
-    Quantized weights, pickled ones and those of GGUF files are not looked at, nor is a network that
-    cannot be made without its weights.
+    Quantized weights and pickled ones are not looked at, nor is a network that cannot be made
+    without its weights. Of a GGUF file, weights are refused that its network does not have.
     """
     folder = local_path(spec.path, spec.revision)
+    if spec.path.endswith(GGUF):
+        check_weights_read(spec, without_weights(spec, config))
+        return
     if folder is None or not safe_files(folder) or kind_of(config) is not None:
         return
     level = hf_logging.get_verbosity()

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
+from adafuse.models.doctor import Load, examination
 from adafuse.models.files import content_digest, weight_bytes
 from adafuse.models.gguf_file import gguf_ends
 from adafuse.models.hub import check_path, parsed_gguf
@@ -297,6 +298,8 @@ def test_weights_that_the_network_does_not_have_are_refused(tmp_path: Path) -> N
     bias = written(tmp_path / "a.gguf", blk__1__attn_q__bias=numpy.ones(144, numpy.float32))
     with pytest.raises(UserError, match=r"has weights blk.1.attn_q.bias, which transformers does"):
         Ensemble.from_pretrained([str(bias)], device="cpu")
+    report = examination([ModelSpec(path=str(bias), device="cpu")], Load(8, 64, 64))
+    assert ["has weights blk.1.attn_q.bias" in each.sentence for each in report.findings] == [True]
 
 
 @pytest.mark.parametrize(
