@@ -1,5 +1,6 @@
 """The page of real results, and the file of decoded rows that it is made from."""
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -90,6 +91,10 @@ def test_rows_that_were_kept_are_not_decoded_again_elsewhere(decoded, tmp_path):
             digest=plan.digest("qa", "adafuse", shard), decoder=lambda *_: pytest.fail("decoded"),
         )  # fmt: skip
     assert not plan.orphans()
+    before = pq.read_table(rows)
+    assert pc.sum(before["rounds_fused"]).as_py()
+    keep(plan.config, rows)
+    assert pq.read_table(rows) == before
 
 
 def test_rows_that_a_folder_does_not_have_stay_if_they_are_still_wanted(decoded, tmp_path):

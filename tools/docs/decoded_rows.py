@@ -46,7 +46,8 @@ def keep(config: Config, out: Path = ROWS) -> Counter[str]:
     """Write all decoded rows of a results folder; return how many there are by benchmark.
 
     How a shard was decoded is kept, too, but for what names folders and machines. Rows that the
-    file has already and the folder has not stay, if the configuration would decode the same.
+    file has already stay, if the configuration would decode the same: the folder may have taken
+    them from there, without their rounds.
     """
     layout, tables, shards = ResultsLayout(config.results), [], dict[str, Any]()
     for benchmark, task in config.benchmarks.items():
@@ -60,17 +61,17 @@ def keep(config: Config, out: Path = ROWS) -> Counter[str]:
                     shards.setdefault(f"{benchmark}/{run}", []).append(_origin(file))
     table = pa.concat_tables(tables)
     if out.is_file():
-        table = pa.concat_tables([table, _others(Plan(config), out, table)])
+        table = _with_new_ones(Plan(config), out, table)
         for cell, before in read_metadata(out)["shards_of"].items():
             known = shards.setdefault(cell, [])
             known += [origin for origin in before if origin not in known]
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_arrow(out, table, {"shards_of": shards})
+    write_arrow(out, table.sort_by([(name, "ascending") for name in _KEY]), {"shards_of": shards})
     return Counter(table["benchmark"].to_pylist())
 
 
-def _others(plan: Plan, file: Path, table: pa.Table) -> pa.Table:
-    """Return the rows of a file that a table lacks, and that a plan's jobs would decode alike."""
+def _with_new_ones(plan: Plan, file: Path, table: pa.Table) -> pa.Table:
+    """Return the rows of a file that a plan's jobs would decode alike, and a table's others."""
     before, cells = pq.read_table(file), product(plan.config.benchmarks, plan.config.decoded_runs)
     wanted: dict[tuple[str, ...], str] = {
         (*cell, name): digest
@@ -82,9 +83,11 @@ def _others(plan: Plan, file: Path, table: pa.Table) -> pa.Table:
     def keys(rows: pa.Table) -> list[tuple[str, ...]]:
         return list(zip(*(rows[name].to_pylist() for name in _KEY), strict=True))
 
-    present = {*keys(table)}
     pairs = zip(keys(before), before["digest"].to_pylist(), strict=True)
-    return before.filter([k not in present and wanted.get(k) == digest for k, digest in pairs])
+    same = before.filter(pa.array([wanted.get(k) == digest for k, digest in pairs], pa.bool_()))
+    present = {*keys(same)}
+    new = table.filter(pa.array([key not in present for key in keys(table)], pa.bool_()))
+    return pa.concat_tables([same, new])
 
 
 def _decoded(trace: Path) -> Iterator[dict[str, Any]]:
@@ -96,14 +99,15 @@ def _decoded(trace: Path) -> Iterator[dict[str, Any]]:
 
 
 def _kept(row: dict[str, Any]) -> dict[str, Any]:
-    models = len(row["tokens"])
-    chosen = [
-        each["candidates"][each["selected"]]
-        for each in row["rounds"] or ()
-        if each["selected"] is not None
-    ]
-    agreed = sum(len(candidate["proposers"]) == models for candidate in chosen)
-    counts = {"rounds_fused": len(chosen), "rounds_agreed": agreed} if models > 1 else {}
+    models, counts = len(row["tokens"]), dict[str, int]()
+    if models > 1 and row["rounds"] is not None:
+        chosen = [
+            each["candidates"][each["selected"]]
+            for each in row["rounds"]
+            if each["selected"] is not None
+        ]
+        agreed = sum(len(candidate["proposers"]) == models for candidate in chosen)
+        counts = {"rounds_fused": len(chosen), "rounds_agreed": agreed}
     return {name: row.get(name) for name in (f.name for f in FIELDS)} | counts
 
 
