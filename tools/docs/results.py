@@ -144,13 +144,16 @@ class RealResults:
         ]
         return markdown_table(["run", *map(escape, section.benchmarks)], rows)
 
-    def agreement(self) -> str:
-        """Return how often both models of the first pair, alone, are right, one, or none."""
+    def _pair(self) -> list[str]:
+        """Return the runs of both models of the first pair, alone."""
         runs = [self.config.runs[name] for name in self.config.main_runs]
         pair = next(run.models for run in runs if len(run.models) == 2)
         alone = {r.models[0]: name for name, r in self.config.runs.items() if r.method == "single"}
-        names = [alone[model] for model in pair]
-        rows = []
+        return [alone[model] for model in pair]
+
+    def agreement(self) -> str:
+        """Return how often both models of the first pair, alone, are right, one, or none."""
+        names, rows = self._pair(), []
         for benchmark in self.config.main_benchmarks:
             one, two = (self._scored(benchmark, name) for name in names)
             if one.metric.binary:
@@ -164,6 +167,30 @@ class RealResults:
         only = (f"only {escape(name)} right" for name in names)
         head = ["benchmark", "both right", *only, "neither right", "the same answer"]
         return markdown_table(head, rows)
+
+    def kept(self) -> str:
+        """Return on how many rows that one model alone gets right a fused text is right, too."""
+        rows = [
+            [escape(run), *(self._kept(name, run) for name in self.config.main_benchmarks)]
+            for run in self.config.main_runs
+            if self.config.runs[run].method not in SELECTIONS
+            and len(self.config.runs[run].models) == 2
+        ]
+        return markdown_table(["run", *map(escape, self.config.main_benchmarks)], rows)
+
+    def _kept(self, benchmark: str, run: str) -> str:
+        names = self._pair()
+        scored = [self._scored(benchmark, name) for name in (*names, run)]
+        if not scored[0].metric.binary:
+            return ""
+        right = list(
+            zip(*([bool(row.value) for row in each.outcomes] for each in scored), strict=True)
+        )
+        shares = []
+        for only in ((True, False), (False, True)):
+            fused = [row[2] for row in right if row[:2] == only]
+            shares.append(f"{sum(fused)} of {len(fused)}")
+        return ", ".join(shares)
 
     def gain(self) -> str:
         """Return the rows that all members get wrong or right, and what fusing makes of them."""
