@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from adafuse.decoding.candidates import Pool, Span
-from adafuse.decoding.fusion import PoolFusion
+from adafuse.decoding.fusion import LEARNED, PoolFusion
 from adafuse.decoding.gate import (
+    DEVELOPMENT,
     MODEL_FEATURES,
     SPAN_FEATURES,
     FittedModel,
@@ -381,6 +382,7 @@ def _check(
             f"{odd} cannot be fitted, because a gate learns to choose between candidates; use"
             " adafuse, fixed_length or beam_scaling, without `fusion` and `disagreement`"
         )
+    resolve(method, {**options, "fusion": LEARNED, "gate": DEVELOPMENT})  # as it will be used
     if not development or not all(rows.prompts for rows in development):
         raise UserError("there are no development rows to fit on; give some of each benchmark")
     for rows in development:

@@ -124,6 +124,7 @@ def test_gains_are_in_points_only_where_they_are_scores(pair):
         (development([]), {}, "there are no development rows"),
         (development(), {"method": "unite"}, "method unite cannot be fitted"),
         (development(), {"fusion": "mixture"}, "fusion='mixture' cannot be fitted"),
+        (development(), {"weighting": "prompt"}, "has its own weights; remove weighting 'prompt'"),
         (development(), {"objective": "rewards"}, "unknown objective 'rewards'"),
         (development(scorer="bleu"), {}, "unknown scorer 'bleu'"),
     ],
