@@ -119,11 +119,12 @@ def _print(advice: "Advice", method: str) -> None:
             f" {rows.all_wrong} are right, and {rows.lost} of {rows.all_right} wrong that all"
             " models have right"
         )
-    agreement = (
-        "" if advice.agreement is None else f"agreement {advice.agreement:.0f} % of rounds; "
-    )
-    costs = f"{agreement}{advice.forwards:.2f} forward passes per token of all models"
-    typer.echo(f"{counted(advice.rows, 'row')}; {costs}")
+    facts = [counted(advice.rows, "row")]
+    if advice.agreement is not None:
+        facts.append(f"agreement {advice.agreement:.0f} % of rounds")
+    if advice.forwards is not None:
+        facts.append(f"{advice.forwards:.2f} forward passes per token of all models")
+    typer.echo("; ".join(facts))
     every, one = advice.times
     best = Path(advice.members[advice.best].name).name
     typer.echo(

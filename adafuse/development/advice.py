@@ -67,10 +67,11 @@ class Advice:
     `ceiling` is the score of an oracle that takes the better answer of each row; `co_failure`
     counts the rows that all models get wrong, None of metrics without right and wrong rows;
     `agreement` is the share of rounds in which all models proposed what was committed, None for a
-    method that commits tokens; `forwards` are those of all models per token of all; `seconds` is
-    per row, `cut` the share of fused answers that a limit cut, and `ends` those of all stop
-    reasons. `against` compares the fused texts with the better model, whose number is `best`.
-    `answers` are all rows, `samples` a few, those with different texts first.
+    method that commits tokens; `forwards` are those of all models per token of all, None where no
+    model holds the text (`llm_blender`); `seconds` is per row, `cut` the share of fused answers
+    that a limit cut, and `ends` those of all stop reasons. `against` compares the fused texts with
+    the better model, whose number is `best`. `answers` are all rows, `samples` a few, those with
+    different texts first.
     """
 
     rows: int
@@ -80,7 +81,7 @@ class Advice:
     ceiling: float
     co_failure: CoFailure | None
     agreement: float | None
-    forwards: float
+    forwards: float | None
     seconds: float
     cut: float
     ends: dict[str, float]
@@ -154,6 +155,7 @@ def _judged(
         for number, (model, one) in enumerate(zip(ensemble.models, singles, strict=True))
     ]
     answers = _answers(rows, [*alone, fused], [*singles, together])
+    tokens = sum(sum(result.tokens) for result in fused)
     advice = Advice(
         rows=len(rows.prompts),
         metric=metric.label + metric.note,
@@ -161,8 +163,8 @@ def _judged(
         fused=together.score.main,
         ceiling=scored(rows, "oracle", oracle).value,
         co_failure=co_failure(singles, together),
-        agreement=None if METHODS[method].one_token else _agreement(fused),
-        forwards=sum(sum(r.forwards) for r in fused) / max(1, sum(sum(r.tokens) for r in fused)),
+        agreement=None if METHODS[method].one_token else _agreement(fused, len(alone)),
+        forwards=sum(sum(r.forwards) for r in fused) / tokens if tokens else None,
         seconds=seconds[-1],
         cut=together.score.cut_share or 0.0,
         ends=_ends(fused),
@@ -185,8 +187,8 @@ def scored(rows: Development, run: str, results: Sequence[Result]) -> ScoredRun:
     return evaluate(prepared, texts, rows.scorer, benchmark=rows.name, run=run)
 
 
-def _agreement(results: Sequence[Result]) -> float | None:
-    agreed = [taken.agreed for result in results for taken in result.rounds]
+def _agreement(results: Sequence[Result], models: int) -> float | None:
+    agreed = [taken.agreed_by(models) for result in results for taken in result.rounds]
     return 100 * fmean(agreed) if agreed else None
 
 

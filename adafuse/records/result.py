@@ -219,11 +219,10 @@ class Round(RoundView):
             and not self.candidates[self.selected].proposers
         )
 
-    @property
-    def agreed(self) -> bool:
-        """Whether all models proposed the committed candidate."""
+    def agreed_by(self, models: int) -> bool:
+        """Whether all of so many models proposed the committed candidate."""
         chosen = () if self.selected is None else self.candidates[self.selected].proposers
-        return len(chosen) == len(self.margins)
+        return len(chosen) == models
 
     def fault(self, models: int) -> str | None:
         """Return what is wrong with a round of so many models; None if nothing is."""

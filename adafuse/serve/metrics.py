@@ -73,7 +73,8 @@ class Metrics:
             self._forwards.labels(model).inc(forwards)
         self._prompts.labels(how, method).inc()
         self._rounds.labels(method).inc(len(result.rounds))
-        self._agreed.labels(method).inc(sum(one.agreed for one in result.rounds))
+        agreed = [one.agreed_by(len(self._models)) for one in result.rounds]
+        self._agreed.labels(method).inc(sum(agreed))
         self._queue.labels(method).observe(began - times.came)
         if how == "done":
             self._first.labels(method).observe(first - times.came)

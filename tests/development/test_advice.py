@@ -11,7 +11,7 @@ from adafuse.development.advice import _forms, _verdict, advise
 from adafuse.development.gate_fitting import Development, fit
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import evaluate
-from tests.conftest import TOY_MODELS
+from tests.conftest import TOY_MODELS, toy_path
 
 ROWS = TOY_MODELS.parent / "benchmarks/development/toy_qa.jsonl"
 METRIC = SCORERS["triviaqa"].primary
@@ -78,8 +78,18 @@ def test_the_figures_are_those_of_decoding_and_scoring(advice, pair, rows):
     rounds = [taken for result in fused for taken in result.rounds]
     agreed = sum(len(taken.candidates[taken.selected].proposers) == 2 for taken in rounds)
     assert advice.agreement == pytest.approx(100 * agreed / len(rounds))
+    tokens = sum(sum(result.tokens) for result in fused)
+    assert advice.forwards == pytest.approx(sum(sum(r.forwards) for r in fused) / tokens)
     better = max(member.score.value for member in advice.members)
     assert advice.against.difference == pytest.approx(advice.fused.value - better)
+
+
+def test_of_a_text_that_no_model_holds_nothing_is_said_per_token(pair, rows):
+    ranked = {"ranker": toy_path("pair_ranker"), "rank_only": True}
+    found = advise(pair, rows, method="llm_blender", **ranked)
+    alone = [row.texts[0] == row.texts[1] for row in found.answers]
+    assert 0 < sum(alone) < len(alone)
+    assert (found.forwards, found.agreement) == (None, pytest.approx(100 * sum(alone) / len(alone)))
 
 
 def valued(advice, *values):
