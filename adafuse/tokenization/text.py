@@ -239,7 +239,7 @@ def end_ids(
         UserError: nothing but special tokens could end a text.
     """
     sources = {
-        "generation config": _file_ids(generation),
+        "generation config": _file_ids(generation, config),
         "config": _config_ids(config, tokenizer),
         "tokenizer": _as_ids(tokenizer.eos_token_id),
         "GGUF": list(gguf),
@@ -265,10 +265,13 @@ def _as_ids(value: object) -> list[int]:
     return [i for i in (value if isinstance(value, list) else [value]) if isinstance(i, int)]
 
 
-def _file_ids(generation: "GenerationConfig | None") -> list[int]:
-    """Return the end ids of a generation config of its own; one made from a config has its."""
-    has_file = generation is not None and not getattr(generation, "_from_model_config", False)
-    return _as_ids(getattr(generation, "eos_token_id", None)) if has_file else []
+def _file_ids(generation: "GenerationConfig | None", config: "PreTrainedConfig") -> list[int]:
+    """Return the end ids of a generation config, but those that it was made with from a config."""
+    named = getattr(generation, "eos_token_id", None)
+    parts = (config, config.get_text_config())
+    made = [getattr(part, "eos_token_id", None) for part in parts]
+    copied = getattr(generation, "_from_model_config", False) and named in made
+    return [] if copied else _as_ids(named)
 
 
 def _config_ids(config: "PreTrainedConfig", tokenizer: "PreTrainedTokenizerBase") -> list[int]:

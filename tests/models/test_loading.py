@@ -217,7 +217,7 @@ def test_a_model_that_names_no_end_is_refused(copy):
 
 def test_end_ids_come_from_generation_config_and_tokenizer_together(copy):
     settings = json.loads((copy / "generation_config.json").read_text())
-    settings["eos_token_id"] = [5]
+    settings |= {"eos_token_id": [5], "_from_model_config": True}  # as transformers saves many
     (copy / "generation_config.json").write_text(json.dumps(settings))
     model = load(str(copy)).models[0]
     ends = list(model.end_ids.items())
@@ -318,6 +318,9 @@ def test_an_ordinary_token_is_an_end_only_where_a_file_names_it():
     assert default.eos_token_id == 2
     made = GenerationConfig.from_model_config(default)
     assert end_ids(default, made, tokenizer, "m") == {3: "tokenizer"}
+    made.eos_token_id = [2, 0]  # in its file, or in Python
+    own = {2: "generation config", 0: "generation config", 3: "tokenizer"}
+    assert end_ids(default, made, tokenizer, "m") == own
     made = GenerationConfig.from_model_config(written)
     assert end_ids(written, made, tokenizer, "m") == {1: "config", 3: "config"}
     named = end_ids(default, GenerationConfig(eos_token_id=0), tokenizer, "m", gguf=[1])
