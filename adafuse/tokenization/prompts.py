@@ -272,10 +272,13 @@ _MARK = "(turn {})"
 
 def _rendered(tokenizer: "PreTrainedTokenizerBase", chat: Chat, read: Variables) -> str:
     """Return the text of a chat; where its template takes no system turn, the user says that."""
+    roles = tuple(turn.role for turn in chat.turns)
     try:
         return _checked(tokenizer, chat, read)
-    except (TemplateError, UserError):
-        if [turn.role for turn in chat.turns[:2]] != ["system", "user"]:
+    except (TemplateError, UserError) as error:
+        lost = _lost_turn(tokenizer, str(tokenizer.chat_template), roles, read)
+        kept = isinstance(error, UserError) and lost != 0  # it may read a switch there, and cut it
+        if roles[:2] != ("system", "user") or kept:
             raise
         system, user, *others = chat.turns
         first = Turn("user", f"{system.content}\n\n{user.content}")

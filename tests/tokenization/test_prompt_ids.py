@@ -100,6 +100,18 @@ def test_a_system_turn_that_a_template_drops_is_said_by_the_user(llama, caplog):
     assert "takes no system turn" in caplog.text
 
 
+def test_a_system_turn_that_a_template_changes_is_not_said_by_the_user(llama, caplog):
+    """As of models with /no_think there: without the turn they would think."""
+    llama.chat_template = (
+        "{% for message in messages %}{{ message.content | replace('/no_think', '') }}{% endfor %}"
+        "{{ '' if '/no_think' in messages[0].content else '<think>' }}"
+    )
+    switched = (Turn("system", "Be brief. /no_think"), Turn("user", "Who?"))
+    with pytest.raises(UserError, match=r"leaves out turn 1 \(system: 'Be brief. /no_think'\)"):
+        prompt_ids(llama, Chat(switched), chat=False)
+    assert not caplog.text
+
+
 DROPPING = {
     "the last turn only": LOOP.replace("CONDITION", "loop.last"),
     "no later system turn": LOOP.replace("CONDITION", "message.role != 'system' or loop.first"),
