@@ -35,7 +35,7 @@ from adafuse.cli.output import counted, json_text, write
 from adafuse.cli.result_file import ResultFile, check_out
 from adafuse.errors import UserError
 from adafuse.models.spec import WHERE_SET, ModelSpec
-from adafuse.options import Identifier, parse, refusing
+from adafuse.options import OTHER_LENGTHS, SAMPLING, Identifier, parse, refusing
 from adafuse.records.result import Prompt, as_prompt, as_text
 from adafuse.records.views import harmless, one_line
 from adafuse.startup import fast_imports
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from adafuse.storage.journal import Journal
 
 STANDARD_INPUT = Path("-")
-_SETTINGS = {"chat_template_kwargs", "max_new_tokens", "max_rounds", "max_tokens", "stop", "system"}
+_SETTINGS = {"chat_template_kwargs", "max_length", "max_new_tokens", "max_rounds", "stop", "system"}
+_SETTINGS |= {*OTHER_LENGTHS, "tools"}
 """Keys that look like settings, which rows of prompts have none of; other keys are left alone."""
 _FORM = '{"prompt": ...} or {"messages": [...]}, with an id if you like'
 
@@ -401,6 +402,11 @@ def read_prompts(path: Path) -> list[PromptRow]:
                 f"{where} has {settings[0]!r}, which is set for all prompts; use the options of the"
                 " command, and for a system text the first of the messages"
             )
+        for name in sorted(SAMPLING.keys() & row.keys() - {"n"}):  # n may be a number of anything
+            if row[name] not in (None, *SAMPLING[name]):
+                raise UserError(
+                    f"{where} has {name!r} {row[name]!r:.40}, but decoding is greedy; remove it"
+                )
         if isinstance(row.get("messages"), str):
             raise UserError(f"{where}: messages is a text; give a list of messages, or a prompt")
         if "messages" in row:

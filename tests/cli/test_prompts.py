@@ -30,7 +30,11 @@ from adafuse.records.result import Chat
                 f'{{"prompt": "x", "{name}": 1}}',
                 f"line 1 has '{name}', which is set for all prompts",
             )
-            for name in ("system", "stop", "max_new_tokens", "chat_template_kwargs")
+            for name in ("system", "stop", "max_completion_tokens", "chat_template_kwargs")
+        ),
+        (
+            '{"prompt": "x", "top_p": 1.0, "temperature": 0.7}',
+            r"line 1 has 'temperature' 0.7, but decoding is greedy; remove it",
         ),
         ('{"messages": "x"}', r"line 1: messages is a text; give a list of messages, or a pro"),
         ('{"messages": []}', r"line 1: prompt: it is \[\]; give a text, a Chat or a list of mess"),
@@ -48,6 +52,12 @@ def test_bad_prompts_are_refused_with_their_line(tmp_path, content, sentence):
     path.write_text(content)
     with pytest.raises(UserError, match=sentence):
         read_prompts(path)
+
+
+def test_settings_that_change_nothing_are_left_alone(tmp_path):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"prompt": "x", "n": 4, "temperature": 0, "top_p": 1.0, "top_k": null}')
+    assert [row.prompt for row in read_prompts(path)] == ["x"]
 
 
 def test_a_missing_file_and_other_encodings_are_refused(tmp_path):
