@@ -189,7 +189,9 @@ def read_models(
         Strings, option("The server's name of the model, or none; one per model.", "NAME", MODELS)
     ] = None,
     server_key: ServerKey = None,
-    revision: Annotated[Strings, option("Hub revision, one per model.", "REV", MODELS)] = None,
+    revision: Annotated[
+        Strings, option("Hub revision, or none; one per model.", "REV", MODELS)
+    ] = None,
     trust_remote_code: Annotated[
         Strings, folders("Allow this model's own Python code to run; repeatable.")
     ] = None,
@@ -209,7 +211,7 @@ def read_models(
         "server": _or_none(server),
         "server_model": _or_none(server_model),
         "server_key": _or_none(server_key),
-        "revisions": revision,
+        "revisions": _or_none(revision),
         "trust_remote_code": _flags(model, trust_remote_code, "--trust-remote-code"),
         "allow_pickle": _flags(model, allow_pickle, "--allow-pickle"),
     }

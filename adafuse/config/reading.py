@@ -235,7 +235,7 @@ def _is_folder(kind: str, path: str, revision: str | None) -> bool:
 
 def _is_model_folder(path: str, revision: str | None) -> bool:
     if path.endswith(GGUF):
-        check_path(path)
+        check_path(path, revision)
         return False
     if not _is_folder("model", path, revision):
         return False

@@ -115,9 +115,11 @@ def checking_values(model: ModelEntry, part: str = "config") -> Iterator[None]:
         raise UserError(_sentence(reason, model)) from error
 
 
-def check_path(path: str) -> None:
+def check_path(path: str, revision: str | None = None) -> None:
     """Refuse what is neither a model folder nor a hub id, so that nobody waits for a download."""
     folder = Path(path)
+    if revision is not None and folder.exists():
+        raise UserError(f"revision {revision!r} is for hub models, but {path!r} is here; remove it")
     if folder.is_dir():
         check_adapter(path, folder)
         if not (folder / "config.json").is_file():

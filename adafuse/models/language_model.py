@@ -401,7 +401,7 @@ def wrapped(
 
 def load_config(spec: ModelEntry) -> PreTrainedConfig:
     """Load the config of a model; refuse one that cannot decode, or may not be read."""
-    check_path(spec.path)
+    check_path(spec.path, spec.revision)
     check_lora(spec)
     check_pickled(spec.path, allowed=spec.allow_pickle or spec.server is not None)
     check_hub_adapter(spec)

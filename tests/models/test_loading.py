@@ -350,6 +350,12 @@ def test_a_vocabulary_with_gaps_keeps_its_last_ids(copy):
         assert likelihood.logprobs[0] == pytest.approx(expected, abs=1e-4)
 
 
+def test_a_revision_of_a_folder_is_refused(copy):
+    with pytest.raises(UserError, match=r"^revision 'main' is for hub models, but .* is here; rem"):
+        load(str(copy), revisions=["main"])
+    assert load(str(copy), revisions=[None]).models
+
+
 def test_one_setting_per_model_is_demanded():
     two = [toy_path("llama"), toy_path("mistral")]
     with pytest.raises(UserError, match="1 values of revisions for 2 models"):

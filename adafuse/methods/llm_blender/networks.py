@@ -169,7 +169,7 @@ def collate(
 def load_pair_ranker(entry: ModelEntry, device: torch.device) -> PairRanker:
     """Load a ranker in float32: DeBERTa overflows in float16."""
     path = entry.path
-    check_path(path)
+    check_path(path, entry.revision)
     config = from_hub(AutoConfig, entry)
     if config.model_type != "deberta-v2":
         raise _not_a_ranker(path, f"is of type {config.model_type}, not deberta-v2")
@@ -306,7 +306,7 @@ def load_gen_fuser(entry: ModelEntry, options: LlmBlenderOptions, place: Place) 
     """Load the fuser; T5 overflows in float16, so that is bfloat16."""
     path, device = entry.path, place.device
     dtype = torch.bfloat16 if place.dtype == torch.float16 else place.dtype
-    check_path(path)
+    check_path(path, entry.revision)
     check_pickled(path, allowed=entry.allow_pickle)
     config = from_hub(AutoConfig, entry)
     if not config.is_encoder_decoder:
