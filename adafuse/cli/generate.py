@@ -202,8 +202,9 @@ def generate(
 def check_variables_read(models: Sequence[ModelSpec], rows: Sequence[PromptRow] = ()) -> None:
     """Refuse settings of chat templates that no prompt is put into."""
     texts = all(isinstance(row.prompt, str) for row in rows)
-    for model, name in product(models, WHERE_SET):
-        if texts and model.chat is False and (value := getattr(model, name)):
+    for model, name in product(models, (*WHERE_SET, "chat_date")):
+        value, default = getattr(model, name), ModelSpec.model_fields[name].default
+        if texts and model.chat is False and value != default:
             raise UserError(
                 f"--{name.replace('_', '-')} {value} changes nothing, because all prompts are"
                 f" texts; add --chat or --chat-for {model.path}, or give messages"

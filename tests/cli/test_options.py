@@ -65,6 +65,8 @@ def test_variables_of_chat_templates_that_no_prompt_is_put_into_are_refused():
         check_variables_read(models, rows)
     with pytest.raises(UserError, match=r"^--thoughts .* changes nothing, because all prompts"):
         check_variables_read(read_models(["a"], thoughts=["{begin: a, end: b}"]), rows)
+    with pytest.raises(UserError, match=r"^--chat-date 2026-01-31 changes nothing, because all pr"):
+        check_variables_read(read_models(["a"], chat_date=["2026-01-31"]), rows)
     check_variables_read(models, [PromptRow(id="1", prompt=[{"role": "user", "content": "Who?"}])])
 
 
