@@ -40,6 +40,9 @@ class Results(list[Result]):
     def _own_of(self, part: Iterable[Result]) -> list[Result]:
         return [result for result in part if id(result) in self._own]
 
+    def copy(self) -> "Results":
+        return self[:]
+
     @overload
     def __getitem__(self, index: SupportsIndex) -> Result: ...
     @overload

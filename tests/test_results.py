@@ -64,7 +64,8 @@ def test_results_keep_their_prompts_in_any_order(results, pair):
 
 def test_a_copy_and_a_part_of_them_keep_their_prompts(results):
     rows = results.to_arrow().to_pylist()
-    for copied in (pickle.loads(pickle.dumps(results)), copy.deepcopy(results), results[:]):
+    pickled = pickle.loads(pickle.dumps(results))
+    for copied in (pickled, copy.deepcopy(results), results[:], results.copy()):
         assert copied == results
         assert copied.to_arrow().to_pylist() == rows
     assert results[1:].to_arrow().to_pylist() == rows[1:]
