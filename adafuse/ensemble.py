@@ -389,7 +389,8 @@ def _prompts(prompts: Iterable[Prompt | Messages]) -> list[Prompt]:
 def _continuation(given: object) -> tuple[Prompt, str]:
     match given:
         case (str() | Chat() as prompt, str() as text):
-            return prompt, text
+            as_prompt(text, "the text of a pair")
+            return as_prompt(prompt, "the prompt of a pair"), text
     raise UserError(f"{given!r} is not a pair (prompt, text); give a prompt and the text after it")
 
 

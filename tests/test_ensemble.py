@@ -179,6 +179,12 @@ def test_what_are_no_continuations_is_one_sentence(pair, asked):
         pair.loglikelihoods(asked)
 
 
+@pytest.mark.parametrize("asked", [("prompt", "half \ud83d"), ("half \ud83d", "text")])
+def test_half_a_character_in_a_continuation_is_refused_as_in_a_prompt(pair, asked):
+    with pytest.raises(UserError, match=r"^the \w+ of a pair holds half of a surrogate pair"):
+        pair.loglikelihoods([asked])
+
+
 @pytest.mark.parametrize("asked", [None, 3, "ab", {"a": "b"}, {("a", "b")}])
 def test_what_is_no_list_of_continuations_is_one_sentence(pair, asked):
     with pytest.raises(UserError, match=r"pairs is .*; give a list of pairs \(prompt, text\)"):
