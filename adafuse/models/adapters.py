@@ -40,6 +40,25 @@ def check_lora(model: ModelEntry) -> None:
         logger.warning("adapter %s was made for %s, and is used with %s", adapter, base, model.path)
 
 
+def warn_of_template(adapter: str, template: object) -> None:
+    """Say if an adapter comes with another chat template than its model's, which is the one used.
+
+    Libraries for training save the tokenizer beside an adapter, with the template of the training.
+    """
+    own, settings = Path(adapter, "chat_template.jinja"), Path(adapter, "tokenizer_config.json")
+    try:
+        text = own.read_text("utf-8") if own.is_file() else None
+        found = text or parse_json(settings.read_text("utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        return
+    if found and str(found).strip() != str(template).strip():
+        logger.warning(
+            "adapter %s has a chat template of its own, which is not used; in conversations, name a"
+            " copy of its model's folder in which chat_template.jinja is that of the adapter",
+            adapter,
+        )
+
+
 def check_folder(adapter: str) -> dict[str, Any]:
     """Return the config of a LoRA adapter; refuse a folder that is none, or has other weights."""
     config = _config(adapter)

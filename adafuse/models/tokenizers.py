@@ -22,6 +22,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils.hub import cached_file
 
 from adafuse.errors import UserError
+from adafuse.models.adapters import warn_of_template
 from adafuse.models.files import local_path
 from adafuse.models.gguf_file import tokenizer_settings
 from adafuse.models.hub import checking_values, explaining_failure, from_hub
@@ -45,6 +46,8 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         )
     with checking_values(spec, "tokenizer"):
         tokenizer = _read(spec)
+    if spec.adapter is not None:
+        warn_of_template(spec.adapter, getattr(tokenizer, "chat_template", None))
     tokenizer.model_max_length = VERY_LARGE_INTEGER  # what is too long, we refuse ourselves
     if spec.chat is True or (spec.chat and getattr(tokenizer, "chat_template", None)):
         check_chat(tokenizer, spec.path)

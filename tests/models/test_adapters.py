@@ -17,6 +17,7 @@ from adafuse.models.files import keys_now, model_key
 from adafuse.models.hub import download
 from adafuse.models.language_model import load_config, loaded
 from adafuse.models.spec import ModelEntry, ModelSpec, model_specs
+from adafuse.models.tokenizers import load_tokenizer
 from tests.conftest import toy_path
 from tests.support.hub_cache import cached_model
 from tests.support.results import assert_same
@@ -269,3 +270,18 @@ def test_one_that_was_made_for_another_model_is_said(
         device="cpu",
     )
     assert "and is used with" in caplog.text
+
+
+@pytest.mark.parametrize("file", ["chat_template.jinja", "tokenizer_config.json"])
+def test_a_chat_template_beside_it_that_is_not_its_models_is_said(
+    lora: Callable[[str], str], caplog: pytest.LogCaptureFixture, file: str
+) -> None:
+    (spec,) = model_specs([toy_path("llama")], adapter=[lora("one")])
+    own = Path(toy_path("llama"), "chat_template.jinja").read_text()
+    for template in (own, "{{ messages[0].content }}"):
+        text = template if file.endswith(".jinja") else json.dumps({"chat_template": template})
+        Path(lora("one"), file).write_text(text)
+        load_tokenizer(spec)
+        assert ("has a chat template of its own, which is not used" in caplog.text) == (
+            template != own
+        )
