@@ -91,7 +91,7 @@ def explaining_failure(model: ModelEntry) -> Iterator[None]:
     """Turn what libraries raise for a model that they cannot load into a `UserError`."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, ImportError, AssertionError, SafetensorError) as error:
         reason = f"unknown name {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(_sentence(reason, model)) from error
     except RuntimeError as error:
@@ -165,6 +165,11 @@ def _sentence(error: str, model: ModelEntry) -> str:
         return (
             f"model {model.path!r} has no tokenizer that can be read (tokenizer.json, or"
             " tokenizer.model with its package); download it again"
+        )
+    if "Padding_idx" in error:  # which torch asserts, without the value
+        return (
+            f"model {model.path!r} has a pad_token_id in its config.json that its vocabulary has no"
+            " row for; make it null there (AdaFuse pads with no token)"
         )
     reason = error.strip().split("\n")[0]
     if model.path.endswith(GGUF) and "reshape" in reason:  # of fewer bytes than its header says

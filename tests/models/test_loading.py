@@ -203,6 +203,13 @@ def test_an_encoder_decoder_is_refused(copy):
         load(str(copy))
 
 
+def test_a_padding_token_that_the_network_has_no_row_for_is_refused(copy):
+    """As of models to which one was added without a row; torch ends with an assertion."""
+    change(copy / "config.json", pad_token_id=1280)
+    with pytest.raises(UserError, match=r"has a pad_token_id .*; make it null there"):
+        load(str(copy))
+
+
 def test_a_model_that_names_no_end_is_refused(copy):
     (copy / "generation_config.json").unlink()
     (copy / "chat_template.jinja").unlink()
