@@ -46,8 +46,10 @@ def load_tokenizer(spec: ModelEntry) -> PreTrainedTokenizerBase:
         )
     with checking_values(spec, "tokenizer"):
         tokenizer = _read(spec)
+    if isinstance(template := getattr(tokenizer, "chat_template", None), str):
+        tokenizer.chat_template = template.removeprefix("\ufeff")  # a mark of the file's encoding
     if spec.adapter is not None:
-        warn_of_template(spec.adapter, getattr(tokenizer, "chat_template", None))
+        warn_of_template(spec.adapter, template)
     tokenizer.model_max_length = VERY_LARGE_INTEGER  # what is too long, we refuse ourselves
     if spec.chat is True or (spec.chat and getattr(tokenizer, "chat_template", None)):
         check_chat(tokenizer, spec.path)

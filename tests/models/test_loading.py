@@ -426,6 +426,14 @@ def test_a_chat_template_is_used_where_there_is_one(tmp_path, caplog):
         Ensemble.from_pretrained([without], device="cpu", chat=True)
 
 
+def test_a_byte_order_mark_of_a_chat_template_is_no_part_of_prompts(copy):
+    """It would also hide the start token of the template, so that there were two."""
+    prompt, file = Chat([{"role": "user", "content": "Who?"}]), copy / "chat_template.jinja"
+    (before,) = (model.prompt_ids(prompt) for model in load(str(copy)).models)
+    file.write_text(file.read_text(), encoding="utf-8-sig")
+    assert [model.prompt_ids(prompt) for model in load(str(copy)).models] == [before]
+
+
 def test_chat_templates_see_the_day_that_is_named_for_their_model(copy):
     change(
         copy / "tokenizer_config.json",
