@@ -226,7 +226,7 @@ class Ensemble:
             "engine": engine,
         }
         run = self._run(method, {**settings, "drafts": drafts, **options})
-        described = settings_of(self, {"method": method, **options, **settings})
+        described = settings_of(self, {"method": method, **run.named({*settings, *options})})
         stream: Iterable[tuple[int, Result]] = run.results(given, questions, answers)
         if progress:
             from tqdm.auto import tqdm

@@ -6,11 +6,13 @@ import pickle
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from adafuse import Chat, Result, Results, UserError
 from adafuse.cli.main import app
+from adafuse.decoding.words import StopAfter
 from adafuse.storage.parquet import read_metadata, read_rows
 from adafuse.storage.traces import ORIGIN, result_from
 
@@ -99,6 +101,13 @@ class Rule:
 def test_any_callable_is_a_rule(pair, tmp_path):
     pair.generate(["a"], max_new_tokens=2, fusion=Rule()).to_parquet(tmp_path / "out.parquet")
     assert read_metadata(tmp_path / "out.parquet")["settings"]["fusion"] == "Rule()"
+
+
+def test_settings_are_written_as_they_were_read(pair, tmp_path):
+    given = {"tau": np.float32(0.5), "stop": (StopAfter(string=".", after="x"),)}
+    pair.generate(["a"], max_new_tokens=2, **given).to_parquet(tmp_path / "out.parquet")
+    settings = read_metadata(tmp_path / "out.parquet")["settings"]
+    assert (settings["tau"], settings["stop"]) == (0.5, [{"string": ".", "after": "x"}])
 
 
 def test_a_function_is_named_in_the_settings(pair, tmp_path):

@@ -176,6 +176,11 @@ class Run:
     settings: Settings
     start: Callable[..., Example] = Example
 
+    def named(self, names: set[str]) -> dict[str, Any]:
+        """Return settings as they were read, ready for JSON but for options that are functions."""
+        limits = self.settings.model_dump(mode="json", include=names)
+        return {**self.method.options.model_dump(include=names), **limits}
+
     def events(
         self,
         prompts: Sequence[Prompt],
