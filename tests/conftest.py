@@ -99,10 +99,17 @@ def toy_path(name: str) -> str:
 
 
 def ensemble_of(*paths: str | Path) -> "Ensemble":
-    """Models in float32 on the device under test."""
+    """Models in float32 on the device under test.
+
+    How each is run is found out at once: a test may break a model for a while, and others share it.
+    """
+    from adafuse.engine.choice import way_of
     from adafuse.ensemble import Ensemble
 
-    return Ensemble.from_pretrained(paths, device=DEVICE, dtype="float32")
+    ensemble = Ensemble.from_pretrained(paths, device=DEVICE, dtype="float32")
+    for model in ensemble.models:
+        way_of(model)
+    return ensemble
 
 
 @pytest.fixture(scope="session")
