@@ -30,7 +30,7 @@ demo: install  ## decode, score and compare on the toy world
 	@echo "Open results/report/index.html in a browser, or follow one text here:"
 	@echo "  $(BIN)/adafuse show results/traces/toy_qa/adafuse.parquet"
 
-test: install  ## the quick tests: 10 to 17 minutes on two cores
+test: install  ## the quick tests: 7 to 15 minutes on two cores
 	$(BIN)/python -m pytest -m "not soak and not served and not sweep" $(WORKERS)
 
 soak: install  ## the long tests: Slurm, series of kills, the toy workflow, large pages, every setting
