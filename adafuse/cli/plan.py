@@ -50,12 +50,12 @@ def plan(
     rows over. Run it in the folder in which Snakemake runs, and a pilot on a
     machine like those of the jobs.
     """
+    from adafuse.config.reading import no_file
     from adafuse.workflow.forecast import Measured, forecast
     from adafuse.workflow.snakemake import PLANS, check_readable, planned_jobs
 
-    if absent := [str(file) for file in config or () if not file.is_file()]:
-        what = "is a folder" if Path(absent[0]).is_dir() else "does not exist"
-        raise UserError(f"configuration {absent[0]!r} {what}; name files of the workflow")
+    if wrong := no_file("configuration", map(str, config or ())):
+        raise UserError(f"{wrong}; name files of the workflow")
     check_readable(map(str, config or ()))
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]

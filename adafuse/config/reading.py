@@ -4,7 +4,7 @@ import copy
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,15 @@ def read_config_values(path: Path) -> dict[str, Any]:
         if isinstance(part, dict) and isinstance(files := part.get("plugins"), list):
             part["plugins"] = [_beside(path, file) for file in files]
     return values
+
+
+def no_file(kind: str, names: Iterable[str]) -> str | None:
+    """Say which name is no file; None if all are files."""
+    for name in names:
+        if not os.path.isfile(name):
+            what = "is a folder" if os.path.isdir(name) else "does not exist"
+            return f"{kind} {name!r} {what}"
+    return None
 
 
 def read_configs(files: Sequence[Path]) -> Config:
@@ -284,9 +293,8 @@ def _check_type(path: str, model_type: str) -> None:
 def _check_benchmark(benchmark: BenchmarkConfig) -> None:
     source = benchmark.source
     shots = benchmark.shots.file if benchmark.shots else None
-    for file in (source.file, shots, benchmark.ids_file):
-        if file is not None and not Path(file).is_file():
-            raise UserError(f"file {file!r} does not exist; check its path")
+    if wrong := no_file("file", filter(None, (source.file, shots, benchmark.ids_file))):
+        raise UserError(f"{wrong}; check its path")
     if source.dataset is None or _is_folder("dataset", source.dataset, source.revision):
         return
     if source.revision is not None and not re.fullmatch("[0-9a-f]{40}", source.revision):

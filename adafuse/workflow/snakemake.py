@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from adafuse.config.experiments import WHOLE_PAPER
-from adafuse.config.reading import read_config_values
+from adafuse.config.reading import no_file, read_config_values
 from adafuse.errors import UserError, nearest
 from adafuse.storage.journal import text_digest
 from adafuse.storage.yaml_files import TwiceError, parse_yaml
@@ -89,10 +89,10 @@ def check_configfiles() -> None:
         if re.fullmatch(r"--configfiles?(=.*)?", word):
             after = itertools.takewhile(lambda each: each[:1] != "-", words[place + 1 :])
             named = [word.partition("=")[2]] if "=" in word else [*after]  # the last one counts
-    if absent := [name for name in named if not Path(name).is_file()]:
+    if wrong := no_file("configuration", named):
         sys.exit(
-            f"error: configuration {absent[0]!r} does not exist; --configfile takes all names that"
-            " follow it, so targets go before it: snakemake figure_6 --configfile my.yaml"
+            f"error: {wrong}; --configfile takes all names that follow it, so targets go before it:"
+            " snakemake figure_6 --configfile my.yaml"
         )
     try:
         check_readable(named or filter(os.path.isfile, ["config/config.yaml"]))

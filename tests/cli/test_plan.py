@@ -43,6 +43,13 @@ def said(*options: str) -> str:
     return done.stdout
 
 
+def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", str(tmp_path)])
+    assert str(done.exception) == (
+        f"configuration {str(tmp_path)!r} is a folder; name files of the workflow"
+    )
+
+
 def test_a_pilot_is_taken_once_and_tells_where_and_what_it_used(planned: dict[str, Any]) -> None:
     assert {each["likely"] for each in json.loads(said("--json"))["decoding"]} == {None}
     told = json.loads(said("--pilot", "5", "--json"))

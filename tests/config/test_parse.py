@@ -61,6 +61,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         ((*QA, "prompt"), "{question} {question}", "must hold {question} exactly once, not '{q"),
         ((*QA, "prompt"), "{Question}", "must hold {question} exactly once, not '{Question}'"),
         ((*QA, "source", "file"), "no.jsonl", "benchmarks.qa: file 'no.jsonl' does not exist"),
+        ((*QA, "source", "file"), "/", "benchmarks.qa: file '/' is a folder; check its path"),
         ((*QA, "shots"), {"file": "no.txt"}, "benchmarks.qa: file 'no.txt' does not exist"),
         ((*QA, "shots"), {"count": 1}, "benchmarks.qa.shots has no 'file'; add it"),
         ((*QA, "shots"), {"file": "x", "n": 1}, "qa.shots: unknown key 'n'; known are: file"),

@@ -277,23 +277,24 @@ def test_what_is_no_terminal_or_asks_for_all_shows_all(
 
 
 @pytest.mark.parametrize(
-    ("words", "absent"),
+    ("words", "wrong"),
     [
-        (["--configfile", "nowhere.yaml", "--cores", "1"], "nowhere.yaml"),
-        (["--configfile", "config/toy.yaml", "figure_6", "-n"], "figure_6"),
-        (["figure_6", "--configfile=nowhere.yaml", "-n"], "nowhere.yaml"),
+        (["--configfile", "nowhere.yaml", "--cores", "1"], "'nowhere.yaml' does not exist"),
+        (["--configfile", "config/toy.yaml", "figure_6", "-n"], "'figure_6' does not exist"),
+        (["figure_6", "--configfile=nowhere.yaml", "-n"], "'nowhere.yaml' does not exist"),
+        (["--configfile", "config", "-n"], "'config' is a folder"),
     ],
 )
-def test_a_configuration_that_does_not_exist_is_one_sentence_of_the_default_profile(
-    monkeypatch: pytest.MonkeyPatch, words: list[str], absent: str
+def test_a_configuration_that_is_no_file_is_one_sentence_of_the_default_profile(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], wrong: str
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("sys.argv", ["snakemake", *words])
     with pytest.raises(SystemExit) as ended:
         main()
     assert str(ended.value) == (
-        f"error: configuration {absent!r} does not exist; --configfile takes all names that follow"
-        " it, so targets go before it: snakemake figure_6 --configfile my.yaml"
+        f"error: configuration {wrong}; --configfile takes all names that follow it, so targets go"
+        " before it: snakemake figure_6 --configfile my.yaml"
     )
 
 
