@@ -418,5 +418,5 @@ def _per_model(name: str, values: Any, count: int) -> list[Any]:
     if len(values) == 1 and name in _ONE_FOR_ALL:
         return [values[0]] * count
     if len(values) != count:
-        raise UserError(f"{len(values)} values of {name} for {count} models; give one per model")
+        raise UserError(f"{name}: {len(values)} given for {count} models; give one per model")
     return list(values)

@@ -28,7 +28,7 @@ def test_one_value_is_that_of_all_models_and_several_are_one_each():
         read_models(["a", "b"], chat=True, chat_for=["b"])
     named = read_models(["a", "b"], revision=["main", "none"])
     assert [spec.revision for spec in named] == ["main", None]
-    with pytest.raises(UserError, match="1 values of revisions for 2 models"):
+    with pytest.raises(UserError, match="revisions: 1 given for 2 models"):
         read_models(["a", "b"], revision=["main"])
 
 

@@ -70,7 +70,7 @@ def test_the_batch_size_is_what_the_harness_passes_on(size, read):
         ({"models": "A+B", "weights": "1"}, "1 weights for 2 models; give one per model"),
         ({"models": "A+B", "weights": "a+b"}, "weights.0 must be a valid number"),
         ({"models": "A", "revisions": 1e5}, r"revisions must be text \(write '100000.0' in quotes"),
-        ({"models": "A+B", "revisions": "v1"}, "1 values of revisions for 2 models"),
+        ({"models": "A+B", "revisions": "v1"}, "revisions: 1 given for 2 models"),
         ({"models": "A", "trust_remote_code": "yes"}, "trust_remote_code must be a valid boolean"),
         ({"models": "A", "chat": True}, "unknown argument 'chat'"),
         ({"models": "A+B", "batch_size": "auto:4"}, "batch_size must be a whole number above 0"),

@@ -31,7 +31,7 @@ def test_one_name_serves_all_models_and_a_list_names_one_each(cards):
     assert places(["cpu"], 2)[0] == ["cpu", "cpu"]
     assert places(["cpu", "cuda:1"], 2) == (["cpu", "cuda:1"], ["float32", "bfloat16"])
     assert places("cuda", 1)[0] == ["cuda:0"]
-    with pytest.raises(UserError, match="2 values of device for 3 models"):
+    with pytest.raises(UserError, match="device: 2 given for 3 models"):
         places(["cpu", "cpu"], 3)
 
 

@@ -363,11 +363,11 @@ def test_a_revision_of_a_folder_is_refused(copy):
 
 def test_one_setting_per_model_is_demanded():
     two = [toy_path("llama"), toy_path("mistral")]
-    with pytest.raises(UserError, match="1 values of revisions for 2 models"):
+    with pytest.raises(UserError, match="revisions: 1 given for 2 models"):
         load(*two, revisions=["main"])
-    with pytest.raises(UserError, match="3 values of quantization for 2 models"):
+    with pytest.raises(UserError, match="quantization: 3 given for 2 models"):
         load(*two, quantization=[None, None, None])
-    with pytest.raises(UserError, match="1 values of trust_remote_code for 2 models"):
+    with pytest.raises(UserError, match="trust_remote_code: 1 given for 2 models"):
         load(*two, trust_remote_code=[True])
     with pytest.raises(UserError, match="1 weights for 2 models"):
         load(*two, weights=[1.0])

@@ -57,7 +57,7 @@ def test_a_server_that_does_not_tokenize_is_taken(distributions, monkeypatch):
 def test_there_is_one_server_for_each_model(distributions):
     with (
         standing(distributions[1]) as server,
-        pytest.raises(UserError, match="1 values of server for 2 models; give one per model"),
+        pytest.raises(UserError, match="server: 1 given for 2 models; give one per model"),
     ):
         ensemble(server)
 
