@@ -199,7 +199,7 @@ def _page_dots(
 ) -> charts.Spec:
     if not marks:
         return {}
-    table = pl.DataFrame(marks).with_columns(hollow=False)
+    table = pl.DataFrame(marks, infer_schema_length=None).with_columns(hollow=False)
     dots = charts.Dots(table, layers, unit, {name: [name] for name in table["benchmark"].unique()})
     return charts.page_chart(dots.panels(charts.PAGE_PANEL))
 

@@ -39,6 +39,16 @@ def test_scores_of_both_protocols_are_drawn_with_their_intervals() -> None:
     assert "qa (exact match)" in svg and "published" in svg
 
 
+def test_an_interval_may_be_the_first_after_a_hundred_scores_without_one() -> None:
+    names = [f"r{number}" for number in range(100)]
+    few, whole = {"f1": Estimate(50.0)}, {"f1": Estimate(50.0, 40.0, 60.0)}
+    scores = [Score("few", run, "strict", 9, 0, 0, 0, 0, few, "f1", {}) for run in names]
+    scores.append(Score("qa", names[0], "strict", 90, 0, 0, 0, 0, whole, "f1", {}))
+    runs = {run: ("single", ["m"]) for run in names}
+    spec = page_scores({"strict": build_table(["few", "qa"], runs, scores, None)})
+    assert [row["low"] for row in values(spec, "scored") if row["low"] is not None] == [40]
+
+
 def test_seconds_leave_out_runs_without_a_decoded_example() -> None:
     good = Cost("qa", "a", 10, 1, Estimate(0.5, 0.4, 0.6))
     spec = page_seconds([good, Cost("qa", "b", 1, 1)])
