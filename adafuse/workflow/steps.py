@@ -301,7 +301,7 @@ STEPS: dict[str, Step] = {
         cells=lambda config: [()] * bool([*certified_cells(config)]),
         outputs=_table("certificates"),
         reads=lambda config: [Job.of("choose", *cell) for cell in certified_cells(config)],
-        depends=lambda digests: [REPORT_VERSION],
+        depends=lambda digests: [REPORT_VERSION, [*certified_cells(digests.config)]],
         title="certificates",
     ),
     "words_per_round": Step(

@@ -22,6 +22,7 @@ from adafuse.workflow.decode import TRACE_FIELDS
 from adafuse.workflow.digest import choice_settings
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.plan import Plan
+from adafuse.workflow.steps import Job
 from tools.docs.tables import CERTIFIED, CHOSEN
 
 IDS = [f"r{number}" for number in range(4)]
@@ -159,6 +160,23 @@ def test_a_certificate_is_made_again_with_what_it_depends_on(values: dict[str, A
     qa = values["benchmarks"]["qa"]
     certified = {**values, "benchmarks": {"qa": {**qa, "development": "dev"}, "dev": qa}}
     assert len({key(), key(2.0), key(alpha=0.1), key(order="sequence")}) == 4
+
+
+def test_the_table_of_certificates_is_made_again_for_a_run_of_another_name(
+    values: dict[str, Any],
+) -> None:
+    qa = values["benchmarks"]["qa"]
+    values["benchmarks"] = {"qa": {**qa, "development": "dev"}, "dev": qa}
+    values["runs"]["right"] = {"method": "single", "models": ["right"]}
+    certified = {"method": "certified", "models": ["left", "right"], "options": {"runs": ["both"]}}
+
+    def key(name: str) -> str:
+        main = {"benchmarks": ["qa"]}
+        runs = {**values["runs"], name: certified}
+        plan = Plan(parse_config({**values, "main": main, "runs": runs}))
+        return plan.key(Job.of("certificates"))
+
+    assert key("sure") != key("safe")
 
 
 def test_rows_that_are_scored_certify_nothing(values: dict[str, Any]) -> None:
