@@ -74,6 +74,8 @@ def question_key(question: str) -> str:
 def read_few_shot(path: Path, template: str, count: int | None = None) -> FewShotFile:
     """Read the instruction and the first `count` examples of a file; all without `count`."""
     text = read_text(path, "shots file")
+    if not text.strip():
+        raise UserError(f"shots file {str(path)!r} is empty; write examples, or remove `shots`")
     before, after = _marks(template, path, text)
     instruction, *blocks = re.split(rf"(?m)^(?={re.escape(before)})", text)
     if count is not None and count > len(blocks):

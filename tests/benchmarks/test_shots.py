@@ -132,6 +132,7 @@ def test_newlines_at_the_end_of_the_file_matter_to_published_alone(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "template", "count", "sentence"),
     [
+        ("\n", QA, None, "is empty; write examples, or remove `shots`"),
         (PLAIN, QA, 3, "holds 2 examples, not 3; lower shots.count"),
         ("Question: a\nB: c\n", QA, None, "example 1 is not a question, then 'Answer:'"),
         ("Question:\nAnswer: c\n", QA, None, "example 1 is not a question"),
