@@ -80,6 +80,13 @@ def test_there_is_no_mark_where_limits_cut_more_of_one_run(cut: int, other: int,
     assert f"over {MANY_CUT:.0f} points" in " ".join(comparison_table(found, {}).markdown.split())
 
 
+def test_a_difference_of_five_points_is_marked_whatever_the_number_of_rows() -> None:
+    runs = [accuracy("m", [0] * 60, cut=17), accuracy("fused", [1] * 40 + [0] * 20, cut=20)]
+    found = compare_runs(RUNS, runs)
+    for each in (found, read_comparisons(to_csv(comparison_table(found, {})))):
+        assert marks(each)
+
+
 @pytest.mark.parametrize(("failed", "marked"), [(5, True), (6, False)])
 def test_there_is_no_mark_and_no_best_where_many_failed_and_are_not_just_wrong(
     failed: int, marked: bool
