@@ -202,8 +202,8 @@ class Comparison:
 
 
 def _alike(cut: float | None, other_cut: float | None, beyond: float, failed: float) -> bool:
-    apart = round(abs((cut or 0.0) - (other_cut or 0.0)), 6)  # not 5.000000000000004
-    return max(apart, beyond, abs(failed)) <= MANY_CUT
+    apart = max(abs((cut or 0.0) - (other_cut or 0.0)), beyond, abs(failed))
+    return round(apart, 6) <= MANY_CUT  # not 5.000000000000004
 
 
 def alike(one: Score, other: Score) -> bool:
