@@ -29,6 +29,7 @@ from adafuse.report.experiments import find_experiment, paired
 from adafuse.report.main_table import stored_table, to_markdown
 from adafuse.report.tables import (
     best_members_section,
+    doubts,
     escape,
     markdown_table,
     read_comparisons,
@@ -265,8 +266,8 @@ class RealResults:
 
 
 def _with_interval(score: Score) -> str:
-    main, failed = score.main, f", {score.failed} failed" if score.failed else ""
-    return f"{main.value:.1f}{main.ends(form=' [{}, {}]')} (n = {score.n}{failed})"
+    main, beside = score.main, doubts(score.cut_share, score.failed, score.certified)
+    return f"{main.value:.1f}{main.ends(form=' [{}, {}]')} (n = {score.n}, {beside})"
 
 
 def page(config: Config) -> str:
