@@ -55,7 +55,11 @@ class Vllm(Server):
 
     def describe(self) -> Served:
         version = str(self.http.get("/version")["version"])
-        context = int(str(served_models(self.http)[self.name]["max_model_len"]))
+        models = served_models(self.http)
+        own = models[self.name]
+        if own["max_model_len"] is None:  # of an adapter, only its base model says it
+            own = models[str(own["parent"])]
+        context = int(str(own["max_model_len"]))
         return Served(self.engine, version, self.name, context)
 
     def tokenize(self, text: str) -> list[int] | None:

@@ -6,6 +6,7 @@ import torch
 
 from adafuse.errors import ExampleError
 from adafuse.servers.http import Http
+from adafuse.servers.registry import connect
 from adafuse.servers.server import PROBE, Ask
 from adafuse.servers.vllm import Vllm
 from tests.support.stand_in import TOP, spans, standing
@@ -32,6 +33,19 @@ def logprobs(distributions, ids):
 
 def test_it_is_noticed_whether_a_server_writes_spans(server, vllm):
     assert vllm.writes == server.processor
+
+
+def test_an_adapter_has_the_context_of_its_base_model(server, monkeypatch):
+    whole = server.answer
+    adapter = {"id": "lora", "owned_by": "vllm", "max_model_len": None, "parent": "toy"}
+
+    def answer(path, body, key):
+        said = whole(path, body | {"model": "toy"}, key)
+        return {"data": [*said["data"], adapter]} if path == "/v1/models" else said
+
+    monkeypatch.setattr(server, "answer", answer)
+    served = connect(server.url, "lora", None, ENDS).served
+    assert (served.model, served.context) == ("lora", server.context)
 
 
 def test_a_model_that_ends_where_that_is_tried_is_taken_all_the_same(server, distributions):
