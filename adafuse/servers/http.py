@@ -52,7 +52,7 @@ class Http:
     `failures` tell of requests that failed because of the server, not of what was asked.
 
     As a server that was started anew may be another one, `recheck` is called, and may raise, before
-    an answer is used that came after a new connection.
+    an answer is used that came after a new connection or a failure of the server.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
@@ -132,6 +132,8 @@ class Http:
         noted = {"trace": self._note}
         response = self._client.request(verb, path, json=body, extensions=noted)
         status = response.status_code
+        if status >= 500:  # a proxy keeps its connection to here while the server starts anew
+            self._connected = time.monotonic()
         if status == 429 or status >= 500:
             raise Fault(f"HTTP status {status}", response.headers.get("Retry-After"))
         try:

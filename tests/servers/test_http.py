@@ -106,6 +106,18 @@ def test_the_server_is_checked_before_an_answer_after_a_new_connection_is_used(s
     assert checks == [2]
 
 
+def test_the_server_is_checked_after_it_has_failed_on_the_same_connection(server):
+    http, checks = Http(server.url), []
+    ask(http)
+    http.recheck = lambda: checks.append(ask(http))
+    server.fault = times("broken", 1)  # as a proxy answers while the server behind it starts
+    ask(http)
+    assert checks == [2]
+    server.fault = times("busy", 1)
+    ask(http)
+    assert checks == [2]
+
+
 def test_after_a_check_has_failed_no_answer_is_used(server):
     http = Http(server.url)
 
