@@ -139,11 +139,12 @@ class Http:
         try:
             answer = response.json()
         except ValueError:
-            if status < 400:
+            if status < 300:
                 raise Fault("an answer that is not JSON") from None
             answer = response.reason_phrase
-        if status >= 400:
-            refused = f"the server {self.url} refuses ({status}): {_message(answer)}"
+        if status >= 300:
+            elsewhere = f"it is at {response.next_request.url}" if response.next_request else ""
+            refused = f"the server {self.url} refuses ({status}): {elsewhere or _message(answer)}"
             if status not in _ASKED_WRONGLY:
                 self.failures.append(refused)
             raise ExampleError(refused)

@@ -69,6 +69,15 @@ def test_what_a_server_refuses_is_not_asked_again(server):
     assert len(server.asked) == 1
 
 
+def test_a_redirect_is_not_followed_and_says_where_the_server_is(server, monkeypatch):
+    def moved(handler, *_, **__):
+        handler.wfile.write(b"HTTP/1.1 301 -\r\nContent-Length: 0\r\nLocation: /other/\r\n\r\n")
+
+    monkeypatch.setattr(server._server.RequestHandlerClass, "_say", moved)
+    with pytest.raises(ExampleError, match=rf"refuses \(301\): it is at {server.url}/other/$"):
+        ask(Http(server.url))
+
+
 @pytest.mark.parametrize(
     ("asked", "failures"), [({"model": "x"}, 1), ({"max_tokens": 0}, 0)], ids=["404", "400"]
 )
