@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 from tenacity import (
@@ -38,6 +39,8 @@ ENDED: dict[str, Callable[[], bool]] = {}
 """By URL, where that can be known: whether a server has ended, so that no attempt is of use."""
 _ASKED_WRONGLY = (400, 413, 422)
 """With these statuses a server refuses what it is asked; with others, such as 404, whoever asks."""
+_HERE = ("127.0.0.1", "localhost", "::1")
+"""No proxy is used for servers on this machine."""
 _PATIENCE = httpx.Timeout(600, connect=10)  # seconds; a server that is full answers late
 _LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
 
@@ -58,12 +61,24 @@ class Http:
     def __init__(self, url: str, key: str | None = None) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         headers = {"Authorization": f"Bearer {_api_key(key)}"} if key is not None else {}
+        self._proxy = ""
         try:
+            host = httpx.URL(self.url).host
             self._client = httpx.Client(
-                base_url=self.url, headers=headers, timeout=_PATIENCE, limits=_LIMITS
+                base_url=self.url,
+                headers=headers,
+                timeout=_PATIENCE,
+                limits=_LIMITS,
+                trust_env=host not in _HERE,
             )
+            self._proxy = _proxy(self._client.base_url)
         except httpx.InvalidURL:
             url = ""
+        except (ImportError, ValueError) as error:
+            raise UserError(
+                f"the server {self.url} cannot be asked through the proxy of the environment"
+                f" ({error}); unset all_proxy, or correct it"
+            ) from error
         if not url.startswith(("http://", "https://")):
             raise UserError(
                 f"server {self.url!r} is not a URL; write one such as http://node7:8000"
@@ -122,7 +137,9 @@ class Http:
         except (httpx.HTTPError, Fault) as error:
             said = error.args[0] if error.args and error.args[0] else type(error).__name__
             times = attempts.statistics["attempt_number"]
-            self.failures.append(f"the server {self.url} failed {times} times ({said})")
+            self.failures.append(
+                f"the server {self.url} failed {times} times ({said}){self._proxy}"
+            )
             raise ExampleError(f"{self.failures[-1]}; see its log") from error
 
     def _has_ended(self) -> bool:
@@ -145,6 +162,7 @@ class Http:
         if status >= 300:
             elsewhere = f"it is at {response.next_request.url}" if response.next_request else ""
             refused = f"the server {self.url} refuses ({status}): {elsewhere or _message(answer)}"
+            refused += self._proxy
             if status not in _ASKED_WRONGLY:
                 self.failures.append(refused)
             raise ExampleError(refused)
@@ -171,6 +189,15 @@ class Http:
                     self._checked = start
                 finally:
                     self._here.checking = False
+
+
+def _proxy(url: httpx.URL) -> str:
+    """Return the part of a message that names a server's proxy; nothing if it has none."""
+    names = [name for name in (url.scheme, "all") if name in getproxies()]
+    if url.host in _HERE or proxy_bypass(url.host) or not names:
+        return ""
+    way = f", asked through the proxy that {names[0]}_proxy names"
+    return f"{way} (to ask it directly, add {url.host} to no_proxy)"
 
 
 def _cut(connection: socket.socket) -> None:

@@ -145,6 +145,21 @@ def test_what_is_no_url_is_refused(url):
         Http(url)
 
 
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks://127.0.0.1:9"])
+def test_no_proxy_is_used_for_a_server_on_this_machine(server, monkeypatch, proxy):
+    monkeypatch.setenv("all_proxy", proxy)
+    assert ask(Http(server.url)) == 2
+
+
+def test_messages_name_the_proxy_of_a_server(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(ExampleError, match=r"proxy that http_proxy names \(.* add node7 to no_p"):
+        ask(Http("http://node7:8000"))
+    monkeypatch.setenv("http_proxy", "socks://127.0.0.1:9")
+    with pytest.raises(UserError, match=r"proxy of the environment \(Unknown scheme.*; unset"):
+        Http("http://node7:8000")
+
+
 def test_the_variable_of_a_key_must_be_there(monkeypatch):
     monkeypatch.delenv("TOY_KEY", raising=False)
     with pytest.raises(UserError, match=r"^there is no environment variable TOY_KEY with an API"):
