@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelEntry
@@ -34,6 +34,14 @@ class ServeConfig(Section):
     args: tuple[Argument, ...] = ()
     """further arguments of the program, such as `[--max-model-len, 4096]`; change it when it needs
     some; results change"""
+
+    @field_validator("args")
+    @classmethod
+    def _leaves_the_address(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for word in value:
+            if word.partition("=")[0] in ("--host", "--port"):
+                raise ValueError(f"{word!r} is what the workflow sets itself; remove it")
+        return value
 
     @property
     def identity(self) -> list[str]:

@@ -57,6 +57,8 @@ def test_the_stored_configuration_is_read_as_it_was() -> None:
         ({"engine": "vllm"}, {}, "serve has no 'command'; add it"),
         ({**VLLM, "gpu": 2}, {}, "unknown key 'gpu'; known are: engine, command, gpus, args"),
         ({**VLLM, "args": [True]}, {}, "args.0 must be a valid string, not True"),
+        ({**VLLM, "args": ["--port", 8000]}, {}, "'--port' is what the workflow sets itself"),
+        ({**VLLM, "args": ["--host=::"]}, {}, "'--host=::' is what the workflow sets itself"),
         ({**VLLM, "engine": "llama.cpp"}, {}, "'org/model' is not a GGUF file"),
         (VLLM, {"path": "org/name/q4.gguf"}, "is a GGUF file; serve it with engine llama.cpp"),
         (VLLM, {"server": "http://a:1"}, "has both `server` and `serve`; leave out one of them"),
