@@ -14,6 +14,7 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.tokenization.thoughts import Thoughts
 from tests.conftest import toy_path
+from tests.support.stand_in import ensemble, standing
 
 SENTENCES = [
     ("The old queen loves the new garden today.", "Die alte Königin liebt den neuen Garten heute."),
@@ -105,6 +106,19 @@ def test_a_fitted_gate_is_the_same_each_time_and_decodes(pair, tmp_path):
     gate = str(tmp_path / "gate.json")
     results = pair.generate(development().prompts, fusion="learned", gate=gate, stop=["\n"])
     assert all(result.text.strip() for result in results)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_server_that_fails_while_choices_are_tried_ends_the_fitting(distributions):
+    rows = development(SENTENCES[:1])
+    with standing(distributions[0]) as one, standing(distributions[1]) as other:
+        fitter = Fitter(ensemble(one, other), "adafuse", {})
+        before = len(other.asked)
+        fitter._decode_rows(rows)
+        left = iter([None] * (len(other.asked) - before + 1))  # enough for the rows themselves
+        other.fault = lambda body: next(left, "broken")
+        with pytest.raises(UserError, match=rf"^the server {other.url} failed 9 .* fit again"):
+            fitter.cases(rows, "reward")
 
 
 def test_gains_are_in_points_only_where_they_are_scores(pair):
