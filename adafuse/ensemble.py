@@ -168,6 +168,15 @@ class Ensemble:
         served = [model for model in self.models if isinstance(model, ServedModel)]
         return [failure for model in served for failure in model.server.http.failures]
 
+    def check_servers(self, before: int, then: str) -> None:
+        """End if servers failed more often than `before`: what they left out would count as wrong.
+
+        Raises:
+            UserError: with the first such failure, and what to do `then`.
+        """
+        if failures := self.server_failures[before:]:
+            raise UserError(f"{failures[0]}; see its log and {then}")
+
     @property
     def at(self) -> Place:
         """Device and dtype of the checkpoints that a method itself loads."""

@@ -14,9 +14,9 @@ ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
-    "": 1238, "storage": 951, "records": 582, "servers": 996, "tokenization": 1135, "models": 3658,
+    "": 1247, "storage": 951, "records": 582, "servers": 997, "tokenization": 1135, "models": 3658,
     "engine": 2289, "decoding": 3004, "methods": 2383, "benchmarks": 688, "metrics": 3675,
-    "development": 1123, "config": 1335, "workflow": 5103, "report": 3323, "export": 629,
+    "development": 1122, "config": 1335, "workflow": 5101, "report": 3323, "export": 629,
     "bench": 554, "serve": 1804, "lm_eval": 528, "cli": 4075, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.

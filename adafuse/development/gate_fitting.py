@@ -179,8 +179,7 @@ class Fitter:
         run = Run(models, self.ensemble.weights, self.ensemble.at, method, settings, start)
         before = len(self.ensemble.server_failures)
         results = dict(run.results(prompts))
-        if failed := self.ensemble.server_failures[before:]:  # which would count as wrong
-            raise UserError(f"{failed[0]}; see its log and fit again")
+        self.ensemble.check_servers(before, "fit again")
         return [results[index] for index in range(len(prompts))]
 
     def _case(

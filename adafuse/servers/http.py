@@ -70,6 +70,7 @@ class Http:
                 timeout=_PATIENCE,
                 limits=_LIMITS,
                 trust_env=host not in _HERE,
+                verify=httpx.create_ssl_context(),  # with SSL_CERT_FILE of the environment
             )
             self._proxy = _proxy(self._client.base_url)
         except httpx.InvalidURL:

@@ -385,10 +385,8 @@ def _while_served(
     """End with the first row that failed because of a server: it would count as a wrong answer."""
     before = len(ensemble.server_failures)
     for number, result in results:
-        if result.error is not None and (failures := ensemble.server_failures[before:]):
-            raise UserError(
-                f"{failures[0]}; see its log and run again: rows that are done are kept"
-            )
+        if result.error is not None:
+            ensemble.check_servers(before, "run again: rows that are done are kept")
         yield number, result
 
 

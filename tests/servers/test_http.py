@@ -3,7 +3,9 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import certifi
 import pytest
 
 from adafuse.errors import ExampleError, UserError
@@ -149,6 +151,15 @@ def test_what_is_no_url_is_refused(url):
 def test_no_proxy_is_used_for_a_server_on_this_machine(server, monkeypatch, proxy):
     monkeypatch.setenv("all_proxy", proxy)
     assert ask(Http(server.url)) == 2
+
+
+def test_certificates_of_the_environment_count_for_a_server_on_this_machine(monkeypatch, tmp_path):
+    end = "-----END CERTIFICATE-----\n"
+    one = Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end
+    (tmp_path / "one.pem").write_text(one, encoding="utf-8")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one.pem"))
+    context = Http("https://localhost:8000")._client._transport._pool._ssl_context
+    assert len(context.get_ca_certs()) == 1
 
 
 def test_messages_name_the_proxy_of_a_server(monkeypatch):
