@@ -403,10 +403,10 @@ def read_prompts(path: Path) -> list[PromptRow]:
                 f"{where} has {settings[0]!r}, which is set for all prompts; use the options of the"
                 " command, and for a system text the first of the messages"
             )
-        for name in sorted(SAMPLING.keys() & row.keys() - {"n"}):  # n may be a number of anything
-            if row[name] not in (None, *SAMPLING[name]):
+        for key in sorted(SAMPLING.keys() & row.keys() - {"n"}):  # n may be a number of anything
+            if row[key] not in (None, *SAMPLING[key]):
                 raise UserError(
-                    f"{where} has {name!r} {row[name]!r:.40}, but decoding is greedy; remove it"
+                    f"{where} has {key!r} {row[key]!r:.40}, but decoding is greedy; remove it"
                 )
         if isinstance(row.get("messages"), str):
             raise UserError(f"{where}: messages is a text; give a list of messages, or a prompt")

@@ -60,6 +60,13 @@ def test_settings_that_change_nothing_are_left_alone(tmp_path):
     assert [row.prompt for row in read_prompts(path)] == ["x"]
 
 
+def test_an_error_names_the_file_after_rows_with_settings(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "x", "temperature": 0}\n{"prompt": ""}')
+    with pytest.raises(UserError, match=r"^.*prompts\.jsonl, line 2: prompt must hold some text"):
+        read_prompts(path)
+
+
 def test_a_missing_file_and_other_encodings_are_refused(tmp_path):
     with pytest.raises(UserError, match="does not exist"):
         read_prompts(tmp_path / "none.jsonl")
