@@ -93,7 +93,7 @@ def _print(advice: "Advice", method: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     grid = Table("", advice.metric, "95 % interval", "alone best", "end with", "seconds")
     for member in advice.members:
         score, alone = member.score, f"{member.alone:.0f} %"

@@ -211,7 +211,7 @@ def _print(
     from rich.console import Console
     from rich.markup import escape
 
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     if not counts:
         console.print("nothing to run: all that the targets need is up to date")
         return

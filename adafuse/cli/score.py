@@ -123,8 +123,9 @@ def _print(totals: "Score", kept: int) -> None:
     grid = Table("metric", "percent" if units == {"percent"} else "score", "95 % interval")
     for name, value in totals.metrics.items():
         grid.add_row(f"{name}{metric_named(name).note}", f"{value.value:.2f}", value.ends(2))
-    console = Console(width=None if Console().is_terminal else 100, highlight=False)
-    console.print(title, soft_wrap=True, markup=False)
+    width = None if Console().is_terminal else 100
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console.print(title, soft_wrap=True)
     console.print(grid)
     counts = f"{totals.missing} missing, {totals.empty} empty, {totals.failed} failed"
     console.print(f"{counts}: counted as wrong")
@@ -133,7 +134,7 @@ def _print(totals: "Score", kept: int) -> None:
     if totals.beyond:
         console.print(f"{totals.beyond} do not fit into max_new_tokens")
     for name, detail in totals.details.items():
-        console.print(f"{name}: {detail}", soft_wrap=True, markup=False)
+        console.print(f"{name}: {detail}", soft_wrap=True)
 
 
 @with_plugins

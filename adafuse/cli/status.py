@@ -88,7 +88,7 @@ def _print(shards: "list[ShardStatus]", steps: list[dict[str, str]], left_out: i
 
     from adafuse.workflow.status import State
 
-    console = Console(soft_wrap=True)
+    console = Console(soft_wrap=True, emoji=False)
     counts = Counter(shard.state for shard in shards)
     states = [state for state in get_args(State) if state in counts]
     total = ", ".join(f"{counts[state]} {state}" for state in states)

@@ -425,7 +425,7 @@ def summary(config: Annotated[Path, typer.Argument()] = Path("config/toy.yaml"))
     if not any(column.n for column in table.columns):
         folder = str(Path(settings.results, "scores", "strict"))
         raise UserError(f"{folder!r} has no scores of this configuration; run snakemake")
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else 160, emoji=False)
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")
     for warning in table.warnings:

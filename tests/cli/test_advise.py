@@ -56,6 +56,16 @@ def test_a_table_and_a_verdict_are_printed_and_json_has_the_same(folder):
     assert f"  adafuse: {found['samples'][0]['texts'][-1]}".rstrip() in told.stdout
 
 
+def test_a_model_is_called_as_its_folder_whatever_signs_that_has(folder):
+    names = ["both[q4]", "both:100:"]
+    for name, path in zip(names, PAIR[1::2], strict=True):
+        (folder / name).symlink_to(path)
+    given = ["--model", names[0], "--model", names[1], *GIVEN, "--max-new-tokens", "1"]
+    told = adafuse("advise", *given, cwd=folder)
+    assert told.returncode == 0, told.stderr
+    assert all(f"│ {name} " in told.stdout for name in names), told.stdout
+
+
 def test_a_second_slot_in_the_template_is_told(folder):
     given = [*GIVEN, "--template", "{question} {contxt}", "--max-new-tokens", "2"]
     told = adafuse("advise", *PAIR, *given, cwd=folder)

@@ -164,6 +164,12 @@ def test_what_snakemake_says_has_failed_has_failed_whatever_its_log_says(
     assert results.asked(status=3)["steps"] == []
 
 
+def test_an_error_is_shown_as_the_log_has_it(results: Results) -> None:
+    results.log("far", 1, "error: scorer.py:100: no [gold] answer\n")
+    done = CliRunner().invoke(app, ["status", str(results.folder)], env={"COLUMNS": "200"})
+    assert "scorer.py:100: no [gold] answer (" in done.stdout
+
+
 def test_a_job_that_a_signal_ended_is_stopped_and_not_failed(
     results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
 ) -> None:
