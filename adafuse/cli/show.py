@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 def _print_list(rows: list[dict[str, Any]]) -> None:
     """Print a line per example: id, why its text ends, and how the answer begins."""
+    from adafuse.storage.traces import thoughts_of
+
     console = Console(highlight=False)
     paged = console.is_terminal and len(rows) >= console.height
     with console.pager() if paged else nullcontext():
         for row in rows:
-            answer = one_line(row["text"][row.get("thoughts") or 0 :])
+            answer = one_line(row["text"][thoughts_of(row) :])
             line = f"{one_line(str(row['id']))}  {row['stop_reason']}  {answer}"
             if console.is_terminal and len(line) >= console.width:
                 line = f"{line[: console.width - 2]}…"

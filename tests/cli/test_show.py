@@ -118,6 +118,17 @@ def test_thoughts_are_shown_apart_from_the_answer(trace, tmp_path):
     assert show(older, "--list").endswith("<think>Who?</think>\\nPaila is it.\n")
 
 
+@pytest.mark.parametrize("lengths", [[7.0, None], [7.0, float("nan")]])
+def test_a_trace_that_pandas_has_saved_is_listed(trace, tmp_path, lengths):
+    table, path = read_arrow(trace), tmp_path / "saved.parquet"
+    place, answer = table.column_names.index("thoughts"), "<think>Paila"
+    table = table.set_column(place, "thoughts", pa.array(lengths, pa.float64()))
+    texts = pa.array([answer, answer])
+    write_arrow(path, table.set_column(table.column_names.index("text"), "text", texts), {})
+    ends = [line.split("  ")[-1] for line in show(path, "--list").strip().split("\n")]
+    assert ends == ["Paila", answer]
+
+
 def test_characters_that_a_terminal_cannot_write_are_spelt(trace):
     done = adafuse("show", trace, "--id", "second", encoding="ascii")
     assert (done.returncode, done.stderr) == (0, "")
