@@ -165,6 +165,8 @@ def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
         tau = run.get("tau", tau_of(run["method"], {}))
         entries[name] = RunEntry(run["method"], tuple(short[path] for path in run["models"]), tau)
     questions = _questions(traces)
+    if not questions:
+        raise UserError(f"{str(traces[0])!r} has no examples; name another file")
     files = [RunFiles(path.stem, path, {}) for path in traces]
     write_benchmark(folder / DATA, PROMPTS, questions, files)
     models = dict.fromkeys(name for entry in entries.values() for name in entry.models)

@@ -103,6 +103,7 @@ def test_a_second_report_drops_the_runs_of_the_first(tmp_path: Path) -> None:
         (["a/t", "b/t"], [["x"], ["x"]], "two traces are called 't'; rename one"),
         (["a/t", "a/u"], [["x"], ["z"]], r"do not hold the same ids \('x' is in one only\)"),
         (["a/t"], [["x", "x"]], "t.parquet' has id 'x' twice; give a trace with each row once"),
+        (["a/t"], [[]], "t.parquet' has no examples; name another file"),
     ],
 )
 def test_traces_that_do_not_belong_together_are_one_sentence(
