@@ -13,6 +13,7 @@ from adafuse.cli.options import example_ids, option
 from adafuse.cli.output import json_text
 from adafuse.cli.wrong import or_wrong
 from adafuse.errors import UserError, nearest
+from adafuse.models.spec import recorded_names, with_adapter
 from adafuse.records.views import one_line
 
 if TYPE_CHECKING:
@@ -140,5 +141,6 @@ def _models(metadata: dict[str, Any]) -> list[str]:
     """Return the models of a trace, whether `generate` or the workflow wrote it."""
     first = metadata.get("shards", [metadata])[0]
     if "job" in first:
-        return [model["path"] for model in first["job"]["models"]]
-    return list(first.get("settings", {}).get("models", []))
+        models = first["job"]["models"]
+        return [with_adapter(m["path"], m.get("adapter", {}).get("path")) for m in models]
+    return recorded_names(first.get("settings", {}))

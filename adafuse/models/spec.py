@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import combinations
+from itertools import combinations, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, Unpack
 
@@ -88,6 +88,12 @@ WITH = " + "
 def with_adapter(path: str, adapter: str | None) -> str:
     """Return the name of a model with an adapter, if it has one."""
     return path if adapter is None else f"{path}{WITH}{adapter}"
+
+
+def recorded_names(settings: Mapping[str, Any]) -> list[str]:
+    """Return the models that the settings of a trace name, with their adapters."""
+    paths, adapters = settings.get("models", ()), settings.get("adapter") or (None,)
+    return [with_adapter(*pair) for pair in zip(paths, cycle(adapters), strict=False)]
 
 
 def refuse_served(name: str, what: str) -> NoReturn:

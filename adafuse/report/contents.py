@@ -15,6 +15,7 @@ from adafuse.metrics.intervals import INTERVALS
 from adafuse.metrics.measures import cost, words_per_round
 from adafuse.metrics.score import CERTIFICATE, cut_legend
 from adafuse.metrics.scorer import PUBLISHED
+from adafuse.models.spec import WITH
 from adafuse.report.experiments import compared_kinds, conditions_of
 from adafuse.report.main_table import stored_table
 from adafuse.report.stored import StoredResults
@@ -144,7 +145,10 @@ def _shard_facts(shard: Mapping[str, Any]) -> dict[str, str]:
     weights = job["weights"] or [1] * len(job["models"])
     versions = {name: version for name, version in shard["versions"].items() if version}
     return {
-        "models": "; ".join(map(_model, job["models"])),
+        "models": "; ".join(
+            WITH.join(map(_model, filter(None, (model, model.get("adapter")))))
+            for model in job["models"]
+        ),
         "weights": ", ".join(f"{weight:g}" for weight in weights),
         "method": job["method"],
         "options": ", ".join(f"{k} = {_public(value)}" for k, value in job["options"].items()),
@@ -166,8 +170,8 @@ def _public(value: object) -> str:
     return Path(text).name if os.path.isabs(text) else without_folders(text)
 
 
-def _model(model: Mapping[str, str | None]) -> str:
-    exact = model["revision"] or (f"content {model['content']}" if model["content"] else None)
+def _model(model: Mapping[str, Any]) -> str:
+    exact = model.get("revision") or (f"content {model['content']}" if model["content"] else None)
     path = Path(str(model["path"]))  # only what lies on a machine has a digest of its content
     return f"{path.name if model['content'] else path} ({exact or 'not pinned'})"
 

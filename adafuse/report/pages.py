@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from adafuse.config.config import Config
 from adafuse.errors import UserError
-from adafuse.models.spec import public_name
+from adafuse.models.spec import public_name, recorded_names
 from adafuse.report.contents import read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
@@ -183,7 +183,7 @@ def _settings(path: Path) -> dict[str, Any]:
             f"{str(path)!r} is not a trace of adafuse generate; for those of the workflow, give its"
             " results folder"
         )
-    return settings
+    return {**settings, "models": recorded_names(settings)}
 
 
 def _short_names(paths: Iterable[str]) -> dict[str, str]:

@@ -69,6 +69,18 @@ def test_a_trace_of_the_workflow_gets_the_prompts_beside_it(trace, tmp_path):
     assert json.loads(show(path, "--json"))["prompt"] == "Question: Who?\nAnswer:"
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"settings": {"models": ["base", "base"], "adapter": ["law", "art"]}},
+        {"shards": [{"job": {"models": [{"path": "base", "adapter": {"path": "law"}}]}}]},
+    ],
+)
+def test_models_are_shown_with_their_adapters(trace, tmp_path, metadata):
+    write_arrow(tmp_path / "out.parquet", read_arrow(trace), metadata)
+    assert "model 0: base + law\n" in show(tmp_path / "out.parquet")
+
+
 def test_several_examples_are_shown_in_the_order_asked(trace):
     told = show(trace, "--id", "second", "--id", "first")
     assert told.index("example second") < told.index("example first")

@@ -107,6 +107,13 @@ def test_the_origin_shows_no_host_and_no_folder_of_the_machine(tmp_path: Path) -
     assert not [part for part in ("node1", "/data", "me/", "my results") if part in str(facts)]
 
 
+def test_the_origin_names_adapters(tmp_path: Path) -> None:
+    adapter = {"path": "/data/me/law", "content": "56"}
+    models = [{"path": "org/a", "revision": "abc", "content": None, "adapter": adapter}]
+    path = write(tmp_path / "t.parquet", [1], {"shards": [shard(models=models)]})
+    assert origin([path])["models"] == ["org/a (abc) + law (content 56)"]
+
+
 def test_shards_that_differ_are_both_told(tmp_path: Path) -> None:
     path = write(tmp_path / "t.parquet", [1], {"shards": [shard(), shard(dtype="bfloat16")]})
     assert origin([path])["number type"] == ["float32", "bfloat16"]

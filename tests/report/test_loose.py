@@ -77,6 +77,13 @@ def test_folders_of_one_name_are_told_apart_without_the_folders_above_them(tmp_p
     assert "/data" not in text
 
 
+def test_adapters_over_one_base_are_told_apart(tmp_path: Path) -> None:
+    settings = {"models": ["org/base", "org/base"], "adapter": [None, "loras/law"]}
+    report(generated(tmp_path / "t.parquet", ["x"], **settings))
+    text = (tmp_path / "t_report/data/manifest.js").read_text()
+    assert '"models": ["base", "law"]' in text
+
+
 def test_errors_and_tracebacks_show_files_by_their_last_parts(tmp_path: Path) -> None:
     failed = replace(
         FUSED[5], error="'/data/me/m/a.bin' is cut", traceback='File "/data/me/x.py", line 3'
