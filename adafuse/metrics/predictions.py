@@ -58,10 +58,8 @@ def read_predictions(
         _check_question(record, by_id[name], by_question, where)
         first[name] = where.removeprefix(f"{path}, ")
         text = _text(record, where)
-        given = record.get("stop_reason", record.get("finish_reason"))
-        reason = _REASONS.get(str(given).casefold(), "")  # pandas writes nan
         parts = {key: _length(record, key, len(text), where) for key in ("fits", "thoughts")}
-        predictions[name] = {"id": name, "text": text, "stop_reason": reason, **parts}
+        predictions[name] = {"id": name, "text": text, "stop_reason": _reason(record), **parts}
     _check_copies(path, rows, predictions)
     answers = [row["text"][row["thoughts"] or 0 :] for row in predictions.values()]
     if marks := [found[0].strip() for found in map(_MARKS.search, answers) if found]:
@@ -71,6 +69,12 @@ def read_predictions(
             *(path, len(marks), len(answers), marks[0]),
         )
     return list(predictions.values())
+
+
+def _reason(record: Mapping[str, Any]) -> str:
+    """Return why a text ends; vLLM's `stop_reason` is a stop string, an id or nothing."""
+    given = (str(record.get(key)).casefold() for key in ("stop_reason", "finish_reason"))
+    return next((_REASONS[each] for each in given if each in _REASONS), "")
 
 
 def _copies(name: str, rows: Sequence[Row]) -> str:

@@ -129,6 +129,16 @@ def test_the_share_of_cut_texts_is_known_only_if_every_reason_is(
     assert found.score.cut == cut
 
 
+def test_a_finish_reason_counts_beside_a_stop_reason_that_says_nothing(tmp_path: Path) -> None:
+    reasons = [("length", None), ("stop", "\n"), ("stop", 128009)]  # as vLLM answers
+    rows = [
+        {"id": name, "text": "x", "finish_reason": finish, "stop_reason": stop}
+        for name, (finish, stop) in zip("abc", reasons, strict=True)
+    ]
+    found = evaluate(ROWS, read(tmp_path / "p.jsonl", *rows), "squad", benchmark="qa", run="r")
+    assert found.score.cut == 1
+
+
 def test_marks_of_a_model_in_texts_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
