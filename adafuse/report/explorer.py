@@ -73,7 +73,7 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
     for protocol, path in files.outcomes.items():
         rows = {row["id"]: row for row in read_rows(path, ["id", "value", "hypothesis"])}
         scored = [rows.get(name, {}) for name in ids]
-        values[protocol] = [number(row.get("value"), 1) for row in scored]
+        values[protocol] = [number(row.get("value")) for row in scored]
         texts = [row.get("hypothesis") for row in scored]
         write_pieces(folder, f"{key}/scored-{protocol}", texts, TEXTS)
     index = {"stops": trace["stop_reason"].to_pylist(), "values": values}

@@ -46,11 +46,20 @@ def test_examples_are_in_the_order_of_the_questions(
 
 def test_rows_that_are_not_scored_have_no_value(tmp_path: Path) -> None:
     path = trace(tmp_path / "run.parquet", [0, 1])
-    write_outcomes(tmp_path / "o.parquet", [Outcome("q1", "", ("a",), 55.4444)], {})
+    write_outcomes(tmp_path / "o.parquet", [Outcome("q1", "", ("a",), 55.5)], {})
     files = RunFiles("run", path, {"strict": tmp_path / "o.parquet"})
     write_benchmark(tmp_path / "data", "b", questions(2), [files])
     index = unpacked(tmp_path / "data/b/runs/run/index.js")[1]
-    assert index == {"stops": ["eos", "eos"], "values": {"strict": [None, 55.4]}}
+    assert index == {"stops": ["eos", "eos"], "values": {"strict": [None, 55.5]}}
+
+
+@pytest.mark.parametrize("value", [99.97, 0.0312])
+def test_a_value_just_below_the_full_one_is_not_that(tmp_path: Path, value: float) -> None:
+    path = trace(tmp_path / "run.parquet", [0])
+    write_outcomes(tmp_path / "o.parquet", [Outcome("q0", "", ("a",), value)], {})
+    files = RunFiles("run", path, {"strict": tmp_path / "o.parquet"})
+    write_benchmark(tmp_path / "data", "b", questions(1), [files])
+    assert unpacked(tmp_path / "data/b/runs/run/index.js")[1]["values"] == {"strict": [value]}
 
 
 def test_infinite_scores_and_the_run_that_a_row_was_taken_from_are_kept(tmp_path: Path) -> None:
