@@ -248,6 +248,7 @@ def _inline(text: str) -> str:
 
 def escape(text: str) -> str:
     """Return text in which LaTeX takes nothing for a command or a ligature."""
-    escaped = "".join(_SPECIAL.get(sign, sign) for sign in text).replace("--", "-{}-")
+    escaped = "".join(_SPECIAL.get(sign, sign) for sign in text)
+    escaped = re.sub(r"([-',])(?=\1)", r"\1{}", escaped)  # two of these are another sign
     marked = re.sub(r"(?<![^\W\d])\*(?![^\W\d])", r"\\textsuperscript{*}", escaped)  # not *this*
-    return re.sub(r"(?<!\w)-(?=\d)", "$-$", marked)  # a minus sign
+    return re.sub(r"(?<!\w)(?<!-{})-(?=\d)", "$-$", marked)  # a minus sign

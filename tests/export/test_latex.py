@@ -66,6 +66,8 @@ def test_every_character_of_ascii_is_text() -> None:
         "a\\_b 50 \\% \\{x\\} \\textasciitilde{} \\textasciicircum{} \\textbackslash{} \\# \\$ \\&"
     )
     assert escape("x--y, a-1, -1") == "x-{}-y, a-1, $-$1"
+    assert escape("a---b, x--5, [-2]") == "a-{}-{}-b, x-{}-5, {[}$-$2{]}"
+    assert escape("''a'', ,,b") == "'{}'a'{}', ,{},b"
     assert escape("a *b* c, 1.5*") == r"a *b* c, 1.5\textsuperscript{*}"
 
 
