@@ -143,6 +143,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def _temporary(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if _is_device(path):
+            raise UserError(f"{str(path)!r} is a device or a pipe; give the name of a file")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch()
         yield temporary
@@ -156,6 +158,12 @@ def _temporary(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a file would take the place of something else, as of /dev/null for root."""
+    special = path.exists() and not path.is_file() and not path.is_dir()
+    return special or path.absolute().parent == Path("/dev")
 
 
 def remove_torn(path: Path) -> None:

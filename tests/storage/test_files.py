@@ -1,6 +1,7 @@
 """Text files of a user, in whatever form an editor left them, and paths."""
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adafuse.errors import UserError
-from adafuse.storage.files import located, read_text
+from adafuse.storage.files import check_writable, located, read_text, write_text
 
 INSIDE = st.text(st.sampled_from("aé \u00a0\u200b\u2028\u2029\x0b\x0c\x1c\x85\t"), max_size=6)
 BOM = b"\xef\xbb\xbf"
@@ -66,3 +67,14 @@ def test_what_cannot_be_filled_in_is_refused(monkeypatch, path):
     monkeypatch.setenv("EMPTY", "")
     with pytest.raises(UserError, match="write it out"):
         located(path)
+
+
+def test_devices_and_pipes_are_not_replaced_by_files(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match="pipe' is a device or a pipe; give the name of a file"):
+        write_text(pipe, "{}")
+    assert pipe.is_fifo()
+    for name in ("null", "stdout"):
+        with pytest.raises(UserError, match=f"'/dev/{name}' is a device or a pipe"):
+            check_writable(Path("/dev", name))
