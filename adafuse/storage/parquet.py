@@ -85,7 +85,9 @@ def written(value: Any, kind: pa.DataType) -> Any:
         return float(str(kind.to_pandas_dtype()(value)))
     if pa.types.is_struct(kind):
         return {field.name: written(value[field.name], field.type) for field in kind}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if pa.types.is_map(kind):
+        return [(written(k, kind.key_type), written(v, kind.item_type)) for k, v in value]
+    if isinstance(value, list):  # of any of the kinds of lists
         return [written(each, kind.value_type) for each in value]
     return value
 

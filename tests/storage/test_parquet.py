@@ -130,3 +130,17 @@ def test_a_value_that_python_has_no_form_for_is_one_sentence(tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"a value that Python has no form for .*leave out its col"):
         list(iterate_rows(tmp_path / "a.parquet"))
     assert list(iterate_rows(tmp_path / "a.parquet", ["question"])) == [{"question": "q"}]
+
+
+FLOAT = pa.float32()
+HOLDERS = [FLOAT, pa.list_(FLOAT, 1), pa.list_view(FLOAT), pa.large_list_view(FLOAT)]
+HOLDERS += [pa.map_(pa.string(), FLOAT), pa.struct({"a": pa.list_(FLOAT)})]
+
+
+@pytest.mark.parametrize("kind", HOLDERS, ids=str)
+def test_numbers_of_32_bits_are_read_as_they_were_written(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    value = {FLOAT: 0.1, HOLDERS[-2]: [("a", 0.1)], HOLDERS[-1]: {"a": [0.1]}}.get(kind, [0.1])
+    pq.write_table(pa.table({"answer": pa.array([value], kind)}), tmp_path / "a.parquet")
+    assert list(iterate_rows(tmp_path / "a.parquet")) == [{"answer": value}]
