@@ -73,7 +73,8 @@ def random_model(config: str, spec: ModelSpec, seed: int) -> LoadedModel:
 class Usage:
     """What one pass over a workload came to: ids written and forwards taken part in, per model.
 
-    `agreement` is the share of rounds whose pool had one entry; None where there are no rounds.
+    `agreement` is the share of rounds in which all models proposed what was committed; None where
+    there are no rounds.
     """
 
     tokens: tuple[int, ...]
@@ -98,11 +99,11 @@ def decode(
 
 def outcome(results: Sequence[Result]) -> Usage:
     """Summarise what was decoded."""
-    pools = [len(each.candidates) for result in results for each in result.rounds]
+    agreed = [each.agreed_by(len(one.tokens)) for one in results for each in one.rounds]
     return Usage(
         tuple(map(sum, zip(*(result.tokens for result in results), strict=True))),
         tuple(map(sum, zip(*(result.forwards for result in results), strict=True))),
-        pools.count(1) / len(pools) if pools else None,
+        agreed.count(True) / len(agreed) if agreed else None,
     )
 
 

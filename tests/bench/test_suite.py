@@ -64,6 +64,12 @@ def test_a_fused_case_tells_tokens_forwards_and_agreement(pair):
     assert 0 < found.forwards[1] < found.forwards[0]
 
 
+def test_models_agree_where_all_propose_what_is_committed(pair):
+    one = pair.models[:1] * 2
+    assert outcome(decode(one, chains(2), 2, branching=3, tau=2.0)).agreement == 1.0
+    assert outcome(decode(one, chains(2), 2, method="unite")).agreement == 1.0
+
+
 def test_long_workloads_are_as_long_as_they_say(pair):
     model = pair.models[0]
     work = long_prompts(3, 400, model, 5)
