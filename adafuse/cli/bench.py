@@ -70,7 +70,6 @@ def bench(
     from tqdm import tqdm
 
     from adafuse.bench.suite import Suite, measure, median_margin, record, steps
-    from adafuse.methods import METHODS
     from adafuse.models.language_model import loaded
     from adafuse.models.memory import use_threads
 
@@ -78,7 +77,7 @@ def bench(
     models = loaded(_models(model or _toy(), shape or [], device or ["auto"], dtype), "bench")
     if tau is None:
         tau = median_margin(models) if shape else 0.7
-    methods = [name for name in METHODS if others and name not in _LEFT_OUT]
+    methods = _others(len(models)) if others else []
     sizes = chains, (1, 8, 32), 1500, 256, {"tau": tau}
     suite = Suite(models, *sizes, methods, max_new_tokens, only or ())
     cases = suite.cases()
@@ -100,6 +99,14 @@ def _tell(measured: dict[str, Any], out: Path, shown: str) -> None:
     for suffix, text in texts.items():
         write_text(out / f"bench.{suffix}", text)
     typer.echo(texts[shown], nl=False)
+
+
+def _others(models: int) -> list[str]:
+    """Return the other methods that so many models can be used with."""
+    from adafuse.methods import METHODS
+
+    sizes = {name: METHODS[name].models for name in METHODS if name not in _LEFT_OUT}
+    return [name for name, (least, most) in sizes.items() if least <= models <= (most or models)]
 
 
 def _toy() -> list[str]:
