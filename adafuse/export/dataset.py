@@ -23,7 +23,7 @@ from adafuse.methods.selections import SELECTIONS, BestOf
 from adafuse.metrics.registry import metric_named, unit
 from adafuse.metrics.score import ScoredRun, read_scored
 from adafuse.metrics.scorer import STRICT
-from adafuse.models.spec import GGUF, public_name
+from adafuse.models.spec import GGUF, public_name, with_adapter
 from adafuse.report.failures import is_right
 from adafuse.report.stored import StoredResults
 from adafuse.report.tables import escape, markdown_table
@@ -178,6 +178,11 @@ def _public_name(config: Config, name: str) -> str:
     if Path(path).is_absolute() or Path(path).exists():
         return f"local/{name}"
     return path.rpartition("/")[0] if path.endswith(GGUF) else path
+
+
+def _with_adapter(config: Config, name: str) -> str:
+    adapter = config.models[name].adapter
+    return with_adapter(_public_name(config, name), adapter and Path(adapter).name)
 
 
 def _metrics(
@@ -366,7 +371,11 @@ def dataset_card(results: StoredResults) -> str:
     ]
     shown = {run for runs in results.runs.values() for run in runs}
     rows = [
-        (escape(name), spec.method, ", ".join(_public_name(results.config, m) for m in spec.models))
+        (
+            escape(name),
+            spec.method,
+            ", ".join(_with_adapter(results.config, m) for m in spec.models),
+        )
         for name, spec in results.config.runs.items()
         if name in shown
     ]

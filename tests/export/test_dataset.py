@@ -85,3 +85,9 @@ def test_no_two_runs_share_a_split_and_no_choice_a_benchmark_s_name(config: Conf
     assert {name: path.split("/")[0] for name, _, path in files} == {
         "qa": "qa", "qa_best_": "qa", "qa_best": "qa_best", "qa_best_best": "qa_best",
     }  # fmt: skip
+
+
+def test_the_card_names_adapters(config: Config, tmp_path: Path) -> None:
+    card = dataset_card(StoredResults(config, {"qa": ["plain", "tuned"]}))
+    assert "| plain | single | org/m |\n" in card
+    assert f"| tuned | single | org/m + {tmp_path.name} |\n" in card
