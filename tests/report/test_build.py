@@ -226,6 +226,14 @@ def test_only_the_published_table_says_that_its_oracles_are_no_upper_bounds(
         assert page.count("need not be upper bounds") == len(protocols) - 1
 
 
+def test_answers_in_the_audit_keep_their_slashes(config: Config, tmp_path: Path) -> None:
+    text = "| prediction | gold |\n| --- | --- |\n| /r/science | science |\n"
+    write_text(ResultsLayout(config.results).table("audit.md"), text)
+    both = config.model_copy(update={"protocols": ("strict", "published")})
+    write_report(StoredResults.in_folder(both), tmp_path / "report")
+    assert "<td>/r/science</td>" in (tmp_path / "report/index.html").read_text()
+
+
 def test_what_the_configuration_does_not_ask_for_is_left_out(
     config: Config, tmp_path: Path
 ) -> None:
