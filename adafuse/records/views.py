@@ -192,9 +192,14 @@ class ResultView:
 
 
 def model_names(paths: Sequence[str]) -> list[str]:
-    """Return the last part of each path, or the whole paths if some share it."""
+    """Return the last part of each path, or the whole paths if others share it."""
     last = [Path(path).name for path in paths]
-    return last if len(set(last)) == len(last) else list(paths)
+    return told_apart(last if len(set(last)) == len(set(paths)) else paths)
+
+
+def told_apart(names: Sequence[str]) -> list[str]:
+    """Return names of models, those that several have with the numbers of these."""
+    return [f"{name} ({k})" if names.count(name) > 1 else name for k, name in enumerate(names)]
 
 
 def results_html(results: Sequence[ResultView], models: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from adafuse.config.config import Config
 from adafuse.errors import UserError
 from adafuse.models.spec import public_name, recorded_names
+from adafuse.records.views import told_apart
 from adafuse.report.contents import read_contents
 from adafuse.report.explorer import (
     BenchmarkEntry,
@@ -163,15 +164,16 @@ def write_loose_report(traces: Sequence[Path], folder: Path) -> None:
     entries = {}
     for name, run in settings.items():
         tau = run.get("tau", tau_of(run["method"], {}))
-        entries[name] = RunEntry(run["method"], tuple(short[path] for path in run["models"]), tau)
+        models = told_apart([short[path] for path in run["models"]])
+        entries[name] = RunEntry(run["method"], tuple(models), tau)
     questions = _questions(traces)
     if not questions:
         raise UserError(f"{str(traces[0])!r} has no examples; name another file")
     files = [RunFiles(path.stem, path, {}) for path in traces]
     write_benchmark(folder / DATA, PROMPTS, questions, files)
-    models = dict.fromkeys(name for entry in entries.values() for name in entry.models)
+    shown = dict.fromkeys(name for entry in entries.values() for name in entry.models)
     benchmark = BenchmarkEntry(PROMPTS, len(questions), tuple(names))
-    write_manifest(folder / DATA, Manifest([benchmark], entries, list(models), []))
+    write_manifest(folder / DATA, Manifest([benchmark], entries, list(shown), []))
     write_explorer(folder, report=False)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from adafuse.errors import UserError
 from adafuse.records.result import Chat, Turn, as_prompt, as_text, letters, question_of
+from adafuse.records.views import model_names
 
 ASKED = (Turn("system", "Be brief."), Turn("user", "Who?"))
 
@@ -59,3 +60,9 @@ def test_a_turn_of_the_assistant_at_the_end_is_continued_unless_that_is_said_oth
     assert Chat(turns).continues
     assert not Chat(turns, continues=False).continues
     assert not Chat(ASKED).continues
+
+
+def test_models_of_one_path_are_told_apart_by_their_numbers():
+    assert model_names(["a/base", "b/small"]) == ["base", "small"]
+    assert model_names(["a/base", "b/base"]) == ["a/base", "b/base"]
+    assert model_names(["a/base", "b/small", "a/base"]) == ["base (0)", "small", "base (2)"]

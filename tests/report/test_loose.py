@@ -84,6 +84,12 @@ def test_adapters_over_one_base_are_told_apart(tmp_path: Path) -> None:
     assert '"models": ["base", "law"]' in text
 
 
+def test_a_model_that_is_there_twice_is_two_models(tmp_path: Path) -> None:
+    report(generated(tmp_path / "t.parquet", ["x"], models=["org/base", "org/base", "org/c"]))
+    text = (tmp_path / "t_report/data/manifest.js").read_text()
+    assert '"models": ["base (0)", "base (1)", "c"]' in text
+
+
 def test_errors_and_tracebacks_show_files_by_their_last_parts(tmp_path: Path) -> None:
     failed = replace(
         FUSED[5], error="'/data/me/m/a.bin' is cut", traceback='File "/data/me/x.py", line 3'
