@@ -109,7 +109,8 @@ def _print(advice: "Advice", method: str) -> None:
         accepted = " | ".join(sample.accepted)
         texts = zip(["accepted", *names], [accepted, *sample.texts], strict=True)
         for name, text in texts:
-            typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}")
+            cut = "..." * (len(text) > _SHOWN)
+            typer.echo(f"  {one_line(name)}: {one_line(text[:_SHOWN])}{cut}")
     typer.echo(f"the better answer of each row: {advice.ceiling:.1f}")
     if (rows := advice.co_failure) is not None:
         ends = f"{rows.beta_low:.1f} to {rows.beta_high:.1f}"

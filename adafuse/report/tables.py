@@ -111,6 +111,7 @@ _AUDIT_COLUMNS = (
 )
 _EXAMPLES = 3
 """Of each rule that the audit shows."""
+_LONGEST = 80  # characters of the end of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,13 +420,17 @@ def _audit_examples(audited: Audit) -> str:
     for rule in RULES:
         answers = [one for one in audited.accepted if one.rule == rule and one.text.strip()]
         rows += [
-            (rule, escape(answer.id), escape(answer.text[-80:]), escape(answer.gold[-80:]))
+            (rule, escape(answer.id), _end(answer.text), _end(answer.gold))
             for answer in answers[:_EXAMPLES]
         ]
     if not rows:
         return ""
     table = markdown_table(("rule", "id", "prediction", "gold"), rows, text=4)
     return f"## {escape(audited.run)} on {escape(audited.benchmark)}\n\n{table}"
+
+
+def _end(text: str) -> str:
+    return escape(text if len(text) <= _LONGEST else f"…{text[-_LONGEST:]}")
 
 
 def published_section(published: Published, benchmarks: Sequence[str], protocol: str) -> str:

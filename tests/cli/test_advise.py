@@ -66,6 +66,12 @@ def test_a_model_is_called_as_its_folder_whatever_signs_that_has(folder):
     assert all(f"│ {name} " in told.stdout for name in names), told.stdout
 
 
+def test_an_answer_that_is_cut_in_a_sample_says_so(folder):
+    (folder / "dev.jsonl").write_text(json.dumps({"question": "Who?", "answer": "x" * 101}))
+    told = adafuse("advise", *PAIR, *GIVEN, "--max-new-tokens", "1", cwd=folder)
+    assert f"  accepted: {'x' * 100}...\n" in told.stdout
+
+
 def test_a_second_slot_in_the_template_is_told(folder):
     given = [*GIVEN, "--template", "{question} {contxt}", "--max-new-tokens", "2"]
     told = adafuse("advise", *PAIR, *given, cwd=folder)

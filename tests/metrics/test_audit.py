@@ -37,6 +37,15 @@ def test_an_example_shows_the_gold_answer_for_which_it_was_accepted() -> None:
     assert "| equal | a | in the liver | the livers |" in audit_table([found]).markdown
 
 
+def test_an_example_says_that_its_beginning_is_left_out() -> None:
+    rows = [Row("a", "Where?", ("livers",))]
+    text = f"{'the ' * 30}liver"
+    assert (
+        f"| a | …{text[-80:]} | livers |"
+        in audit_table([audited("nq", rows, {"a": text})]).markdown
+    )
+
+
 def test_answers_that_only_strict_accepts_are_counted() -> None:
     rows = [Row("a", "?", ("the answer is 12",))]
     assert audited("gsm8k", rows, {"a": "\\boxed{3} no, \\boxed{12}"}).only_strict == 1
