@@ -27,7 +27,8 @@ LONGEST_CHARACTER = 4
 LONGEST_CONTEXT = 64
 """How many ids an anchor looks back at most."""
 
-_CONTEXT_SIZES = (4, 8, 16, 32, LONGEST_CONTEXT)
+_CONTEXT_SIZES = (4, 8, 16, 32, *range(LONGEST_CONTEXT, LONGEST_CONTEXT - LONGEST_CHARACTER, -1))
+"""One of the last begins with a character also in a run of byte tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,12 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
     """Anchor at the end of `ids` (prompt included), with as few of them as decode cleanly.
 
     A window that cuts a character in two would decode to U+FFFD, and with byte tokens spoil what
-    follows, so it is widened until it does not.
+    follows, so another one is taken, unless all do.
     """
-    for size in _CONTEXT_SIZES:
+    for size in (*_CONTEXT_SIZES, LONGEST_CONTEXT):
         context = tuple(ids[-size:])
         text = _decode(tokenizer, context)
-        if UNFINISHED not in text or size >= len(ids):
+        if UNFINISHED not in text or size > len(ids):
             break
     return Anchor(tokenizer, context, text)
 

@@ -72,6 +72,17 @@ def test_an_anchor_inside_a_run_of_byte_tokens_is_widened_until_it_decodes():
     assert place.added(tokenizer.encode(" b", add_special_tokens=False)).strip() == "b"
 
 
+@pytest.mark.parametrize("character", ["é", "བ", "🦜"])
+def test_a_long_run_of_byte_tokens_is_cut_between_characters(character):
+    tokenizer, size = toy_tokenizer("mistral"), len(character.encode())
+    ids = ids_of(tokenizer, character * 40)
+    assert len(ids) == 40 * size
+    for count in range(40):
+        assert anchor(tokenizer, ids[: count * size]).added(ids[count * size :]) == (
+            character * (40 - count)
+        )
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(NAMES), st.text(max_size=30).filter(lambda text: UNFINISHED not in text))
 def test_the_first_ids_hold_the_characters_whose_bytes_they_have(name, text):
