@@ -78,6 +78,9 @@ def _read(spec: ModelEntry) -> PreTrainedTokenizerBase:
     if content is not None and (tokenizer is None or _is_of_transformers(tokenizer)):
         tokenizer = _as_in_file(spec, content, tokenizer)
     assert tokenizer is not None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None and getattr(backend.model, "dropout", None):
+        backend.model.dropout = None  # left from training: each encoding would be another one
     return tokenizer
 
 

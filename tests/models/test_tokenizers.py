@@ -82,6 +82,16 @@ def test_a_prefix_space_of_the_settings_does_not_change_the_file(folder):
     assert loaded(path)("Hello")["input_ids"] == before
 
 
+@pytest.mark.parametrize("kind", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
+def test_dropout_that_training_left_in_the_file_changes_no_ids(folder, kind):
+    path = folder("llama")
+    change(path / "tokenizer_config.json", tokenizer_class=kind)
+    known = [loaded(path).encode(text) for text in TELLING]
+    model = json.loads((path / "tokenizer.json").read_text())["model"]
+    change(path / "tokenizer.json", model=model | {"dropout": 0.5})
+    assert [loaded(path).encode(text) for text in TELLING] == known
+
+
 def test_special_tokens_that_only_the_class_names_are_kept(folder):
     path = folder("qwen3")
     settings = json.loads((path / "tokenizer_config.json").read_text())
