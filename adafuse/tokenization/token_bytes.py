@@ -2,7 +2,8 @@
 
 Byte-level tokenizers (Llama 3, Qwen, GPT-2) write each byte as a character of the GPT-2 alphabet,
 SentencePiece-style ones (Mistral, Llama 2) a space as U+2581 and odd bytes as <0xNN>. Special
-tokens have no bytes; other added tokens are their own text.
+tokens have no bytes. Other added tokens are their own text; SentencePiece-style ones have the same
+marks in it.
 """
 
 import json
@@ -52,12 +53,13 @@ class TokenBytes:
         count = id_count(tokenizer) if count is None else count
         pieces: Any = tokenizer.convert_ids_to_tokens(list(range(count)))
         bytes_of = _reader(tokenizer, pieces, name)
+        literal = () if bytes_of is _sentencepiece else added  # decoders see marks in all tokens
         of: list[bytes | None] = []
         for index, piece in enumerate(pieces):
             if index in special or piece is None:
                 of.append(None)
             else:
-                of.append(added[index].content.encode() if index in added else bytes_of(piece))
+                of.append(piece.encode() if index in literal else bytes_of(piece))
         numbered = [(data, index) for index, data in enumerate(of) if data]
         single = [pair for pair in numbered if _BYTE_PIECE.fullmatch(pieces[pair[1]])]
         others = [pair for pair in numbered if not _BYTE_PIECE.fullmatch(pieces[pair[1]])]

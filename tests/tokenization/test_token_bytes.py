@@ -74,6 +74,16 @@ def test_added_tokens_that_are_not_special_are_their_own_text():
     assert TokenBytes.read(tokenizer, "llama").of[-1] == "Größe\u2581".encode()
 
 
+@pytest.mark.parametrize("content", ["\u2581\u2581", "\u2581Größe", "<0x41>"])
+def test_a_mark_stands_for_a_space_in_added_tokens_as_it_does_in_texts(content):
+    tokenizer = AutoTokenizer.from_pretrained(toy_tokenizer("mistral").name_or_path)
+    tokenizer.add_tokens([content])
+    token = tokenizer.convert_tokens_to_ids(content)
+    before = tokenizer.encode("a", add_special_tokens=False)
+    text = tokenizer.decode([*before, token]).removeprefix(tokenizer.decode(before))
+    assert TokenBytes.read(tokenizer, "mistral").of[token] == text.encode()
+
+
 def test_a_tokenizer_without_bytes_is_refused_by_one_of_its_tokens():
     vocabulary = {"[UNK]": 0, "play": 1, "##ing": 2}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
