@@ -53,7 +53,8 @@ class TokenBytes:
         count = id_count(tokenizer) if count is None else count
         pieces: Any = tokenizer.convert_ids_to_tokens(list(range(count)))
         bytes_of = _reader(tokenizer, pieces, name)
-        literal = () if bytes_of is _sentencepiece else added  # decoders see marks in all tokens
+        # Decoders see marks in all tokens. Text that pads is a piece.
+        literal = () if bytes_of is _sentencepiece else added.keys() - {tokenizer.pad_token_id}
         of: list[bytes | None] = []
         for index, piece in enumerate(pieces):
             if index in special or piece is None:
@@ -86,10 +87,28 @@ def _used(tokenizer: "PreTrainedTokenizerBase", _size: int) -> tuple[int, tuple[
 
 
 def special_ids(tokenizer: "PreTrainedTokenizerBase") -> frozenset[int]:
-    """Return the ids of all special tokens, reserved ones included."""
+    """Return the ids of all special tokens, reserved ones included, but text that only pads."""
     added = tokenizer.added_tokens_decoder
     reserved = (index for index, token in added.items() if token.special)
-    return frozenset([*reserved, *tokenizer.all_special_ids])
+    special = frozenset([*reserved, *tokenizer.all_special_ids])
+    return special - {tokenizer.pad_token_id} if _pads_with_text(tokenizer) else special
+
+
+_MARK = re.compile(r"[<>\[\]{}|\uff5c]|pad", re.IGNORECASE)
+"""What special tokens have in their names, such as <unk>, [PAD] or <|endoftext|>."""
+
+
+def _pads_with_text(tokenizer: "PreTrainedTokenizerBase") -> bool:
+    """Whether a word or mark of the vocabulary, such as "!", was chosen as the padding token.
+
+    transformers makes that a special token, but the model writes it in texts.
+    """
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    pad = None if backend is None else tokenizer.pad_token
+    if pad is None or _MARK.search(pad) or backend.model.token_to_id(pad) is None:
+        return False
+    named = tokenizer.special_tokens_map.items()
+    return pad not in {str(token) for name, token in named if name != "pad_token"}
 
 
 def _reader(

@@ -230,6 +230,16 @@ def test_end_ids_come_from_generation_config_and_tokenizer_together(copy):
     assert model.end_ids[model.tokenizer.bos_token_id] == "special token"
 
 
+@pytest.mark.parametrize("pad", ["!", "Ċ", "Ġthe"])
+def test_a_word_that_was_chosen_for_padding_is_text_and_ends_none(copy, pad):
+    known = load(str(copy)).models[0]
+    change(copy / "tokenizer_config.json", pad_token=pad)
+    model = load(str(copy)).models[0]
+    assert model.tokenizer.pad_token_id == known.tokenizer.convert_tokens_to_ids(pad)
+    assert model.end_ids == known.end_ids
+    assert model.token_bytes.of == known.token_bytes.of
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

@@ -44,6 +44,7 @@ def test_text_behind_an_odd_byte_is_encoded_as_text():
 def test_a_byte_without_a_token_is_told_of():
     class Letters:
         added_tokens_decoder, all_special_ids = {}, []
+        pad_token = pad_token_id = None
         backend_tokenizer = toy_tokenizer("llama").backend_tokenizer
 
         def __len__(self):
