@@ -227,7 +227,10 @@ class ModelEntry(Section):
     @field_validator("thoughts")
     @classmethod
     def _both_marks(cls, value: dict[str, str] | None) -> dict[str, str] | None:
-        if value is not None and value.keys() != {"begin", "end"}:
+        whole = value is None or (
+            value.keys() == {"begin", "end"} and all(map(str.strip, value.values()))
+        )
+        if not whole:
             raise ValueError(
                 f"{value} must name begin and end, and nothing else; write it like"
                 ' {"begin": "<think>", "end": "</think>"}'

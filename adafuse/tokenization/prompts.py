@@ -176,10 +176,11 @@ def thought_marks(
 ) -> tuple[str, str] | None:
     """Return the marks around thoughts: those given, or what a chat template names.
 
-    Those are tags, as <think>, or the channels of gpt-oss.
+    Those are tags, as <think>, or the channels of gpt-oss. White space around marks is none of
+    theirs, as there may be more of it or less.
     """
     if given:
-        return given["begin"], given["end"]
+        return given["begin"].strip(), given["end"].strip()
     template = str(getattr(tokenizer, "chat_template", None))
     if _ANALYSIS in template and _FINAL in template:
         return _ANALYSIS, f"<|end|><|start|>assistant{_FINAL}"

@@ -51,7 +51,7 @@ def test_marks_of_thoughts_are_given_in_yaml():
     for text in ("{begin: <think>, end: </think>}", json.dumps(marks)):
         (spec,) = read_models(["a"], thoughts=[text])
         assert spec.thoughts == marks
-    for text in ("{begin: <think>}", "{start: <think>, end: </think>}"):
+    for text in ("{begin: <think>}", "{start: <think>, end: </think>}", "{begin: ' ', end: b}"):
         with pytest.raises(UserError, match="must name begin and end, and nothing else; write"):
             read_models(["a"], thoughts=[text])
     with pytest.raises(UserError, match="thoughts must be a valid dictionary, not '</think>'"):

@@ -130,6 +130,17 @@ def test_marks_may_be_given_where_a_template_names_none():
     assert thoughts.split("Thoughts: Rustan? Answer: Paila", whole=True) == ("Rustan?", "Paila")
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"), [("<think>\n", "</think>\n\n"), (" <think>", "\n</think>")]
+)
+def test_white_space_around_given_marks_hides_no_thoughts(begin, end):
+    given = {"begin": begin, "end": end}
+    for template in (OPENED, SWITCHED):
+        thoughts = shared(model("qwen3", template, thoughts=given))
+        assert thoughts == Thoughts(*MARKS, opened=template == OPENED)
+        assert shared(model("qwen3", template, thoughts=given, chat_template_kwargs=OFF)) is None
+
+
 def test_the_prompt_says_whether_a_model_thinks():
     assert shared(model("qwen3", SWITCHED)) == Thoughts(*MARKS)
     assert shared(model("qwen3", OPENED)) == Thoughts(*MARKS, opened=True)
