@@ -6,14 +6,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from adafuse.errors import UserError
 from adafuse.records.result import CHAT_DATE, Prompt
 from adafuse.tokenization.prompts import common, ids_after, prompt_ids, thought_marks, turn_end
-from adafuse.tokenization.token_bytes import TokenBytes, id_count, special_ids, unused_ids
+from adafuse.tokenization.token_bytes import (
+    TokenBytes,
+    id_count,
+    misread_tokens,
+    special_ids,
+    unused_ids,
+)
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedConfig, PreTrainedTokenizerBase
@@ -91,6 +97,17 @@ def anchor(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> Anchor:
 
 
 def _decode(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
+    misread = misread_tokens(tokenizer)
+    if misread.keys().isdisjoint(ids):
+        return _decoded(tokenizer, ids)
+    runs = (list(run) for _, run in groupby(ids, misread.__contains__))
+    return "".join(
+        "".join(map(misread.__getitem__, run)) if run[0] in misread else _decoded(tokenizer, run)
+        for run in runs
+    )
+
+
+def _decoded(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
     from transformers import TokenizersBackend
 
     if getattr(type(tokenizer), "_decode", None) is TokenizersBackend._decode:

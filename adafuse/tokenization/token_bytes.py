@@ -8,7 +8,7 @@ marks in it.
 
 import json
 import re
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -111,14 +111,42 @@ def _pads_with_text(tokenizer: "PreTrainedTokenizerBase") -> bool:
     return pad not in {str(token) for name, token in named if name != "pad_token"}
 
 
+@lru_cache(16)
+def misread_tokens(tokenizer: "PreTrainedTokenizerBase") -> dict[int, str]:
+    """Return the text of added tokens whose letters a byte-level decoder takes for bytes, by id.
+
+    Such as "ü" of DeepSeek LLM, which it would write as U+FFFD.
+    """
+    if not _is_byte_level(_decoders(tokenizer)):
+        return {}
+    decode, special = tokenizer.backend_tokenizer.decode, special_ids(tokenizer)
+    added = {i: t.content for i, t in tokenizer.added_tokens_decoder.items() if i not in special}
+    words = {i: text for i, text in added.items() if not _SPACES.search(text)}
+    return {i: text for i, text in words.items() if decode([i]) != text}
+
+
+_SPACES = re.compile("[\u0120\u010a]")
+"""How byte-level tokenizers write a space and a line break: what has them is a piece."""
+
+
+def _decoders(tokenizer: "PreTrainedTokenizerBase") -> list[dict[str, Any]]:
+    """Return what makes text of tokens, as tokenizer.json says it."""
+    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
+    state = {"decoders": []} if decoder is None else json.loads(decoder.__getstate__())
+    decoders: list[dict[str, Any]] = state.get("decoders", [state])
+    return decoders
+
+
+def _is_byte_level(decoders: Sequence[Mapping[str, Any]]) -> bool:
+    return any(decoder["type"] == "ByteLevel" for decoder in decoders)
+
+
 def _reader(
     tokenizer: "PreTrainedTokenizerBase", pieces: Sequence[str | None], name: str
 ) -> Callable[[str], bytes]:
     """Return how this kind of tokenizer writes bytes as pieces; its decoder tells the kind."""
-    decoder = getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None)
-    state = {"decoders": []} if decoder is None else json.loads(decoder.__getstate__())
-    decoders: list[dict[str, Any]] = state.get("decoders", [state])
-    if any(decoder["type"] == "ByteLevel" for decoder in decoders):
+    decoders = _decoders(tokenizer)
+    if _is_byte_level(decoders):
         return _byte_level(name)
     marks = [decoder for decoder in decoders if decoder["type"] in ("Metaspace", "Replace")]
     if SPACE_MARK in json.dumps(marks, ensure_ascii=False):

@@ -64,6 +64,16 @@ def test_the_first_space_is_kept_where_a_decoder_drops_it():
     assert anchor(tokenizer, prompt).added(new) == " b"
 
 
+@pytest.mark.parametrize("word", ["für", "đem", "Mañana"])
+def test_added_letters_that_a_byte_level_decoder_takes_for_bytes_are_text(word):
+    tokenizer = AutoTokenizer.from_pretrained(TOY_MODELS / "llama")
+    tokenizer.add_tokens([word])
+    text = f" a {word}{word} 漢 {word}."
+    ids = ids_of(tokenizer, text)
+    assert tokenizer.convert_tokens_to_ids(word) in ids
+    assert added_in_steps(tokenizer, f"Question: {word}", ids) == text
+
+
 def test_an_anchor_inside_a_run_of_byte_tokens_is_widened_until_it_decodes():
     tokenizer = toy_tokenizer("mistral")
     ids = tokenizer.encode("a 漢字漢字", add_special_tokens=False)
