@@ -1,5 +1,6 @@
 """How `adafuse show` prints an example, or a list of them."""
 
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def _thoughts(row: dict[str, Any]) -> int:
+    """Return how many characters of a text are thoughts; pandas saves them as floats."""
+    length = row.get("thoughts") or 0
+    return 0 if math.isnan(length) else int(length)
+
+
 def _print_list(rows: list[dict[str, Any]]) -> None:
     """Print a line per example: id, why its text ends, and how the answer begins."""
-    from adafuse.storage.traces import thoughts_of
-
     console = Console(highlight=False)
     paged = console.is_terminal and len(rows) >= console.height
     with console.pager() if paged else nullcontext():
         for row in rows:
-            answer = one_line(row["text"][thoughts_of(row) :])
+            answer = one_line(row["text"][_thoughts(row) :])
             line = f"{one_line(str(row['id']))}  {row['stop_reason']}  {answer}"
             if console.is_terminal and len(line) >= console.width:
                 line = f"{line[: console.width - 2]}…"

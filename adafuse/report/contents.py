@@ -112,9 +112,12 @@ def _texts(layout: ResultsLayout, protocols: Collection[str]) -> dict[str, str]:
     texts = {name: _text(layout, f"{name}.md") for name in names}
     _, title, numbers = _text(layout, "main.md").partition(PAPER_TITLE)
     texts["published"] = title + numbers
-    # The audit names no folders, but has answers.
-    texts |= {name: without_folders(text) for name, text in texts.items() if name != "audit"}
-    return {name: text for name, text in texts.items() if text}
+    # The audit names no folders, but has answers that may look like some.
+    return {
+        name: text if name == "audit" else without_folders(text)
+        for name, text in texts.items()
+        if text
+    }
 
 
 def _text(layout: ResultsLayout, file: str) -> str:

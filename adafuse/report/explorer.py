@@ -20,7 +20,7 @@ import pyarrow as pa
 from adafuse.errors import UserError
 from adafuse.storage.files import without_folders, write_text
 from adafuse.storage.parquet import read_arrow, read_rows
-from adafuse.storage.traces import check_trace, places, thoughts_of
+from adafuse.storage.traces import check_trace, places
 
 QUESTIONS, TEXTS, ROUNDS = 500, 2000, 100
 """Examples in a file; assets/model.js reads the numbers in the manifest."""
@@ -77,9 +77,9 @@ def _write_run(folder: Path, key: str, ids: Sequence[str], files: RunFiles) -> N
         texts = [row.get("hypothesis") for row in scored]
         write_pieces(folder, f"{key}/scored-{protocol}", texts, TEXTS)
     index = {"stops": trace["stop_reason"].to_pylist(), "values": values}
-    columns = [name for name in trace.column_names if name == "thoughts"]  # not of older traces
-    if any(thoughts := [thoughts_of(row) for row in trace.select(columns).to_pylist()]):
-        index["thoughts"] = thoughts
+    thoughts = trace["thoughts"].to_pylist() if "thoughts" in trace.column_names else []
+    if any(thoughts):
+        index["thoughts"] = [length or 0 for length in thoughts]
     write_packed(folder, f"{key}/index", index)
     write_pieces(folder, f"{key}/texts", trace["text"].to_pylist(), TEXTS)
     for first in range(0, len(trace), ROUNDS):

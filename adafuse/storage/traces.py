@@ -1,6 +1,5 @@
 """The one writer of traces: a row per example, and what all say of how they came about."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
@@ -144,12 +143,6 @@ def places(path: Path, table: pa.Table) -> dict[str, int]:
         twice = next(name for row, name in enumerate(names) if place[name] != row)
         raise UserError(f"{str(path)!r} has id {twice!r} twice; give a trace with each row once")
     return place
-
-
-def thoughts_of(row: Mapping[str, Any]) -> int:
-    """Return how many characters of a row's text are thoughts; pandas saves them as floats."""
-    length = row.get("thoughts") or 0
-    return 0 if math.isnan(length) else int(length)
 
 
 def result_from(row: dict[str, Any]) -> Result:
