@@ -78,10 +78,21 @@ def _read(spec: ModelEntry) -> PreTrainedTokenizerBase:
     if content is not None and (tokenizer is None or _is_of_transformers(tokenizer)):
         tokenizer = _as_in_file(spec, content, tokenizer)
     assert tokenizer is not None
+    _without_chance(tokenizer, spec)
+    return tokenizer
+
+
+def _without_chance(tokenizer: PreTrainedTokenizerBase, spec: ModelEntry) -> None:
+    """Switch off, or refuse, what is left from training and makes each encoding another one."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None and getattr(backend.model, "dropout", None):
-        backend.model.dropout = None  # left from training: each encoding would be another one
-    return tokenizer
+        backend.model.dropout = None
+    settings = getattr(tokenizer, "sp_model_kwargs", None) or {}
+    if hasattr(tokenizer, "sp_model") and settings.get("enable_sampling"):
+        raise UserError(
+            f"the tokenizer of model {spec.path!r} encodes a text at random (enable_sampling in"
+            " sp_model_kwargs); remove that from its tokenizer_config.json"
+        )
 
 
 def _is_of_transformers(tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, tokenization_utils_base
 
@@ -90,6 +91,22 @@ def test_dropout_that_training_left_in_the_file_changes_no_ids(folder, kind):
     model = json.loads((path / "tokenizer.json").read_text())["model"]
     change(path / "tokenizer.json", model=model | {"dropout": 0.5})
     assert [loaded(path).encode(text) for text in TELLING] == known
+
+
+def test_sampling_of_sentencepiece_is_refused(folder):
+    path = folder("llama")
+    (path / "tokenizer.json").unlink()
+    texts = iter(["the capital of Rustan is Mount Skofell", "which city is it?"] * 20)
+    with (path / "spiece.model").open("wb") as file:
+        train = sentencepiece.SentencePieceTrainer.train
+        train(sentence_iterator=texts, model_writer=file, vocab_size=40, hard_vocab_limit=False)
+    settings = path / "tokenizer_config.json"
+    settings.write_text(json.dumps({"tokenizer_class": "GPTSw3Tokenizer", "pad_token": "<unk>"}))
+    known = loaded(path).encode("the city")
+    assert loaded(path).encode("the city") == known
+    change(settings, sp_model_kwargs={"enable_sampling": True, "nbest_size": -1, "alpha": 0.1})
+    with pytest.raises(UserError, match="encodes a text at random \\(enable_sampling in"):
+        loaded(path)
 
 
 def test_special_tokens_that_only_the_class_names_are_kept(folder):
