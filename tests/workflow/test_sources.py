@@ -242,10 +242,13 @@ def test_planning_6000_rows_is_fast_and_loads_no_heavy_library(
     seconds = {}
     for count in (600, 6000):
         (tmp_path / "qa.jsonl").write_text("".join(rows[:count]))
-        started = time.process_time()
-        plan = Plan.of(values)
-        plan.digests("qa", "both")
-        seconds[count] = time.process_time() - started
+        times = []
+        for _ in range(3):
+            started = time.process_time()
+            plan = Plan.of(values)
+            plan.digests("qa", "both")
+            times.append(time.process_time() - started)
+        seconds[count] = min(times)
     assert seconds[6000] < 20 * seconds[600]
     assert [n for n, row in enumerate(plan.prepared("qa").rows) if row.shot] == [7]
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
