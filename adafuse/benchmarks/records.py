@@ -78,6 +78,8 @@ def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any
             if twice := [name for name, times in Counter(names).items() if times > 1]:
                 raise UserError(f"{where}: column {twice[0]!r} occurs twice; remove one")
             continue
+        if fields == names:
+            raise UserError(f"{where} is the header again; remove it, as where files were joined")
         if len(fields) != len(names):
             raise UserError(
                 f"{where} has {len(fields)} fields, but the header has {len(names)}; quote fields"

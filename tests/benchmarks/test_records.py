@@ -96,6 +96,7 @@ def test_all_cells_of_csv_are_text(tmp_path: Path, cell: str) -> None:
     ("name", "text", "sentence"),
     [
         ("r.csv", "question,answer,answer\nq,a,b", "line 1: column 'answer' occurs twice"),
+        ("r.csv", "question,answer\nq,a\nquestion,answer\nr,b", "line 3 is the header again"),
         ("r.csv", "question,answer\nq,a\nq,a,b", "line 3 has 3 fields, but the header has 2"),
         ("r.csv", "question,answer\nq", "line 2 has 1 fields"),
         ("r.csv", 'question,answer\nq,"a\nq,a\n', "line 2 is not valid CSV"),
