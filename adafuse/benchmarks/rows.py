@@ -110,16 +110,18 @@ def _question(record: Record, spec: str, where: str) -> str:
     return re.sub(_FILLED, lambda slot: _question(record, slot[1], where), spec)
 
 
-# A list of texts or numbers, as pandas writes one into a cell of CSV.
-_LIST = re.compile(r"""\s*\[\s*(?:['"].*['"]|-?[\d.]+(?:[\s,]+-?[\d.]+)*)[\s,]*\]\s*""", re.DOTALL)
+# A list of texts or numbers, or keys with values, as pandas writes them into a cell of CSV.
+_LIST = re.compile(
+    r"""\s*(?:\[\s*(?:['"].*['"]|-?[\d.]+(?:[\s,]+-?[\d.]+)*)[\s,]*\]|\{'\w+':.*\})\s*""", re.DOTALL
+)
 
 
 def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
     value = _value(record, fields.answer, where)
     if isinstance(value, str) and _LIST.fullmatch(value):
         raise UserError(
-            f"{where}: {fields.answer} is a list written as text, {value!r}; give a list in JSON"
-            " lines or Parquet, and there [text] if that text is the one answer"
+            f"{where}: {fields.answer} is a list or mapping written as text, {value!r}; give a list"
+            " in JSON lines or Parquet, and there [text] if that text is the one answer"
         )
     answers = value if isinstance(value, list) else [value]
     if not answers:

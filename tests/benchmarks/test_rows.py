@@ -78,11 +78,15 @@ def test_the_limit_takes_the_first_rows_and_reads_no_further(tmp_path: Path) -> 
         ('{"question": "a", "answer": true}', "line 2: answer is True; it must be a string"),
         (
             '{"question": "a", "answer": "[\'b\', \'c\']"}',
-            r"line 2: answer is a list written as text, \"\['b', 'c'\]\"; give a list",
+            r"line 2: answer is a list or mapping written as text, \"\['b', 'c'\]\"; give a list",
         ),
         (
             '{"question": "a", "answer": " [1, -2.5] "}',
-            r"answer is a list written as text, ' \[1, ",
+            r"answer is a list or mapping written as text, ' \[1, ",
+        ),
+        (
+            """{"question": "a", "answer": "{'text': array(['b']), 'answer_start': array([3])}"}""",
+            r"answer is a list or mapping written as text, \"\{'text': ",
         ),
         ('{"question": "a", "answer": "b", "id": 1.5}', "line 2: id is 1.5"),
         ('{"question": "a", "answer": "b", "id": ""}', "line 2: id is empty"),
