@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 app = typer.Typer(help="Run one step of the workflow.", no_args_is_help=True)
 
-STAMPED = "%(asctime)s %(levelname)s %(message)s"
+STAMPED = "%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"
+"""The form of lines and of their times, which on a node may be of another time zone."""
 KILLED = 137
 """The exit status of a job that was sent SIGKILL, as a shell reports it."""
 
@@ -42,7 +43,8 @@ def _begin() -> None:
             f" {planned_by}; install the same one in the environment or container of the jobs"
         )
     # A rule's log says when what happened, whatever the command line above has set up.
-    logging.basicConfig(force=True, stream=sys.stderr, format=STAMPED)
+    form, times = STAMPED
+    logging.basicConfig(force=True, stream=sys.stderr, format=form, datefmt=times)
     logging.getLogger("adafuse").setLevel(logging.INFO)
 
 
@@ -379,7 +381,7 @@ def prefetch(
 
     if log is not None:
         kept = logging.FileHandler(log, mode="w", encoding="utf-8")
-        kept.setFormatter(logging.Formatter(STAMPED))
+        kept.setFormatter(logging.Formatter(*STAMPED))
         logging.getLogger("adafuse").addHandler(kept)
     settings = prefetching.with_commits(_read(config))
     commits = prefetching.prefetch(settings, download)

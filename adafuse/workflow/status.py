@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -27,7 +27,7 @@ _ERROR = re.compile(r"error: |\S+ \S+ ERROR |[A-Za-z_.]*(Error|Exception|Interru
 _INTERRUPTED = re.compile(r"\S+ \S+ INFO interrupted ")
 """What `adafuse step ended` writes of a job that SIGINT or SIGTERM ended."""
 _TAIL = 1 << 16
-_TIME = r"^(?P<time>\S+ \S+),\d+ INFO "
+_TIME = r"^(?P<time>\S+ [^,\s]+)(?:,\d+)? INFO "
 _BEGUN = re.compile(rf"{_TIME}.*: (?P<left>\d+) of \d+ rows to do", re.MULTILINE)
 _ROW = re.compile(rf"{_TIME}(?P<done>\d+) of \d+: ", re.MULTILINE)
 
@@ -145,7 +145,7 @@ def progress(plan: Plan, shards: Iterable[ShardStatus]) -> Progress:
         seconds.append(measured.seconds(cell, left, least_of(plan, cell, left, cards), cards))
         if shard.state == "running" and (seen := _seen(plan, shard)) is not None:
             running += 1
-            hours += cards * (datetime.now() - seen.begun).total_seconds() / 3600
+            hours += cards * (datetime.now(UTC) - seen.begun).total_seconds() / 3600
             rate += 60 * seen.rows / max(1.0, (seen.last - seen.begun).total_seconds())
     known = [each for each in seconds if each is not None]
     took = sum(known) / 3600 / max(1, running) if len(known) == len(seconds) else None
@@ -182,12 +182,17 @@ def _attempts(plan: Plan, shard: ShardStatus) -> list[_Seen]:
     starts, found = [*_BEGUN.finditer(text)], list[_Seen]()
     ends = [*(start.start() for start in starts), len(text)][1:]
     for start, end in zip(starts, ends, strict=True):
-        begun = datetime.fromisoformat(start["time"])
+        begun = _time(start)
         rows = [*_ROW.finditer(text, start.end(), end)]
-        last = datetime.fromisoformat(rows[-1]["time"]) if rows else begun
+        last = _time(rows[-1]) if rows else begun
         done = int(rows[-1]["done"]) if rows else shard.of - int(start["left"])
         found.append(_Seen(begun, last, len(rows), done))
     return found
+
+
+def _time(line: re.Match[str]) -> datetime:
+    """Return the time of a line of a log; older logs do not name their time zone."""
+    return datetime.fromisoformat(line["time"]).astimezone()
 
 
 def _failed_rows(plan: Plan, benchmark: str, run: str, shard: int) -> str | None:

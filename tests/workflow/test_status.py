@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import yaml
 from typer.testing import CliRunner
 
 from adafuse.cli.main import app
-from adafuse.cli.steps import ended
+from adafuse.cli.steps import STAMPED, ended
 from adafuse.errors import UserError
 from adafuse.storage import journal
 from adafuse.storage.files import write_text
@@ -374,11 +374,12 @@ def test_rows_that_failed_are_told_with_the_first_sentence_of_the_first(
 def test_the_pace_is_that_of_the_jobs_that_run(results: Results) -> None:
     assert results.asked(status=3)["progress"]["hours_left"] is None
     now = datetime.now().replace(microsecond=0)
-    times = [(now - timedelta(minutes=m)).isoformat(sep=" ") for m in (40, 30, 20)]
+    node = now.astimezone(timezone(timedelta(hours=9)))  # as the clock of a node may be set
+    times = [f"{node - timedelta(minutes=m):{STAMPED[1]}}" for m in (40, 30, 20)]
     lines = [
-        f"{times[0]},123 INFO both on qa: {len(results.ids(0)) - 1} of 6 rows to do, 1 were dec",
-        f"{times[1]},123 INFO 2 of 6: r1 (eos)",
-        f"{times[2]},123 INFO 3 of 6: r2 (eos)",
+        f"{times[0]} INFO both on qa: {len(results.ids(0)) - 1} of 6 rows to do, 1 were dec",
+        f"{times[1]} INFO 2 of 6: r1 (eos)",
+        f"{times[2]} INFO 3 of 6: r2 (eos)",
     ]
     earlier = [
         f"{(now - timedelta(hours=9)).isoformat(sep=' ')},1 INFO both on qa: 6 of 6 rows to do, 0",
