@@ -125,6 +125,18 @@ class Config(Section):
     """environment modules that every job loads with `--sdm env-modules`; change it when your
     cluster's software comes as modules"""
 
+    @field_validator("models", "benchmarks", "runs", "experiments")
+    @classmethod
+    def _names_are_apart(cls, named: dict[str, Section]) -> dict[str, Section]:
+        first: dict[str, str] = {}
+        for name in named:
+            if (other := first.setdefault(name.lower(), name)) != name:
+                raise ValueError(
+                    f"the files of {other!r} and {name!r} are the same where case does not count,"
+                    " as on macOS; rename one"
+                )
+        return named
+
     @field_validator("protocols")
     @classmethod
     def _strict_comes_first(cls, protocols: tuple[str, ...]) -> tuple[str, ...]:

@@ -89,6 +89,7 @@ def changed(values: dict[str, Any], path: tuple[str, ...], value: object) -> dic
         (("models", "left", "revision"), "main", "revision 'main' is for hub models"),
         (("runs", "a b"), {"method": "single", "models": ["left"]}, "runs: 'a b' cannot name"),
         (("runs", "../up"), {"method": "single", "models": ["left"]}, "'../up' cannot name"),
+        (("runs", "Left"), {"method": "single", "models": ["left"]}, "files of 'left' and 'Left'"),
         (("results",), "a{b}", "results: 'a{b}' has a '{', which Snakemake cannot take"),
         (("note",), 3, "config: note must be a valid string, not 3"),
         (("protocols",), ["published"], "config: protocols must be [strict] or [strict, "),
