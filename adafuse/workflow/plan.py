@@ -89,9 +89,13 @@ class Plan(Digests):
                     f"{need.name} is missing; run `snakemake prefetch` alone"
                 )
         for name, task in plan.config.benchmarks.items():
-            prompt, where = (f"benchmarks.{name}.prompt", task.prompt), f"benchmarks.{name}.stop"
-            stops = [stop if isinstance(stop, str) else stop.string for stop in task.stop]
-            odd = [unbroken(*prompt), unfilled(*prompt), *(unbroken(where, stop) for stop in stops)]
+            template = "source.fields.question", task.source.fields.question
+            texts = [("prompt", task.prompt), template]
+            for stop in task.stop:
+                parts = [stop] if isinstance(stop, str) else [stop.string, stop.after]
+                texts += [("stop", part) for part in parts]
+            odd = [unbroken(f"benchmarks.{name}.{key}", text) for key, text in texts]
+            odd.insert(1, unfilled(f"benchmarks.{name}.prompt", task.prompt))
             plan.warnings += filter(None, odd)
         for benchmark in [name for name in plan.config.benchmarks if name not in plan.missing]:
             try:

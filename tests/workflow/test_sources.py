@@ -293,11 +293,12 @@ def test_a_backslash_and_an_n_where_a_line_break_was_meant_are_told_while_planni
     task = values["benchmarks"]["qa"]
     task |= {
         "prompt": r"Q: {question}\nA:",
-        "stop": [r"\n", "\n", {"string": r"\n\n", "after": "x"}],
+        "stop": [r"\n", "\n", {"string": r"\n\n", "after": "x"}, {"string": ".", "after": r"\n"}],
     }
+    task["source"]["fields"] = {"question": r"{question}\n{answer}"}
     told = Plan.of(values).warnings
     assert [each.split(" has ")[0] for each in told] == [
-        "benchmarks.qa.prompt", "benchmarks.qa.stop", "benchmarks.qa.stop"
+        "benchmarks.qa.prompt", "benchmarks.qa.source.fields.question", *["benchmarks.qa.stop"] * 3
     ]  # fmt: skip
     assert told[0].endswith(r"\n as two characters, not as a line break; write it in double quotes")
 
