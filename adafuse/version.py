@@ -13,7 +13,7 @@ SCORING_VERSION = 3
 """Part of the key of every score and of every choice by scores: raise it whenever a score of the
 same texts may change."""
 
-REPORT_VERSION = 12
+REPORT_VERSION = 13
 """Part of the key of every table, figure and page: raise it whenever one of them changes."""
 
 CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{SCORING_VERSION}.{REPORT_VERSION}"

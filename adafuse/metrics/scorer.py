@@ -232,8 +232,8 @@ class Scorer:
         name, answers = next(iter(hopeless.items()))
         message = (
             f"{owner}: {len(hopeless)} of {len(rows)} rows can never be right, for scorer"
-            f" {self.name!r} compares nothing of their accepted answers: {name!r} ({answers[0]!r});"
-            " correct them or use another scorer"
+            f" {self.name!r} finds no text equal to their accepted answers: {name!r}"
+            f" ({answers[0]!r}); correct them or use another scorer"
         )
         if len(hopeless) == len(rows):
             raise UserError(message)

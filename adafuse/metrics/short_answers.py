@@ -80,6 +80,11 @@ def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
         f1 = mean([token_f1(e.text, e.answers, normalise) for e in examples])
         return Judgement(outcomes, {"exact_match": share_right(outcomes), "f1": f1})
 
+    def compared(answer: str) -> str:
+        """Return an accepted answer normalised; nothing of one that no first line can equal."""
+        whole = normalise(answer)
+        return whole if normalise(first_line(answer)) == whole else ""
+
     metrics = (Metric("exact_match", "exact match", binary=True), Metric("f1", "token F1"))
     rules = strict, published(name, "exact_match")
     return Scorer(
@@ -87,7 +92,7 @@ def _scorer(name: str, doc: str, normalise: Normaliser) -> Scorer:
         doc,
         metrics,
         *rules,
-        normalise=normalise,
+        normalise=compared,
         answer=lambda text: normalise(first_line(text)),
     )
 

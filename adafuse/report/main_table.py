@@ -432,7 +432,7 @@ def _remarks(table: ScoreTable) -> list[str]:
     excluded = {score.benchmark: score.excluded for score in scores if score.excluded}
     never = {score.benchmark: score.details.get(NEVER_RIGHT) for score in scores}
     remarks += [
-        f"{escape(name)}: {count} {NEVER_RIGHT}: their accepted answers normalise to nothing."
+        f"{escape(name)}: {count} {NEVER_RIGHT}: no text equals their accepted answers."
         for name, count in never.items()
         if count
     ]

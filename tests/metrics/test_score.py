@@ -146,9 +146,12 @@ def test_a_torn_score_file_is_one_sentence(tmp_path: Path, text: str) -> None:
         ("translation_13a", "\ufeff", True),
         ("translation_13a", ".", False),
         ("nq", "0", False),
+        ("squad", "first line\nsecond line", True),
+        ("squad", "\nthe only line\n...", False),
+        ("translation_13a", "first line\nsecond line", False),
     ],
 )
-def test_rows_whose_accepted_answers_normalise_to_nothing_are_counted(
+def test_rows_whose_accepted_answers_no_text_equals_are_counted(
     scorer: str, gold: str, never: bool
 ) -> None:
     rows = [row("a", gold), row("b", gold, "right"), row("c")]

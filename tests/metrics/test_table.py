@@ -107,7 +107,7 @@ def test_failed_rows_stand_beside_every_score_that_counts_them() -> None:
 def test_rows_that_can_never_be_right_are_a_remark_of_their_benchmark() -> None:
     never = [replace(each, details={NEVER_RIGHT: 2}) for each in FULL if each.benchmark == "qa"]
     text = to_markdown(table(*never))
-    assert text.count("qa: 2 rows that can never be right: their accepted answers") == 1
+    assert text.count("qa: 2 rows that can never be right: no text equals their") == 1
 
 
 def test_many_empty_answers_are_a_warning_above_the_table() -> None:
