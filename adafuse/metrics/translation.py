@@ -1,6 +1,7 @@
 """Translations: corpus BLEU and chrF2++ with sacrebleu."""
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -202,12 +203,27 @@ def _fetch(path: Path) -> None:
         ) from None
 
 
+# Of Thai, Lao, Tibetan, Burmese, Khmer, Japanese and Chinese.
+_UNSPACED = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
+)
+
+
+def _without_spaces(answer: str) -> str | None:
+    """Say so of an answer in a script in which the tokenizer 13a makes a sentence one word."""
+    letters = sum(map(str.isalpha, answer))
+    if 2 * sum(map(str.isalpha, _UNSPACED.findall(answer))) <= letters:
+        return None
+    return "has no spaces between words, without which tokenizer 13a takes all for one word"
+
+
 def _scorer(name: str, doc: str, metric: str, label: str, tokenize: str) -> Scorer:
     bleu = Metric(metric, label, corpus=bleu_corpus(tokenize))
     chrf = Metric("chrf2++", "chrF2++", corpus=CHRF2)
     protocols = (translations_strict, translations_published)
     strict, published = (partial(rules, tokenize=tokenize, name=metric) for rules in protocols)
-    return Scorer(name, doc, (bleu, chrf), strict, published, needs_spm=tokenize == TOKENIZER)
+    how: Any = {"needs_spm": True} if tokenize == TOKENIZER else {"unreadable": _without_spaces}
+    return Scorer(name, doc, (bleu, chrf), strict, published, **how)
 
 
 CHRF2 = sacrebleu_corpus(_chrf)

@@ -1,6 +1,7 @@
 """Corpus BLEU and chrF2++ against sacrebleu, with a stand-in for the SentencePiece model."""
 
 import hashlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sacrebleu.tokenizers import tokenizer_spm
 from adafuse.errors import UserError
 from adafuse.metrics.scorer import Prediction
 from adafuse.metrics.translation import (
+    SCORERS,
     model_file,
     require_model,
     translations_published,
@@ -178,3 +180,22 @@ def test_a_hypothesis_is_one_line_whatever_its_line_breaks(before: str) -> None:
         plain, broken = score(HYPOTHESES), score(lines)
         assert broken.metrics == plain.metrics
         assert [o.text for o in broken.outcomes] == [o.text for o in plain.outcomes]
+
+
+@pytest.mark.parametrize(
+    ("answer", "refused"),
+    [
+        ("\u6211\u4eca\u5929\u53bb\u4e86\u5546\u5e97\u3002", True),
+        ("\u0e09\u0e31\u0e19\u0e23\u0e31\u0e01\u0e40\u0e18\u0e2d", True),
+        ("\uc624\ub298 \ub0a0\uc528\uac00 \uc88b\ub2e4.", False),
+        ("The sign for water is \u6c34.", False),
+        ("1984", False),
+    ],
+)
+def test_bleu_of_tokenizer_13a_is_refused_for_text_without_spaces(
+    answer: str, refused: bool
+) -> None:
+    scorers = {scorer.name: scorer for scorer in SCORERS}
+    scorers["translation"].check_answers("row 'a'", [answer])
+    with pytest.raises(UserError, match="of row 'a' has no spaces") if refused else nullcontext():
+        scorers["translation_13a"].check_answers("row 'a'", [answer])
