@@ -155,8 +155,8 @@ def read_commits(config: Config) -> dict[Pin, str]:
 
 
 def with_commits(config: Config) -> Config:
-    """Return a configuration that asks for the recorded commits."""
-    commits = read_commits(config)
+    """Return a configuration that asks for the recorded commits of what is not in a folder here."""
+    commits = {pin: c for pin, c in read_commits(config).items() if not Path(pin[0]).exists()}
     if not commits:
         return config
     models = {

@@ -152,6 +152,15 @@ def test_a_revision_that_the_user_changes_is_another_model(values: dict[str, Any
     assert with_commits(parse_config(values)).models["hub"].revision == "v2"
 
 
+def test_a_folder_with_the_name_of_a_model_that_was_downloaded_gets_no_commit(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefetch(config, Hub("c1"))
+    (tmp_path / "org" / "name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert with_commits(config) is config
+
+
 def test_nothing_is_recorded_where_all_downloads_fail(config: Config) -> None:
     with pytest.raises(UserError, match=r"1 of 1 could not be fetched.*no network"):
         prefetch(config, failing("org/name"))
