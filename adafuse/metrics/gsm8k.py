@@ -3,7 +3,7 @@
 import re
 from decimal import Context, Decimal
 
-from adafuse.metrics.numbers import Number, numbers, plain
+from adafuse.metrics.numbers import Number, numbers, plain, unread
 from adafuse.metrics.scorer import Metric, Prediction, Scorer, accuracy, published
 
 _BOX = re.compile(r"\\f?boxed\s*\{")
@@ -121,8 +121,21 @@ def _answer(text: str) -> str:
     return "" if number is None else str(number)
 
 
+_WORD = re.compile(r"(?!root\b)\b[^\W\d_]{2,}")
+_EXPRESSION = re.compile(r"\broot\b|[(\[][^()\[\]]*,[^()\[\]]*[)\]]|\d[inxyz]\b")
+
+
 def _unreadable(answer: str) -> str | None:
-    return "has no number" if final_number(answer) is None else None
+    """Refuse an answer without a number, and an expression that is not just one."""
+    if final_number(answer) is None:
+        return "has no number"
+    if "\n" in answer.strip() or _BOX.search(answer):
+        return None
+    right, odd = plain(answer).rpartition("=")[2], unread(answer)
+    if _WORD.search(right) and r"\begin" not in odd:
+        return None
+    several = len({number.value for number in numbers(right)}) > 1
+    return "is more than a number" if odd or several or _EXPRESSION.search(right) else None
 
 
 GSM8K = Scorer(

@@ -338,11 +338,20 @@ _REST = re.compile(r"\\[A-Za-z]+|[\\{}]")
 
 def plain(text: str) -> str:
     """Return a text with its LaTeX and its odd characters as plain ASCII writes them."""
+    return _REST.sub(" ", _written(text))
+
+
+def unread(text: str) -> list[str]:
+    """Return the commands of LaTeX that `plain` leaves out."""
+    return re.findall(r"\\[A-Za-z]+", _written(text))
+
+
+def _written(text: str) -> str:
     text = "".join(map(_character, text, "\n" + text))
     for _ in range(3):  # as deep as braces are nested
         for form, written in _LATEX:
             text = form.sub(written, text)
-    return _REST.sub(" ", text)
+    return text
 
 
 def _character(character: str, before: str) -> str:

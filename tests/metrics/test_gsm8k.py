@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from adafuse.errors import UserError
 from adafuse.metrics.gsm8k import GSM8K, final_number
 from adafuse.metrics.scorer import Prediction
 
@@ -268,3 +269,20 @@ def test_every_written_number_is_read_back(number: Decimal) -> None:
 @given(st.text())
 def test_any_text_has_a_number_or_none(text: str) -> None:
     assert final_number(text) is None or final_number(text).is_finite()
+
+
+@pytest.mark.parametrize("answer", [
+    r"12\pi", "6 - 5i", "(3,4]", "3, 5, 7", "y = 2x + 3", r"0.\overline{3}", r"\frac{3\sqrt{3}}{4}",
+    r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "7i", r"16\text{ m}^2",
+])  # fmt: skip
+def test_an_accepted_answer_that_is_an_expression_is_refused(answer: str) -> None:
+    with pytest.raises(UserError, match="of row 'a' is more than a number; correct it or"):
+        GSM8K.check_answers("row 'a'", [answer])
+
+
+@pytest.mark.parametrize("answer", [
+    "18", "-1,234.50", "3 + 4 = 7", "x = 5", r"1\frac{1}{2}", r"\(18\)", "18 (18.0)", "5 m", "2^9",
+    "3 apples, then 4", "17 - 5 = 12\n12 + 6 = 18\n#### 18", r"so \therefore 3 + 4i is \boxed{7}",
+])  # fmt: skip
+def test_an_accepted_answer_with_one_number_is_taken(answer: str) -> None:
+    GSM8K.check_answers("row 'a'", [answer])
