@@ -201,6 +201,11 @@ def check_writable(path: Path, *read: Path | None) -> None:
             raise UserError(f"{str(path)!r} is a file that is read here; give another name")
     with _temporary(path):
         pass
+    if path.is_symlink():
+        raise UserError(
+            f"{str(path)!r} is a link, which a file would replace; name the file that it leads to,"
+            f" {os.path.realpath(path)!r}"
+        )
 
 
 _FOLDERS = re.compile(

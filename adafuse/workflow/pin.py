@@ -66,8 +66,9 @@ def pin(file: Path) -> list[Pinned]:
         else:
             commit, source = hub_commit(item.kind, item.repository)
         try:
-            text = texts.get(item.file) or item.file.read_bytes().decode()  # not if it is gzipped
-            texts[item.file] = with_key(text, item.above, item.named, item.key, commit)
+            path = item.file.resolve()  # not a link, which a file would replace
+            text = texts.get(path) or path.read_bytes().decode()  # not if it is gzipped
+            texts[path] = with_key(text, item.above, item.named, item.key, commit)
         except ValueError:
             raise UserError(
                 f"{item.place} cannot be written without changing more of the file; write it"

@@ -78,3 +78,13 @@ def test_devices_and_pipes_are_not_replaced_by_files(tmp_path):
     for name in ("null", "stdout"):
         with pytest.raises(UserError, match=f"'/dev/{name}' is a device or a pipe"):
             check_writable(Path("/dev", name))
+
+
+def test_links_are_not_replaced_by_files(tmp_path):
+    link, file = tmp_path / "link", tmp_path / "file"
+    link.symlink_to(file)
+    for _ in range(2):
+        with pytest.raises(UserError, match=f"link, which a file would replace; .* {str(file)!r}"):
+            check_writable(link)
+        file.touch()
+    check_writable(file)

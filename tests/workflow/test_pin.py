@@ -182,3 +182,10 @@ def test_line_ends_stay(config: Path, asked: list[str], line_end: str) -> None:
         config.read_bytes().count(b"\n") if line_end != "\n" else 0
     )
     assert yaml.safe_load(config.read_text())["models"]["llama"]["revision"] == COMMIT
+
+
+def test_the_file_that_a_link_leads_to_is_written(config: Path, asked: list[str]) -> None:
+    link = config.with_name("link.yaml")
+    link.symlink_to(config.name)
+    pin(link)
+    assert link.is_symlink() and COMMIT in config.read_text()
