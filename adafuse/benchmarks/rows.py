@@ -195,6 +195,20 @@ def sample(
     return with_ids(rows, (row.id for row in ranked[skip : skip + size]), owner)
 
 
+USUAL_COPIES = 0.01
+
+
+def copied(rows: Sequence[tuple[str, Sequence[str]]], owner: str) -> str | None:
+    """Return a warning if more of some questions with answers are copies than is usual."""
+    copies = len(rows) - len({(question, *answers) for question, answers in rows})
+    if copies <= USUAL_COPIES * len(rows):
+        return None
+    return (
+        f"{owner}: {copies} of {len(rows)} rows are copies of earlier ones, but intervals and tests"
+        " take rows for independent; remove them"
+    )
+
+
 def read_ids(path: Path) -> tuple[str, ...]:
     """Read ids, one a line."""
     lines = (line.strip(" \t") for line in read_text(path, "ids file").split("\n"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from adafuse.benchmarks.rows import Row, read_rows
+from adafuse.benchmarks.rows import Row, copied, read_rows
 from adafuse.cli.errors import FAILED
 from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names, with_plugins
 from adafuse.cli.output import echo_json, json_text
@@ -48,6 +48,8 @@ def read_files(
             f"{nearest(benchmark, [*BENCHMARKS, *SCORERS])}"
         )
     rows = read_rows(references)
+    if message := copied([(row.question, row.answers) for row in rows], str(references)):
+        typer.echo(f"warning: {message}", err=True)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
     texts = read_predictions(predictions, rows, benchmark=named)
     return scorer or BENCHMARKS.get(benchmark, benchmark), rows, texts

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.benchmarks.prompts import unbroken, unfilled
+from adafuse.benchmarks.rows import copied
 from adafuse.config.config import Config
 from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
@@ -116,6 +117,9 @@ class Plan(Digests):
                 plan.bert_model(language)
         except AbsentModelError as error:
             plan.missing[BERTSCORE] = str(error)
+        for name in plan.config.main_benchmarks:
+            asked = [(row.prompt, row.answers) for row in plan.prepared(name).rows]
+            plan.warnings += filter(None, [copied(asked, f"benchmarks.{name}")])
         plan._check_gates()
         return plan
 

@@ -58,6 +58,14 @@ def test_worked_examples_are_left_out_and_said_so_beside_n(files: Path) -> None:
     assert "n = 3 (published keeps the 1 rows to exclude)" in done.stdout
 
 
+def test_references_that_are_copies_are_told(files: Path) -> None:
+    assert "warning" not in adafuse("score").stderr
+    refs = Path("refs.jsonl")
+    refs.write_text(refs.read_text() + json.dumps(ROWS[1] | {"id": "c"}) + "\n")
+    told = adafuse("score").stderr
+    assert told.startswith("warning: refs.jsonl: 1 of 4 rows are copies of earlier ones")
+
+
 @pytest.mark.parametrize(
     ("options", "benchmark", "sentence"),
     [

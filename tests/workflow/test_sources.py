@@ -315,3 +315,14 @@ def test_rows_that_can_never_be_right_are_told_while_planning(values: dict[str, 
     file.write_text("".join(json.dumps({**row, "answer": "..."}) + "\n" for row in rows))
     with pytest.raises(UserError, match="12 of 12 rows can never be right"):
         Plan.of(values)
+
+
+def test_rows_that_are_copies_are_told_while_planning(values: dict[str, Any]) -> None:
+    file = Path(values["benchmarks"]["qa"]["source"]["file"])
+    other = [json.dumps({"id": f"r{n}", "question": "q1?", "answer": f"{n}"}) for n in range(90)]
+    file.write_text("\n".join([text := file.read_text(), *other]))
+    assert Plan.of(values).warnings == [], "other answers"
+    file.write_text(text + text)
+    (told,) = Plan.of(values).warnings
+    assert told.startswith("benchmarks.qa: 12 of 24 rows are copies of earlier ones, but intervals")
+    assert Plan.of({**values, "main": {"benchmarks": []}}).warnings == []
