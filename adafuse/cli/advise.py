@@ -15,6 +15,7 @@ from adafuse.cli.generate import (
     Stop,
     Weights,
     check_decoding,
+    check_places,
     check_variables_read,
     load,
 )
@@ -73,6 +74,7 @@ def advise(
         check_writable(answers, rows)
     check_decoding(len(models), method, options, {})
     check_variables_read(models)
+    check_places(models, method, options)
     if len(models) < 2:
         raise UserError("only one model was given, so there is nothing to fuse; name two or more")
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adafuse.benchmarks.prompts import SLOT, question_key, unfilled
-from adafuse.cli.generate import MethodOption, Stop, check_decoding, check_variables_read, load
+from adafuse.cli.generate import (
+    MethodOption,
+    Stop,
+    check_decoding,
+    check_places,
+    check_variables_read,
+    load,
+)
 from adafuse.cli.options import (
     BatchSize,
     MaxNewTokens,
@@ -102,6 +109,7 @@ def fit(
     options = with_options({}, option or [])
     check_decoding(len(models), method, options, {})
     check_variables_read(models)
+    check_places(models, method, options)
     development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
     check_writable(out, rows)
     with load(models, threads=threads) as ensemble:

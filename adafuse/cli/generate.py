@@ -34,7 +34,7 @@ from adafuse.cli.options import (
 from adafuse.cli.output import counted, json_text, write
 from adafuse.cli.result_file import ResultFile, check_out
 from adafuse.errors import UserError
-from adafuse.models.spec import WHERE_SET, ModelSpec
+from adafuse.models.spec import AUTO, WHERE_SET, ModelSpec
 from adafuse.options import OTHER_LENGTHS, SAMPLING, Identifier, parse, refusing
 from adafuse.records.result import Prompt, as_prompt, as_text
 from adafuse.records.views import harmless, one_line
@@ -179,6 +179,7 @@ def generate(
     check_decoding(len(models), method, options, settings)
     rows = find_prompts(prompts, prompt or [])
     check_variables_read(models, rows)
+    check_places(models, method, options)
     decoding = {"method": method, **options, **settings}
     file = None
     if out is not None:
@@ -209,6 +210,19 @@ def check_variables_read(models: Sequence[ModelSpec], rows: Sequence[PromptRow] 
                 f"--{name.replace('_', '-')} {value} changes nothing, because all prompts are"
                 f" texts; add --chat or --chat-for {model.path}, or give messages"
             )
+
+
+def check_places(models: Sequence[ModelSpec], method: str, options: Mapping[str, Any]) -> None:
+    """Refuse where and how to load, if nothing is loaded: neither a model nor one of the method."""
+    from adafuse.methods import resolve
+
+    if all(model.server for model in models) and not resolve(method, options).checkpoints:
+        for model, name in product(models, ("device", "dtype")):
+            if (value := getattr(model, name)) != AUTO:
+                raise UserError(
+                    f"--{name} {value} changes nothing, because all models are on servers; leave it"
+                    " out"
+                )
 
 
 def decode_to_file(

@@ -8,7 +8,12 @@ import time
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from adafuse.cli.generate import check_places
+from adafuse.cli.main import app
+from adafuse.errors import UserError
+from adafuse.models.spec import ModelSpec
 from tests.cli.terminal import adafuse, environment
 from tests.conftest import toy_path
 from tests.support.stand_in import standing
@@ -87,3 +92,26 @@ def test_ctrl_c_does_not_wait_for_a_server_that_is_away(folder, pair, distributi
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 130
     assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize(("name", "value"), [("device", "cuda:0"), ("dtype", "bfloat16")])
+def test_where_to_load_is_refused_where_nothing_is_loaded(name, value):
+    there, here = ({"path": path, "server": url} for path, url in (("a", "http://x"), ("b", None)))
+    served, loaded = (ModelSpec(**each, **{name: value}) for each in (there, here))
+    with pytest.raises(UserError, match=f"^--{name} {value} changes nothing, because all models"):
+        check_places([served, served], "adafuse", {})
+    check_places([served, loaded], "adafuse", {})
+    check_places([ModelSpec(**there)], "single", {})
+    check_places([served, served], "llm_blender", {"ranker": "org/ranker", "rank_only": True})
+
+
+@pytest.mark.parametrize("command", ["generate", "advise", "fit"])
+def test_commands_say_so_before_they_ask_a_server(command, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    rows = ["--rows", "in.jsonl", "--scorer", "nq"]
+    given = ["--prompt", "x"] if command == "generate" else rows
+    given += ["--out", "gate.json"] if command == "fit" else []
+    url = ["--server", "http://127.0.0.1:1", "--server", "http://127.0.0.1:2"]
+    models = ["--model", toy_path("llama"), "--model", toy_path("mistral"), *url]
+    done = CliRunner().invoke(app, [command, *models, *given, "--device", "cpu"])
+    assert str(done.exception).startswith("--device cpu changes nothing")
