@@ -57,6 +57,8 @@ def read_text(path: Path, kind: str) -> str:
     name = f"{kind} {str(path)!r}"
     if path.suffix.lower() in _PACKED:
         raise UserError(f"{name} is packed; unpack it (only .gz is read as it is)")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise UserError(f"{name} is a spreadsheet; save it as CSV in UTF-8, and name that file")
     try:
         data = path.read_bytes()
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data

@@ -36,6 +36,7 @@ def test_only_line_feeds_end_lines_and_marks_of_editors_are_no_text(tmp_path_fac
         ("t", b"a\nb\0", r"line 2, has the character '\x00'"),
         ("t.gz", gzip.compress(b"a" * 99, mtime=0)[:-9], "its gzip data is cut off or damaged"),
         ("t.zip", b"PK", "is packed; unpack it"),
+        ("t.xlsx", b"PK\x03\x04", "is a spreadsheet; save it as CSV in UTF-8"),
         ("t", None, "cannot be read: No such file or directory"),
     ],
 )
