@@ -36,7 +36,10 @@ def _records(path: Path, kind: str, columns: Collection[str] | None) -> Iterator
     text = read_text(path, kind)
     ending = Path(path.stem if path.suffix.lower() == ".gz" else path.name).suffix.lower()
     if separator := _SEPARATORS.get(ending):
-        return _separated(text, path, separator)
+        header = text.partition("\n")[0]
+        # Excel writes semicolons where a comma is the decimal mark.
+        of_excel = ending == ".csv" and ";" in header and "," not in header
+        return _separated(text, path, ";" if of_excel else separator)
     return _json(text, path, as_list=ending not in (".jsonl", ".ndjson"))
 
 
@@ -69,7 +72,7 @@ def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any
         except StopIteration:
             return
         except csv.Error as error:
-            form = "CSV" if separator == "," else "TSV"
+            form = "TSV" if separator == "\t" else "CSV"
             raise UserError(f"{where} is not valid {form} ({error}); quote it") from None
         if not fields:
             continue

@@ -3,7 +3,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from adafuse.benchmarks.records import Record, read_records
-from adafuse.errors import UserError
+from adafuse.errors import UserError, nearest
 from adafuse.options import Section, Text
 from adafuse.storage.files import read_text
 
@@ -50,6 +50,9 @@ class Fields(Section):
     has another name"""
     answer: Text = "answer"
     """path of the answer or answers (`answer.aliases`); change it when it has another name"""
+    answer_separator: Text | None = None
+    """what stands between the accepted answers of one text, such as `|`; change it when a cell of a
+    CSV file has several"""
     id: Text | None = None
     """path of the id; `id` by default; change it when it has another name"""
     final_after: Text | None = None
@@ -118,6 +121,8 @@ _LIST = re.compile(
 
 def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
     value = _value(record, fields.answer, where)
+    if isinstance(value, str) and fields.answer_separator:
+        value = [part.strip() for part in value.split(fields.answer_separator)]
     if isinstance(value, str) and _LIST.fullmatch(value):
         raise UserError(
             f"{where}: {fields.answer} is a list or mapping written as text, {value!r}; give a list"
@@ -129,6 +134,22 @@ def _answers(record: Record, fields: Fields, where: str) -> tuple[str, ...]:
     texts = tuple(_checked(as_text(answer), fields.answer, where) for answer in answers)
     mark = fields.final_after
     return texts if mark is None else tuple(_with_final(text, mark, where) for text in texts)
+
+
+def joined(rows: Mapping[str, Sequence[str]], owner: str) -> str | None:
+    """Return a warning about answers that look like several in one text; None if there are none.
+
+    `rows` holds the accepted answers by id. Some sentences have a semicolon.
+    """
+    for mark, usual in {"|": 0, ";": 0.1}.items():
+        found = [own[0] for own in rows.values() if len(own) == 1 and mark in own[0]]
+        if len(found) > usual * len(rows):
+            return (
+                f"{owner}: {len(found)} of {len(rows)} rows have one accepted answer with {mark!r}"
+                f" in it, such as {found[0][:100]!r}; if these are several, set"
+                f" answer_separator in its fields to {mark!r}"
+            )
+    return None
 
 
 def as_text(value: object) -> object:
@@ -157,7 +178,9 @@ def _value(record: Record, path: str, where: str) -> Any:
             value = [element[name] for element in value] if many else value[name]
         except (KeyError, TypeError):
             there = ", ".join(map(repr, list(record)[:_NAMED])) or "none"
-            raise UserError(f"{where} has no {path!r}; add it (its fields: {there})") from None
+            raise UserError(
+                f"{where} has no {path!r}; add it (its fields: {there}){nearest(path, record)}"
+            ) from None
     return value
 
 

@@ -277,7 +277,10 @@ def _source_digest(source: SourceConfig) -> str:
     """Return the digest of everything that decides the rows: of a folder, its card, too."""
     folder = Path(str(source.dataset))
     content = folder_digest(folder, without=_UNREAD) if folder.is_dir() else None
-    parts = [_FORM, content, source.model_dump(exclude={"dataset"} if content else set())]
+    values = source.model_dump(exclude={"dataset"} if content else set())
+    if source.fields.answer_separator is None:  # which the digests of earlier versions do not have
+        del values["fields"]["answer_separator"]
+    parts = [_FORM, content, values]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from adafuse.benchmarks.prompts import unbroken, unfilled
-from adafuse.benchmarks.rows import copied
+from adafuse.benchmarks.rows import copied, joined
 from adafuse.config.config import Config
 from adafuse.config.experiments import WHOLE_PAPER
 from adafuse.config.reading import parse_config, read_config, to_json
@@ -102,7 +102,8 @@ class Plan(Digests):
             try:
                 rows = {row.id: row.answers for row in plan.prepared(benchmark).rows}
                 scorer = SCORERS[plan.config.benchmarks[benchmark].scorer]
-                plan.warnings += filter(None, [scorer.hopeless(rows, f"benchmarks.{benchmark}")])
+                at = f"benchmarks.{benchmark}"
+                plan.warnings += filter(None, [scorer.hopeless(rows, at), joined(rows, at)])
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
         needs_spm = any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values())

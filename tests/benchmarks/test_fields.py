@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adafuse.benchmarks.rows import PLAIN, Fields, Row, read_rows, row_of
+from adafuse.benchmarks.rows import PLAIN, Fields, Row, joined, read_rows, row_of
 from adafuse.errors import UserError
 from adafuse.metrics.gsm8k import final_number
 from adafuse.options import parse
@@ -58,6 +58,31 @@ def test_a_file_that_cannot_be_read_is_one_sentence(
     with pytest.raises(UserError) as error:
         read_rows(tmp_path / name)
     assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_cell_of_several_accepted_answers_is_split_where_its_separator_is_named(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "r.csv").write_text("question,answer\nq1,Wien | Vienna\nq2,Rhine\nq3,a|\n")
+    assert read_rows(tmp_path / "r.csv")[0].answers == ("Wien | Vienna",)
+    fields = Fields(answer_separator="|")
+    rows = read_rows(tmp_path / "r.csv", limit=2, fields=fields)
+    assert [row.answers for row in rows] == [("Wien", "Vienna"), ("Rhine",)]
+    with pytest.raises(UserError, match="line 4: answer is empty"):
+        read_rows(tmp_path / "r.csv", fields=fields)
+
+
+def test_answers_that_look_like_several_are_told() -> None:
+    rows = {str(n): ("a",) for n in range(8)} | {"x": ("a; b", "c")}
+    assert joined(rows, "here") is None
+    assert joined(rows | {"y": ("some; text",)}, "here") is None
+    told = joined(rows | {"y": ("Wien|Vienna",)}, "here")
+    assert told == (
+        "here: 1 of 10 rows have one accepted answer with '|' in it, such as 'Wien|Vienna';"
+        " if these are several, set answer_separator in its fields to '|'"
+    )
+    told = joined(rows | {"y": ("a;b",), "z": ("c;d",)}, "here")
+    assert told is not None and "';'" in told
 
 
 @pytest.mark.parametrize(

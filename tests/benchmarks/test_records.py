@@ -19,6 +19,7 @@ ROWS = [
 ]
 LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
 CSV = 'id,question,answer\n1,"a ""b"", c\td",x\u2028\x85y\n\n2,"e\nf\xa0"," \u200bz "\n'
+CSV_OF_EXCEL = CSV.replace(",", ";").replace('b""; c', 'b"", c')
 TSV = 'id\tquestion\tanswer\n1\t"a ""b"", c\td"\tx\u2028\x85y\n2\t"e\nf\xa0"\t \u200bz \n'
 LIST = json.dumps(ROWS, indent=1, ensure_ascii=False)
 
@@ -28,7 +29,7 @@ LIST = json.dumps(ROWS, indent=1, ensure_ascii=False)
     [
         ("r.jsonl", LINES), ("r.JSONL", LINES), ("r.ndjson", LINES), ("r.json", LINES),
         ("r", LINES), ("r.json", LIST), ("r.JSON", LIST), ("r.csv", CSV), ("r.CSV", CSV),
-        ("r.tsv", TSV), ("a b.ü.csv", CSV),
+        ("r.tsv", TSV), ("a b.ü.csv", CSV), ("r.csv", CSV_OF_EXCEL),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("windows", [False, True])
@@ -102,7 +103,7 @@ def test_all_cells_of_csv_are_text(tmp_path: Path, cell: str) -> None:
         ("r.csv", 'question,answer\nq,"a\nq,a\n', "line 2 is not valid CSV"),
         ("r.csv", 'question,answer\nq,"a" b\n', "line 2 is not valid CSV"),
         ("r.csv.gz", 'question,answer\nq,"a" b\n', "line 2 is not valid CSV"),
-        ("r.csv", "question;answer\nq;a\n", "line 2 has no 'question'"),
+        ("r.csv", "question;answer\nq;a;b\n", "line 2 has 3 fields, but the header has 2"),
         ("r.csv", "question,answer\nq,\n", "line 2: answer is empty"),
         ("r.csv", 'question,answer\n"q\nr",\n', "line 2: answer is empty"),
         ("r.csv", "question,answer\n", "has no rows"),

@@ -115,7 +115,8 @@ def test_a_bad_row_is_one_sentence_with_its_line(tmp_path: Path, line: str, reas
             "question, answer\na,b\n",
             "no 'answer'; add it (its fields: 'question', ' answer')",
         ),
-        ("r.csv", "question;answer\na;b\n", "'question'; add it (its fields: 'question;answer')"),
+        ("r.csv", "frage;answer\na;b\n", "no 'question'; add it (its fields: 'frage', 'answer')"),
+        ("r.csv", "questions,answer\na,b\n", "'answer'); did you mean 'questions'?"),
         ("r.json", '{"data": [{"question": "a"}]}', "'question'; add it (its fields: 'data')"),
         (
             "r.json",

@@ -1,5 +1,6 @@
 """Datasets as sources of a benchmark: fetched once, then planned from without them."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -156,6 +157,19 @@ def test_every_file_of_a_folder_counts_but_not_of_what_brought_it(
     assert digest() != before
 
 
+def test_a_source_without_a_separator_of_answers_is_fetched_under_the_name_it_had(
+    from_dataset: dict[str, Any],
+) -> None:
+    source = parse_config(from_dataset).benchmarks["qa"].source
+    of_hub = source.model_copy(update={"dataset": "org/name"})
+    parts = [sources._FORM, None, of_hub.model_dump(exclude={"fields": {"answer_separator"}})]
+    text = json.dumps(parts, sort_keys=True)
+    assert sources._source_digest(of_hub) == hashlib.sha256(text.encode()).hexdigest()[:16]
+    fields = source.fields.model_copy(update={"answer_separator": "|"})
+    changed = of_hub.model_copy(update={"fields": fields})
+    assert sources._source_digest(changed) != sources._source_digest(of_hub)
+
+
 @pytest.mark.parametrize("path", ["../other/*", "{}/other/*", ".cache/*"])
 def test_a_card_that_names_files_elsewhere_is_refused(
     from_dataset: dict[str, Any], tmp_path: Path, path: str
@@ -301,6 +315,18 @@ def test_a_backslash_and_an_n_where_a_line_break_was_meant_are_told_while_planni
         "benchmarks.qa.prompt", "benchmarks.qa.source.fields.question", *["benchmarks.qa.stop"] * 3
     ]  # fmt: skip
     assert told[0].endswith(r"\n as two characters, not as a line break; write it in double quotes")
+
+
+def test_several_answers_in_one_text_are_told_while_planning(values: dict[str, Any]) -> None:
+    source = values["benchmarks"]["qa"]["source"]
+    rows = [json.loads(line) for line in Path(source["file"]).read_text().splitlines()]
+    rows[3]["answer"] = "one|two"
+    Path(source["file"]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (told,) = Plan.of(values).warnings
+    assert told.startswith("benchmarks.qa: 1 of ")
+    assert told.endswith("set answer_separator in its fields to '|'")
+    source["fields"] = {"answer_separator": "|"}
+    assert Plan.of(values).warnings == []
 
 
 def test_rows_that_can_never_be_right_are_told_while_planning(values: dict[str, Any]) -> None:
