@@ -22,9 +22,11 @@ from adafuse.cli.generate import (
 from adafuse.cli.options import (
     AsJson,
     BatchSize,
+    FieldNames,
     MaxNewTokens,
     MethodName,
     ThreadsOption,
+    fields_of,
     with_models,
     with_options,
     with_plugins,
@@ -49,6 +51,7 @@ def advise(
     rows: Rows,
     scorer: ScorerName,
     template: Template = SLOT,
+    field: FieldNames = None,
     method: MethodName = "adafuse",
     option: MethodOption = None,
     max_new_tokens: MaxNewTokens = 256,
@@ -77,7 +80,8 @@ def advise(
     check_places(models, method, options)
     if len(models) < 2:
         raise UserError("only one model was given, so there is nothing to fuse; name two or more")
-    development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
+    settings = max_new_tokens, stop, batch_size
+    development = read_development(rows, fields_of(field), template, scorer, *settings)
     with load(models, weight, threads) as ensemble:
         from adafuse.development.advice import advise as advised
 

@@ -18,9 +18,11 @@ from adafuse.cli.generate import (
 )
 from adafuse.cli.options import (
     BatchSize,
+    FieldNames,
     MaxNewTokens,
     MethodName,
     ThreadsOption,
+    fields_of,
     option,
     scorer_names,
     with_models,
@@ -32,6 +34,7 @@ from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
+    from adafuse.benchmarks.rows import Fields
     from adafuse.development.gate_fitting import Development
     from adafuse.ensemble import Ensemble
 
@@ -75,6 +78,7 @@ def fit(
     scorer: ScorerName,
     out: Annotated[Path, option("The gate or certificate to write (JSON).", "FILE", ROWS)],
     template: Template = SLOT,
+    field: FieldNames = None,
     objective: Objective = None,
     certify: Annotated[
         bool,
@@ -110,7 +114,8 @@ def fit(
     check_decoding(len(models), method, options, {})
     check_variables_read(models)
     check_places(models, method, options)
-    development = read_development(rows, template, scorer, max_new_tokens, stop, batch_size)
+    settings = max_new_tokens, stop, batch_size
+    development = read_development(rows, fields_of(field), template, scorer, *settings)
     check_writable(out, rows)
     with load(models, threads=threads) as ensemble:
         if certify:
@@ -182,6 +187,7 @@ def _fit_gate(
 
 def read_development(
     rows: Path,
+    fields: "Fields",
     template: str,
     scorer: str,
     max_new_tokens: int,
@@ -189,7 +195,7 @@ def read_development(
     batch_size: Any,
 ) -> "Development":
     """Read the prompts and the answers of development rows."""
-    from adafuse.benchmarks.rows import read_rows
+    from adafuse.benchmarks.rows import joined, read_rows
     from adafuse.metrics.registry import scorer_named
 
     if SLOT not in template:
@@ -197,10 +203,11 @@ def read_development(
     if message := unfilled("--template", template):
         typer.echo(f"warning: {message}", err=True)
     chosen = scorer_named(scorer, "--scorer")
-    examples, text = read_rows(rows), template.replace("\\n", "\n")
+    examples, text = read_rows(rows, fields=fields), template.replace("\\n", "\n")
     for row in examples:
         chosen.check_answers(f"row {row.id!r} of {rows}", row.answers)
-    if message := chosen.hopeless({row.id: row.answers for row in examples}, str(rows)):
+    accepted = {row.id: row.answers for row in examples}
+    for message in filter(None, [f(accepted, str(rows)) for f in (chosen.hopeless, joined)]):
         typer.echo(f"warning: {message}", err=True)
     if copies := len(examples) - len({question_key(row.question) for row in examples}):
         typer.echo(

@@ -15,10 +15,12 @@ import yaml
 from adafuse.errors import UserError
 from adafuse.metrics.registry import SCORERS
 from adafuse.models.spec import AUTO, DTYPES, QUANTIZATIONS, ModelSpec, model_specs
+from adafuse.options import parse
 from adafuse.plugins import load_file
 from adafuse.storage.yaml_files import parse_yaml
 
 if TYPE_CHECKING:
+    from adafuse.benchmarks.rows import Fields
     from adafuse.config.config import Config
 
 
@@ -130,6 +132,14 @@ Quantization = Annotated[
 ]
 
 
+FieldNames = Annotated[
+    Strings,
+    option(
+        "How the file names question, answer or id, such as answer=Gold; also answer_separator=|,"
+        " if one text holds several answers; repeatable.",
+        "NAME=FIELD",
+    ),
+]
 TemplateVariables = Annotated[
     Strings,
     option(
@@ -338,6 +348,16 @@ def with_options(named: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
             raise UserError(f"option {name!r} is given twice; give it once")
         options[name] = value_of(value, "--option", text)
     return options
+
+
+def fields_of(given: Strings) -> "Fields":
+    """Return the names of fields that are `given` as NAME=FIELD."""
+    from adafuse.benchmarks.rows import Fields
+
+    pairs = dict(text.partition("=")[::2] for text in given or ())
+    if len(pairs) < len(given or ()):
+        raise UserError(f"--field names one of {', '.join(pairs)} twice; name it once")
+    return parse(Fields, pairs, "--field")
 
 
 def value_of(value: str, option: str, text: str | None = None) -> Any:

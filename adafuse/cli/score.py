@@ -6,9 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from adafuse.benchmarks.rows import Row, copied, read_rows
+from adafuse.benchmarks.rows import Fields, Row, copied, joined, read_rows
 from adafuse.cli.errors import FAILED
-from adafuse.cli.options import AsJson, ThreadsOption, option, scorer_names, with_plugins
+from adafuse.cli.options import (
+    AsJson,
+    FieldNames,
+    ThreadsOption,
+    fields_of,
+    option,
+    scorer_names,
+    with_plugins,
+)
 from adafuse.cli.output import echo_json, json_text
 from adafuse.errors import UserError, nearest
 from adafuse.metrics.predictions import read_predictions
@@ -36,7 +44,7 @@ Protocol = Annotated[str, option("strict or published.", "NAME", values=PROTOCOL
 
 
 def read_files(
-    benchmark: str, predictions: Path, references: Path, scorer: str | None
+    benchmark: str, predictions: Path, references: Path, scorer: str | None, fields: Fields
 ) -> tuple[str, tuple[Row, ...], list[dict[str, Any]]]:
     """Read both files; return the scorer, the rows, and the predictions matched with them."""
     if scorer is not None:
@@ -47,8 +55,10 @@ def read_files(
             f" any other, name its scorer in --benchmark or --scorer: {', '.join(SCORERS)}"
             f"{nearest(benchmark, [*BENCHMARKS, *SCORERS])}"
         )
-    rows = read_rows(references)
-    if message := copied([(row.question, row.answers) for row in rows], str(references)):
+    rows = read_rows(references, fields=fields)
+    copies = copied([(row.question, row.answers) for row in rows], str(references))
+    accepted = {row.id: row.answers for row in rows}
+    for message in filter(None, [copies, joined(accepted, str(references))]):
         typer.echo(f"warning: {message}", err=True)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
     texts = read_predictions(predictions, rows, benchmark=named)
@@ -67,6 +77,7 @@ def score(
         Path | None, option("Rows that strict leaves out, one id or question per line.", "FILE")
     ] = None,
     scorer: ScorerName = None,
+    field: FieldNames = None,
     spm_sha256: Annotated[
         str | None, option("Required SHA-256 of the SentencePiece model.", "SHA256")
     ] = None,
@@ -86,7 +97,8 @@ def score(
     check_protocol(protocol)
     if out is not None:
         check_writable(out, predictions, references, exclude)
-    name, rows, texts = read_files(benchmark, predictions, references, scorer)
+    names = fields_of(field)
+    name, rows, texts = read_files(benchmark, predictions, references, scorer, names)
     if spm_sha256 is not None:
         require_model(spm_sha256)
     excluded = read_exclusions(exclude, rows) if exclude is not None else frozenset()
@@ -145,6 +157,7 @@ def audit(
     references: References,
     predictions: Annotated[Path | None, PREDICTIONS] = None,
     scorer: ScorerName = None,
+    field: FieldNames = None,
     csv: Annotated[Path | None, option("The CSV file to write, with the counts.", "FILE")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -163,10 +176,11 @@ def audit(
         if csv is not None or scorer is not None:
             name = "--scorer" if csv is None else "--csv"
             raise UserError(f"{name} is for predictions; give --predictions, or leave it out")
-        _check_rows(benchmark, references, as_json)
+        _check_rows(benchmark, references, fields_of(field), as_json)
     if csv is not None:
         check_writable(csv, predictions, references)
-    name, rows, texts = read_files(benchmark, predictions, references, scorer)
+    names = fields_of(field)
+    name, rows, texts = read_files(benchmark, predictions, references, scorer, names)
     named = {"benchmark": benchmark, "run": predictions.stem}
     strict, published = (
         evaluate(rows, texts, name, protocol, benchmark=benchmark, run=predictions.stem)
@@ -187,7 +201,7 @@ def audit(
     )
 
 
-def _check_rows(benchmark: str, references: Path, as_json: bool) -> NoReturn:
+def _check_rows(benchmark: str, references: Path, fields: Fields, as_json: bool) -> NoReturn:
     from adafuse.benchmarks.description import PaperFigures, describe
     from adafuse.config.reading import read_values
     from adafuse.storage.files import shipped
@@ -201,7 +215,7 @@ def _check_rows(benchmark: str, references: Path, as_json: bool) -> NoReturn:
     file = shipped("config") / "benchmarks" / f"{benchmark}.yaml"
     values = read_values(file, "benchmark", "docs/benchmarks.md")
     paper = PaperFigures.model_validate(values["paper"])
-    figures = paper.beside(describe(read_rows(references), None))
+    figures = paper.beside(describe(read_rows(references, fields=fields), None))
     sha256 = file_sha256(references)
     agree = all(ours == theirs for ours, theirs in figures.values())
     theirs = sha256 == paper.sha256

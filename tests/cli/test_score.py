@@ -46,6 +46,22 @@ def test_the_json_holds_metrics_with_intervals_and_what_counts_as_wrong(files: P
     assert "n = 3" in done.stdout and "33.33" in done.stdout and "1 missing" in done.stdout
 
 
+def test_fields_of_other_names_are_named_by_options(files: Path) -> None:
+    Path("refs.jsonl").write_text('{"Nr": 1, "Frage": "q", "Gold": "Wien | Vienna"}\n')
+    Path("preds.jsonl").write_text('{"id": 1, "text": "Vienna"}\n')
+    names = ["--field", "id=Nr", "--field", "question=Frage", "--field", "answer=Gold"]
+    done = adafuse("score", *names)
+    assert "0.00" in done.stdout
+    assert "1 of 1 rows have one accepted answer with '|' in it" in done.stderr
+    for command in ("score", "audit"):
+        done = adafuse(command, *names, "--field", "answer_separator=|")
+        assert "100.00" in done.stdout and not done.stderr
+    done = adafuse("score", "--field", "anwser=Gold")
+    assert "did you mean 'answer'?" in str(done.exception)
+    done = adafuse("score", *names, "--field", "id=Frage")
+    assert "--field names one of id, question, answer twice" in str(done.exception)
+
+
 def test_published_is_asked_for_by_name(files: Path) -> None:
     assert "66.67" in adafuse("score", "--protocol", "published").stdout
 
