@@ -35,6 +35,9 @@ _ELSEWHERE = {
     "max_length": "give max_new_tokens, which does not count the prompt",
     "stop_strings": "give stop",
     **dict.fromkeys((*SAMPLING, "seed"), _GREEDY),
+    **dict.fromkeys(
+        ("weights", "threads", *ModelSpec.model_fields), "give it to Ensemble.from_pretrained"
+    ),
 }
 """What other libraries call a setting, or have and this one has not."""
 

@@ -236,9 +236,11 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
 
 
 def _advice(error: ErrorDetails) -> str:
-    """Say where a value stands in its file, and what makes a number or a text of it."""
+    """Say where a value stands in its file, and what makes a number, a text or a list of it."""
     value = error["input"]
     place = f" ({value.place})" if isinstance(value, Written) else ""
+    if error["type"] in ("list_type", "tuple_type") and value is not None:
+        return f"{place}; put it in brackets"
     if isinstance(value, Written) and isinstance(value, str):
         return place + _IS_TEXT * bool(re.fullmatch(_LOOKS_LIKE_MORE, value, re.IGNORECASE))
     scalar = value is None or isinstance(value, int | float)

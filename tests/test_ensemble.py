@@ -368,6 +368,8 @@ def test_an_unknown_setting_is_refused_before_decoding(pair):
         pair.generate(PROMPTS, temperature=1.0)
     with pytest.raises(UserError, match="max_tokens is not a setting; give max_new_tokens"):
         pair.generate(PROMPTS, max_tokens=8)
+    with pytest.raises(UserError, match=r"weights is not a setting; give it to Ensemble\.from_p"):
+        pair.generate(PROMPTS, weights=[2, 1])
     with pytest.raises(UserError, match=r"method adafuse: unknown option .taux'; .* mean .tau.\?"):
         pair.generate(PROMPTS, taux=0.5)
     with pytest.raises(UserError, match="method single needs exactly 1 model, not 2"):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_REASONS = 10
 MOST_NAMES = 4
+_SNAKEFILES = [*product(("", "workflow"), ("Snakefile", "snakefile"))]
 
 
 def plan(
@@ -57,6 +59,8 @@ def plan(
     if wrong := no_file("configuration", map(str, config or ())):
         raise UserError(f"{wrong}; name files of the workflow")
     check_readable(map(str, config or ()))
+    if profile is None:  # which may name a Snakefile elsewhere
+        _check_folder()
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]
     jobs = planned_jobs([*files, *chosen], target or [])
@@ -85,6 +89,14 @@ def plan(
     first = [reason for each in PLANS for reason in _first_reasons(each)]
     for line in [*lines, *(f"missing: {reason}" for reason in first)]:
         typer.echo(line)
+
+
+def _check_folder() -> None:
+    if not any(Path(place, name).is_file() for place, name in _SNAKEFILES):
+        raise UserError(
+            "there is no Snakefile here; run it in a clone of the project, or in a folder that"
+            " `adafuse init` wrote"
+        )
 
 
 def _first_reasons(plan: "Plan") -> list[str]:

@@ -50,6 +50,15 @@ def test_a_folder_is_no_configuration(tmp_path: Path) -> None:
     )
 
 
+def test_a_folder_without_the_workflow_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yaml").write_text("models: {}")
+    done = CliRunner().invoke(app, ["plan", "my.yaml"])
+    assert str(done.exception).startswith("there is no Snakefile here; run it in a clone")
+
+
 def test_a_pilot_is_taken_once_and_tells_where_and_what_it_used(planned: dict[str, Any]) -> None:
     assert {each["likely"] for each in json.loads(said("--json"))["decoding"]} == {None}
     told = json.loads(said("--pilot", "5", "--json"))

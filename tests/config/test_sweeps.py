@@ -67,7 +67,7 @@ def test_a_choice_between_runs_may_say_the_name_of_a_sweep_for_all_of_it() -> No
     ("run", "sentence"),
     [
         ({"sweep": 0.5}, r"runs\.x\.sweep must be a valid dictionary, not 0\.5"),
-        ({"sweep": {"tau": 0.5}}, r"runs\.x\.sweep\.tau must be a valid list, not 0\.5"),
+        ({"sweep": {"tau": 0.5}}, r"runs\.x\.sweep\.tau must be a valid list, not 0\.5; put it in"),
         ({"sweep": {}}, r"runs\.x\.sweep .*must have at least 1 item"),
         ({"sweep": {"tau": []}}, r"runs\.x\.sweep\.tau .*must have at least 1 item"),
         ({"sweep": {"tau": [1]}, "options": {"tau": 1}}, "tau is in `sweep` and in `options`"),
