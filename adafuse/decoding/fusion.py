@@ -165,7 +165,7 @@ class FusionOptions(WeightingOptions):
         if self.fusion == LEARNED and self.gate is None:
             raise ValueError("fusion learned needs a gate; name the file that `adafuse fit` wrote")
         if self.fusion != LEARNED and self.gate is not None:
-            raise ValueError(f"gate {self.gate!r} is for fusion learned, not {self.fusion}; say so")
+            raise ValueError(f"gate {self.gate!r} needs fusion learned, not {self.fusion}; set it")
         if self.fusion == LEARNED and self.weighting != "given":
             raise ValueError(
                 f"fusion learned has its own weights; remove weighting {self.weighting!r}"

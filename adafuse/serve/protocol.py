@@ -38,6 +38,7 @@ class RequestError(UserError):
 
 
 GREEDY = "decoding is greedy and gives one text"
+NO_OTHERS = "other likely tokens are not returned"
 NO_SAMPLING = f"{GREEDY} (leave it out, or start the server with --ignore-sampling)"
 
 
@@ -216,7 +217,7 @@ class Completion(Body):
     id_prefix, kind, chunk = "cmpl", "text_completion", "text_completion"
 
     prompt: Annotated[Any, AfterValidator(_text_prompts)]
-    logprobs: Number | None = None
+    logprobs: Annotated[Number | None, _only(0, 1, why=NO_OTHERS)] = None
     echo: Annotated[Flag | None, AfterValidator(_nothing)] = None
     suffix: Nothing = None
 

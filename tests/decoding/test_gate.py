@@ -199,5 +199,5 @@ def test_words_are_written_with_the_weights_of_a_gate(pair, tmp_path):
 def test_the_options_say_when_a_gate_is_missing_or_of_no_use(pair):
     with pytest.raises(UserError, match="fusion learned needs a gate"):
         pair.generate(["a"], fusion="learned")
-    with pytest.raises(UserError, match=r"gate 'x\.json' is for fusion learned, not mixture"):
+    with pytest.raises(UserError, match=r"gate 'x\.json' needs fusion learned, not mixture"):
         pair.generate(["a"], fusion="mixture", gate="x.json")

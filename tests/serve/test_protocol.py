@@ -28,6 +28,7 @@ from tests.serve.conftest import MESSAGES, PROMPT, completed
         ({"method": "fuse"}, 400, "unknown method 'fuse'; known are: single, adafuse"),
         ({"method": "single"}, 400, "method single needs exactly 1 model, not 2"),
         ({"options": {"tau": -1}}, 400, "tau must be greater than or equal to 0, not -1"),
+        ({"logprobs": 5}, 400, "logprobs must be 0 or 1: other likely tokens are not returned"),
         ({"logprobs": 1}, 400, "method 'adafuse' commits words, which have no common log-prob"),
         ({"model": "gpt-4"}, 404, "there is no model 'gpt-4'; 'adafuse' is served"),
         ({"echo": True}, 400, "echo must be left out"),
