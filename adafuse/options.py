@@ -223,6 +223,7 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     message = message.replace("should", "must").replace("tuple", "list")
     message = re.sub(r" or instance of \w+$", "", message)
+    message = re.sub(r"^\w+ (must have at \w+ \d+ \w+)( after .*)?$", r"\1", message)
     location = [str(part) for part in error["loc"] if part != "constrained-str"]  # of a union
     if error["type"] == "missing":
         section = ".".join(filter(None, [owner, *location[:-1]])) or "config"
@@ -236,11 +237,13 @@ def sentence(error: ErrorDetails, owner: str = "") -> str:
 
 
 def _advice(error: ErrorDetails) -> str:
-    """Say where a value stands in its file, and what makes a number, a text or a list of it."""
+    """Say where a value stands in its file, and how to write what was expected."""
     value = error["input"]
     place = f" ({value.place})" if isinstance(value, Written) else ""
     if error["type"] in ("list_type", "tuple_type") and value is not None:
         return f"{place}; put it in brackets"
+    if error["type"] in ("dict_type", "model_type"):
+        return f"{place}; write names with values, as in {{name: value}}"
     if isinstance(value, Written) and isinstance(value, str):
         return place + _IS_TEXT * bool(re.fullmatch(_LOOKS_LIKE_MORE, value, re.IGNORECASE))
     scalar = value is None or isinstance(value, int | float)

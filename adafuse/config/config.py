@@ -38,7 +38,7 @@ def _safe(name: str) -> str:
         raise ValueError(f"{name!r} ends like a file of results; rename it")
     if not re.fullmatch(SAFE_NAME, name):
         raise ValueError(
-            f"{name!r} cannot name a file; use letters, digits, _, - and . (not first)"
+            f"{name!r} cannot name a file; use letters (a to z), digits, _, - and . (not first)"
         )
     return name
 
