@@ -244,7 +244,10 @@ def _or_none(values: Sequence[str] | None) -> list[str | None]:
 def _flags(models: Sequence[str], named: Sequence[str] | None, option: str) -> list[bool]:
     for name in named or ():
         if name not in models:
-            raise UserError(f"{option} names {name!r}, which is not a --model; name one of these")
+            raise UserError(
+                f"{option} names {name!r}, which is not a --model; write one as it is given there:"
+                f" {', '.join(models)}"
+            )
     return [model in (named or ()) for model in models or ()]
 
 

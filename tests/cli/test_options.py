@@ -77,7 +77,7 @@ def test_a_flag_is_for_the_models_that_it_names():
 
     assert trusted() == [False, False]
     assert trusted("b") == [False, True]
-    with pytest.raises(UserError, match="--trust-remote-code names 'c', which is not a --model"):
+    with pytest.raises(UserError, match=r"names 'c', which is not a --model; .* given there: a, b"):
         trusted("b", "c")
 
 
