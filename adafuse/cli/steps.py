@@ -419,7 +419,9 @@ def summary(config: Annotated[Path, typer.Argument()] = Path("config/toy.yaml"))
     from rich.markup import escape
     from rich.table import Table
 
+    from adafuse.cli.output import warn_of_stale
     from adafuse.report.main_table import stored_table
+    from adafuse.report.stored import StoredResults
     from adafuse.workflow.steps import listing
 
     settings = _read(config)
@@ -427,6 +429,7 @@ def summary(config: Annotated[Path, typer.Argument()] = Path("config/toy.yaml"))
     if not any(column.n for column in table.columns):
         folder = str(Path(settings.results, "scores", "strict"))
         raise UserError(f"{folder!r} has no scores of this configuration; run snakemake")
+    warn_of_stale(StoredResults.in_folder(settings))
     console = Console(width=None if sys.stdout.isatty() else 160, emoji=False)
     if table.note:
         console.print(f"[bold]Note:[/bold] {escape(table.note)}")

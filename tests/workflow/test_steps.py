@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from adafuse.benchmarks.shards import write_shard
@@ -32,6 +33,19 @@ def test_the_report_shows_the_table_and_where_everything_is(
     for path in ("results/tables/main.csv", "results/scores", "results/traces", "results/logs"):
         assert path in done.stdout
         assert Path(path).exists()
+
+
+def test_scores_of_another_configuration_are_not_shown_without_a_word(
+    finished: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished.folder)
+    assert "not up to date" not in CliRunner().invoke(app, ["summary", "config.yaml"]).stderr
+    config = yaml.safe_load(Path("config.yaml").read_text())
+    config["runs"]["adafuse"]["options"] = {"tau": 0.123}
+    other = tmp_path / "other.yaml"
+    other.write_text(yaml.safe_dump(config))
+    done = CliRunner().invoke(app, ["summary", str(other)])
+    assert "adafuse.parquet' is not up to date, nor " in done.stderr
 
 
 def test_a_report_without_results_is_one_sentence(
