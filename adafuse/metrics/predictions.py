@@ -157,9 +157,10 @@ def _check_question(
 def _text(record: Mapping[str, Any], where: str) -> str:
     text = as_text(record.get("text"))
     if not isinstance(text, str):
-        given = f"is {record['text']!r}" if "text" in record else "is missing"
-        other = "; rename `pred`" if "pred" in record else ""  # as in the authors' scripts
-        raise UserError(f'{where}: text {given}; give a string, "" if there is none{other}')
+        if "text" not in record:
+            raise UserError(f"{where} has no 'text'; rename the field that holds it so")
+        given = record["text"]
+        raise UserError(f'{where}: text is {given!r}; give a string, "" if there is none')
     if re.search("[\ud800-\udfff]", text):
         raise UserError(f"{where}: text {text!r:.60} holds half a surrogate pair; remove it")
     return text
@@ -177,6 +178,8 @@ def _id_of_question(
 ) -> str | None:
     question = record.get("question")
     if not isinstance(question, str) or not question.strip():
+        if not {"id", "question"} & record.keys():
+            raise UserError(f"{where} has neither 'id' nor 'question'; rename the field of one so")
         raise UserError(
             f"{where}: id is None and question is {question!r}; give one of them as a string"
         )

@@ -65,10 +65,10 @@ A = {"id": "a", "text": "x"}
         ),
         ([A, {"question": "Where?", "text": "x"}], "line 2: row 'a' occurs twice"),
         ([{"question": "Why?", "text": "x"}], "question is that of rows 'c', 'c-2'; give an id"),
-        ([{"text": "x"}], "line 1: id is None and question is None; give one of them"),
+        ([{"text": "x"}], "line 1 has neither 'id' nor 'question'; rename the"),
         ([{"id": "", "text": "x"}], "line 1: id is empty; fill it in"),
         ([{"id": True, "text": "x"}], "line 1: id is True; it must be a string"),
-        ([{"id": "a"}], "line 1: text is missing; give a string"),
+        ([{"id": "a"}], "line 1 has no 'text'; rename the field that holds it"),
         ([{"id": "a", "text": True}], "line 1: text is True; give a string"),
         ([{"id": "a", "text": "\ud83d!"}], r"line 1: text '\ud83d!' holds half a surrogate pair"),
         ([{**A, "benchmark": "mt"}], "line 1: benchmark is 'mt', not 'qa'; give the file of 'qa'"),
@@ -248,7 +248,7 @@ def test_a_length_that_the_text_cannot_have_is_refused(
 
 def test_a_parquet_file_without_text_is_refused(tmp_path: Path) -> None:
     write_rows(tmp_path / "t.parquet", [pa.field("id", pa.string())], [{"id": "a"}], {})
-    with pytest.raises(UserError, match=r"row 0 .*: text is missing"):
+    with pytest.raises(UserError, match=r"row 0 .* has no 'text'; rename"):
         read_predictions(tmp_path / "t.parquet", ROWS, benchmark=None)
 
 
