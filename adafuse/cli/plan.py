@@ -52,15 +52,10 @@ def plan(
     rows over. Run it in the folder in which Snakemake runs, and a pilot on a
     machine like those of the jobs.
     """
-    from adafuse.config.reading import no_file
     from adafuse.workflow.forecast import Measured, forecast
-    from adafuse.workflow.snakemake import PLANS, check_readable, planned_jobs
+    from adafuse.workflow.snakemake import PLANS, planned_jobs
 
-    if wrong := no_file("configuration", map(str, config or ())):
-        raise UserError(f"{wrong}; name files of the workflow")
-    check_readable(map(str, config or ()))
-    if profile is None:  # which may name a Snakefile elsewhere
-        _check_folder()
+    _check_files([*map(str, config or ())], profile)
     files = ["--configfile", *map(str, config)] if config else []
     chosen = ["--profile", profile] if profile else ["--cores", "1"]
     jobs = planned_jobs([*files, *chosen], target or [])
@@ -91,8 +86,15 @@ def plan(
         typer.echo(line)
 
 
-def _check_folder() -> None:
-    if not any(Path(place, name).is_file() for place, name in _SNAKEFILES):
+def _check_files(config: Sequence[str], profile: str | None) -> None:
+    from adafuse.config.reading import no_file
+    from adafuse.workflow.snakemake import check_readable
+
+    if wrong := no_file("configuration", config):
+        raise UserError(f"{wrong}; name files of the workflow")
+    check_readable(config)
+    found = any(Path(place, name).is_file() for place, name in _SNAKEFILES)
+    if not found and profile is None:  # which may name another one
         raise UserError(
             "there is no Snakefile here; run it in a clone of the project, or in a folder that"
             " `adafuse init` wrote"
