@@ -32,34 +32,36 @@ PAPER_TITLE = "## Published by the paper (not measured here)"
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$&])")
 
 _COMPARISON = """\
-Each ensemble against each of its models decoding on its own and against the best baseline: of all
-other runs that were decoded, the one with the best score on the same rows, hence chosen with
-knowledge of the answers. {study}Accuracies are in percent; the intervals of scores are in the main
-table, and in parentheses are the share of answers that `max_new_tokens` or `max_rounds` cut, and
-the number of rows that failed. The difference is run minus other, in points, with its 95 % interval
-(accuracies: Newcombe 1998, method 10, for paired proportions; others: middle of 1,000 paired
-resamples, of {fewest} rows or more). A row without a usable text counts as wrong.
+Each ensemble is compared with each of its models decoding on its own, and with the best baseline:
+of all other runs that were decoded, the one that scores best on the same rows, so that it is chosen
+with knowledge of the answers. {study}Accuracies are in percent. In parentheses are the share of
+answers that `max_new_tokens` or `max_rounds` cut, and the number of rows that failed; the intervals
+of scores are in the main table. The difference is run minus other, in points, with its 95 %
+interval (accuracies: Newcombe 1998, method 10, for paired proportions; others: middle of 1,000
+paired resamples, of {fewest} rows or more). A row without a usable text counts as wrong.
 
-p is that of McNemar's exact two-sided test for accuracies; for others the larger one of
-sacrebleu's paired bootstrap (seed 12345), by which two equally good systems fall below 0.05 about
-one time in ten, and approximate randomization. p (Holm) is adjusted for all tests of its table. A
-difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0, and never
-where limits cut more answers of one run than of the other, by over {cut:.0f} points, or more of its
-rows failed (but for accuracies), or over {cut:.0f} % of a run's answers are scored that do not fit
-into `max_new_tokens`. The smallest p but of an accuracy is 1/1001, so that no such difference can
-be marked in a table of more than 50 tests. "Only run right" and "only other right" count the rows
-on which the two disagree.
+For accuracies, p is that of McNemar's exact two-sided test. For other scores, it is the larger p of
+two tests: approximate randomization, and sacrebleu's paired bootstrap (seed 12345), which by itself
+finds a difference between two equally good systems about one time in ten. This p is at least
+1/1001, so none of these differences can be marked in a table of more than 50 tests. p (Holm) is
+adjusted for all tests of its table.
 
-The verdict says what is shown: "better" or "worse" (a marked difference), "less than {allowed}
-worse" (not inferior), or "undecided". Undecided does not mean as good: these rows show
-neither a difference nor that there is none. "At worst" is the end of the one-sided 95 % interval of
-the difference, and beside it the one-sided p of "worse by {allowed} or more": exact for
-accuracies (Hsueh, Liu and Chen 2001), from the bootstrap for others, which is approximate. It is
-not adjusted for the number of tests. "Detectable" is the true difference that p finds below 0.05 in
-80 of 100 repetitions with so many rows of which so many differ (Connor 1987; p (Holm) needs a
-larger one), and beside it how many rows a difference of {target:g} needs. "None": with so few rows
-that differ, no difference is found as often. Of scores other than accuracies, "too few differ"
-means that fewer than {fewest} rows do.
+A difference is marked \\* only if p (Holm) is below 0.05 and its interval leaves out 0. It is never
+marked if the two runs' shares of cut answers differ by more than {cut:.0f} points; if, for scores
+other than accuracies, their shares of failed rows do; or if more than {cut:.0f} % of a run's
+answers are scored although they do not fit into `max_new_tokens`. "Only run right" and "only other
+right" count the rows on which the two disagree.
+
+The verdict says what these rows show: "better" or "worse" (a marked difference), "less than
+{allowed} worse" (not inferior), or "undecided". Undecided does not mean as good: neither a
+difference is shown, nor that there is none. "At worst" is the end of the one-sided 95 % interval of
+the difference, and in parentheses the one-sided p of "worse by {allowed} or more", which is exact
+for accuracies (Hsueh, Liu and Chen 2001), approximate for others (bootstrap), and not adjusted for
+the number of tests. "Detectable" is the true difference for which p is below 0.05 in 80 of 100
+repetitions, with as many rows, and as many that differ (Connor 1987; p (Holm) needs a larger one);
+in parentheses is how many rows a difference of {target:g} needs. "None": with so few rows that
+differ, no difference is found as often. "Too few differ", for scores other than accuracies: fewer
+than {fewest} rows do.
 """
 
 _SMALL = "‡"
