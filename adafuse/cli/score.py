@@ -1,5 +1,6 @@
 """`adafuse score` and `adafuse audit`: check files of predictions and rows, without any model."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -24,7 +25,8 @@ from adafuse.metrics.registry import BENCHMARKS, SCORERS, metric_named, scorer_n
 from adafuse.metrics.scorer import PROTOCOLS
 
 if TYPE_CHECKING:
-    from adafuse.metrics.score import Score
+    from adafuse.metrics.compare import Comparison
+    from adafuse.metrics.score import Score, ScoredRun
 
 Benchmark = Annotated[str, option(f"{', '.join(BENCHMARKS)}.", "NAME", values=list(BENCHMARKS))]
 PREDICTIONS = option('JSON lines or CSV: {"id" or "question", "text"}; or a Parquet trace.', "FILE")
@@ -44,9 +46,13 @@ Protocol = Annotated[str, option("strict or published.", "NAME", values=PROTOCOL
 
 
 def read_files(
-    benchmark: str, predictions: Path, references: Path, scorer: str | None, fields: Fields
-) -> tuple[str, tuple[Row, ...], list[dict[str, Any]]]:
-    """Read both files; return the scorer, the rows, and the predictions matched with them."""
+    benchmark: str,
+    predictions: Sequence[Path],
+    references: Path,
+    scorer: str | None,
+    fields: Fields,
+) -> tuple[str, tuple[Row, ...], list[list[dict[str, Any]]]]:
+    """Read all files; return the scorer, the rows, and the predictions matched with them."""
     if scorer is not None:
         scorer_named(scorer, "--scorer")
     elif benchmark not in BENCHMARKS and benchmark not in SCORERS:
@@ -61,7 +67,7 @@ def read_files(
     for message in filter(None, [copies, joined(accepted, str(references))]):
         typer.echo(f"warning: {message}", err=True)
     named = benchmark if scorer is not None or benchmark in BENCHMARKS else None
-    texts = read_predictions(predictions, rows, benchmark=named)
+    texts = [read_predictions(file, rows, benchmark=named) for file in predictions]
     return scorer or BENCHMARKS.get(benchmark, benchmark), rows, texts
 
 
@@ -84,6 +90,9 @@ def score(
     bertscore: Annotated[
         str | None, option("Also BERTScore F1, for answers in this language.", "en, de, ...")
     ] = None,
+    against: Annotated[
+        Path | None, option("Predictions of the same rows that these are tested against.", "FILE")
+    ] = None,
     threads: ThreadsOption = "auto",
 ) -> None:
     """Score predictions against references, with 95 % intervals (accuracies in percent)."""
@@ -96,9 +105,10 @@ def score(
 
     check_protocol(protocol)
     if out is not None:
-        check_writable(out, predictions, references, exclude)
-    names = fields_of(field)
-    name, rows, texts = read_files(benchmark, predictions, references, scorer, names)
+        check_writable(out, predictions, references, exclude, against)
+    files = [predictions] if against is None else [predictions, against]
+    runs = _names(*files)
+    name, rows, texts = read_files(benchmark, files, references, scorer, fields_of(field))
     if spm_sha256 is not None:
         require_model(spm_sha256)
     excluded = read_exclusions(exclude, rows) if exclude is not None else frozenset()
@@ -106,29 +116,73 @@ def score(
         from adafuse.models.memory import use_threads
 
         use_threads(threads)
-    totals = evaluate(
-        rows,
-        texts,
-        name,
-        protocol,
-        benchmark=benchmark,
-        run=predictions.stem,
-        exclude=excluded,
-        bertscore=bertscore,
-    ).score
+    how: Any = {"benchmark": benchmark, "exclude": excluded, "bertscore": bertscore}
+    scored = [
+        evaluate(rows, each, name, protocol, run=run, **how)
+        for run, each in zip(runs, texts, strict=True)
+    ]
+    scores, tests = [each.score for each in scored], _tests(scored)
+    found = {"scores": scores, "comparison": tests[0]} if tests else scores[0]
     if out is not None:
-        write_text(out, json_text(totals, indent=2) + "\n")
+        write_text(out, json_text(found, indent=2) + "\n")
     if as_json:
-        echo_json(totals)
-    else:
-        _print(totals, kept=len(excluded) if protocol == PUBLISHED else 0)
+        echo_json(found)
+        return
+    for each in scores:
+        _print(each, kept=len(excluded) if protocol == PUBLISHED else 0, named=bool(tests))
+    for test in tests:
+        _print_test(test)
 
 
-def _print(totals: "Score", kept: int) -> None:
+def _names(predictions: Path, *against: Path) -> list[str]:
+    """Return the names of files without their folders and endings, if these differ."""
+    files = [predictions, *against]
+    if against and predictions.resolve() == against[0].resolve():
+        raise UserError(f"--against {str(against[0])!r} is the file of --predictions; name another")
+    names = [file.stem for file in files]
+    return names if len({*names}) == len(names) else [*map(str, files)]
+
+
+def _tests(scored: Sequence["ScoredRun"]) -> "list[Comparison]":
+    from adafuse.metrics.compare import compare_all
+
+    for run in (each.score for each in scored if len(scored) > 1):
+        if run.missing:
+            raise UserError(
+                f"{run.run} has no text for {run.missing} of {run.n} rows, so no test can be made;"
+                " add them, empty where there is none, or leave out --against"
+            )
+    return compare_all(scored)
+
+
+def _print_test(test: "Comparison") -> None:
+    from adafuse.metrics.intervals import Estimate
+
+    ends = Estimate(test.difference, test.low, test.high).ends(2, form=" [{}, {}]", sign="+")
+    how = test.test
+    if test.wins is not None:
+        how += f"; {test.wins} rows only {test.run} has right, {test.losses} only {test.against}"
+    typer.echo(
+        f"{test.metric} of {test.run} minus {test.against}: {test.difference:+.2f}{ends} points,"
+        f" p {test.p:.3g} ({how}): {test.verdict}"
+    )
+    if not test.alike:
+        typer.echo(
+            "These cannot be compared: limits, or rows that failed, count against one of them more"
+            f" often (cut: {test.cut or 0:.1f} % and {test.other_cut or 0:.1f} %, beyond"
+            f" max_new_tokens: {test.beyond:.1f} %, failed: {test.failed} and {test.other_failed})."
+        )
+    elif not test.significant:
+        typer.echo(test.undecided(f"texts of {test.run}"))
+
+
+def _print(totals: "Score", kept: int, named: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
     title = f"{totals.benchmark}, {totals.protocol}, n = {totals.n}"
+    if named:
+        title = f"{totals.run}: {title}"
     if totals.excluded:
         title += f" ({totals.excluded} few-shot examples left out)"
     if kept:
@@ -180,7 +234,7 @@ def audit(
     if csv is not None:
         check_writable(csv, predictions, references)
     names = fields_of(field)
-    name, rows, texts = read_files(benchmark, predictions, references, scorer, names)
+    name, rows, (texts,) = read_files(benchmark, [predictions], references, scorer, names)
     named = {"benchmark": benchmark, "run": predictions.stem}
     strict, published = (
         evaluate(rows, texts, name, protocol, benchmark=benchmark, run=predictions.stem)

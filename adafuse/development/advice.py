@@ -17,7 +17,6 @@ from adafuse.methods import METHODS
 from adafuse.metrics.cofailure import CoFailure, co_failure
 from adafuse.metrics.compare import Comparison, compare_runs
 from adafuse.metrics.intervals import Estimate
-from adafuse.metrics.power import TARGET
 from adafuse.metrics.score import ScoredRun, evaluate
 from adafuse.metrics.scorer import Metric
 from adafuse.records.result import Chat, Result
@@ -252,7 +251,7 @@ def _verdict(advice: Advice, better: int, metric: Metric) -> str:
     elif found.significant:
         said.append("Do not fuse them in this way.")
     else:
-        said.append(_undecided(found))
+        said.append(found.undecided("fused texts"))
     if room < LITTLE and gain < LITTLE:
         said.append(
             f"There is little to gain: always choosing the better of the models' answers would be"
@@ -302,22 +301,6 @@ def _words(text: str) -> str:
     """Return the words of a text in lower case, with a space on each side."""
     words = re.findall(r"\w+", text.lower())
     return f" {' '.join(words)} "
-
-
-def _undecided(found: Comparison) -> str:
-    """Say what rows that find no difference show, and how many would find one."""
-    said = ["These rows do not show which is better."]
-    if found.noninferior:
-        said.append(f"They show that fused texts are less than {found.allowed} worse.")
-    elif found.p_noninferior is not None:
-        said.append("Nor do they show that fused texts are as good: that takes more rows.")
-    if found.rows_needed is not None:
-        size = f"{found.detectable:.1f} points" if found.detectable else "none"
-        said.append(
-            f"The smallest difference that {found.n} such rows show in 80 of 100 cases: {size};"
-            f" one of {TARGET:g} points takes {found.rows_needed:,} rows."
-        )
-    return " ".join(said)
 
 
 def _apart(one: Estimate, other: Estimate) -> bool:

@@ -200,6 +200,21 @@ class Comparison:
         """The difference, positive where the run is better."""
         return metric_named(self.metric).merit(self.difference)
 
+    def undecided(self, texts: str = "its texts") -> str:
+        """Say what rows that find no difference show of a run's texts, and how many find one."""
+        said = ["These rows do not show which is better."]
+        if self.noninferior:
+            said.append(f"They show that {texts} are less than {self.allowed} worse.")
+        elif self.p_noninferior is not None:
+            said.append(f"Nor do they show that {texts} are as good: that takes more rows.")
+        if self.rows_needed is not None:
+            size = f"{self.detectable:.1f} points" if self.detectable else "none"
+            said.append(
+                f"The smallest difference that {self.n} such rows show in 80 of 100 cases: {size};"
+                f" one of {power.TARGET:g} points takes {self.rows_needed:,} rows."
+            )
+        return " ".join(said)
+
 
 def _alike(cut: float | None, other_cut: float | None, beyond: float, failed: float) -> bool:
     apart = max(abs((cut or 0.0) - (other_cut or 0.0)), beyond, abs(failed))

@@ -5,9 +5,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from scipy.stats import binomtest
 from typer.testing import CliRunner, Result
 
 from adafuse.cli.main import app
@@ -44,6 +46,30 @@ def test_the_json_holds_metrics_with_intervals_and_what_counts_as_wrong(files: P
     assert score["metrics"].keys() == {"exact_match", "f1"}
     assert all(each.keys() == {"value", "low", "high"} for each in score["metrics"].values())
     assert "n = 3" in done.stdout and "33.33" in done.stdout and "1 missing" in done.stdout
+
+
+def test_predictions_are_tested_against_others_of_the_same_rows(files: Path) -> None:
+    def write(name: str, rows: Iterable[dict[str, object]]) -> None:
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    write("refs.jsonl", [{"id": n, "question": f"q{n}", "answer": "yes"} for n in range(100)])
+    for name, right in (("preds", range(40)), ("base", range(20, 100))):
+        texts = [{"id": n, "text": "yes" if n in right else "no"} for n in range(100)]
+        write(f"{name}.jsonl", reversed(texts))
+    done = adafuse("score", "--against", "base.jsonl", "--out", "both.json")
+    assert done.exit_code == 0, done.exception
+    assert "exact_match of preds minus base: -40.00 [-54.16, -23.22] points" in done.stdout
+    assert "20 rows only preds has right, 60 only base): worse\n" in done.stdout
+    test = json.loads(Path("both.json").read_text())["comparison"]
+    assert (test["wins"], test["losses"]) == (20, 60)
+    assert test["p"] == pytest.approx(binomtest(20, 80).pvalue)
+    write("base.jsonl", [{"id": n, "text": "yes" if n > 55 else "no"} for n in range(100)])
+    done = adafuse("score", "--against", "base.jsonl")
+    assert "undecided\nThese rows do not show which is better. Nor do they show" in done.stdout
+    write("base.jsonl", [{"id": 0, "text": "yes"}])
+    done = adafuse("score", "--against", "base.jsonl")
+    assert "base has no text for 99 of 100 rows" in str(done.exception)
+    assert "file of --predictions" in str(adafuse("score", "--against", "preds.jsonl").exception)
 
 
 def test_fields_of_other_names_are_named_by_options(files: Path) -> None:
