@@ -107,7 +107,7 @@ def score(
     if out is not None:
         check_writable(out, predictions, references, exclude, against)
     files = [predictions] if against is None else [predictions, against]
-    runs = _names(*files)
+    runs = _names(files)
     name, rows, texts = read_files(benchmark, files, references, scorer, fields_of(field))
     if spm_sha256 is not None:
         require_model(spm_sha256)
@@ -134,11 +134,10 @@ def score(
         _print_test(test)
 
 
-def _names(predictions: Path, *against: Path) -> list[str]:
+def _names(files: Sequence[Path]) -> list[str]:
     """Return the names of files without their folders and endings, if these differ."""
-    files = [predictions, *against]
-    if against and predictions.resolve() == against[0].resolve():
-        raise UserError(f"--against {str(against[0])!r} is the file of --predictions; name another")
+    if len({file.resolve() for file in files}) < len(files):
+        raise UserError(f"--against {str(files[1])!r} is the file of --predictions; name another")
     names = [file.stem for file in files]
     return names if len({*names}) == len(names) else [*map(str, files)]
 

@@ -200,8 +200,8 @@ class Comparison:
         """The difference, positive where the run is better."""
         return metric_named(self.metric).merit(self.difference)
 
-    def undecided(self, texts: str = "its texts") -> str:
-        """Say what rows that find no difference show of a run's texts, and how many find one."""
+    def undecided(self, texts: str) -> str:
+        """Say what is shown of `texts`, as a sentence calls the run's, where no run is better."""
         said = ["These rows do not show which is better."]
         if self.noninferior:
             said.append(f"They show that {texts} are less than {self.allowed} worse.")
