@@ -100,12 +100,10 @@ class Plan(Digests):
             plan.warnings += filter(None, odd)
         for benchmark in [name for name in plan.config.benchmarks if name not in plan.missing]:
             try:
-                rows, at = plan.prepared(benchmark).rows, f"benchmarks.{benchmark}"
-                accepted = {row.id: row.answers for row in rows}
+                rows = {row.id: row.answers for row in plan.prepared(benchmark).rows}
                 scorer = SCORERS[plan.config.benchmarks[benchmark].scorer]
-                copies = copied([(row.prompt, row.answers) for row in rows], at)
-                odd = [scorer.hopeless(accepted, at), joined(accepted, at), copies]
-                plan.warnings += filter(None, odd)
+                at = f"benchmarks.{benchmark}"
+                plan.warnings += filter(None, [scorer.hopeless(rows, at), joined(rows, at)])
             except UnavailableSourceError as error:
                 plan.missing[benchmark] = str(error)
         needs_spm = any(SCORERS[task.scorer].needs_spm for task in plan.config.benchmarks.values())
@@ -120,6 +118,9 @@ class Plan(Digests):
                 plan.bert_model(language)
         except AbsentModelError as error:
             plan.missing[BERTSCORE] = str(error)
+        for name in plan.config.main_benchmarks:
+            asked = [(row.prompt, row.answers) for row in plan.prepared(name).rows]
+            plan.warnings += filter(None, [copied(asked, f"benchmarks.{name}")])
         plan._check_gates()
         return plan
 

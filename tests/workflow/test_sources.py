@@ -351,5 +351,4 @@ def test_rows_that_are_copies_are_told_while_planning(values: dict[str, Any]) ->
     file.write_text(text + text)
     (told,) = Plan.of(values).warnings
     assert told.startswith("benchmarks.qa: 12 of 24 rows are copies of earlier ones, but intervals")
-    apart = {**values, "main": {"benchmarks": []}}
-    assert Plan.of(apart).warnings == [told], "a run may be certified on its rows"
+    assert Plan.of({**values, "main": {"benchmarks": []}}).warnings == []
