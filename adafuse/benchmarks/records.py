@@ -54,10 +54,36 @@ def _starts_like_parquet(path: Path) -> bool:
 
 
 def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str, Any]]:
-    from adafuse.storage.parquet import iterate_rows
+    from adafuse.storage.parquet import iterate_rows, read_schema
 
-    records = enumerate(iterate_rows(path, columns))
-    return ((at_row(path, number), record) for number, record in records)
+    schema, features = read_schema(path, ()), {}
+    if b"ClassLabel" in (schema.metadata or {}).get(b"huggingface", b""):
+        from datasets import Features
+
+        of_all = Features.from_arrow_schema(schema)
+        features = {name: of_all[name] for name in of_all if columns is None or name in columns}
+    for number, record in enumerate(iterate_rows(path, columns)):
+        yield at_row(path, number), as_written(record, features) if features else record
+
+
+def as_written(value: Any, feature: Any) -> Any:
+    """Return a value of a dataset with the names of its classes, and 0.1 of 32 bits as 0.1."""
+    import datasets
+
+    from adafuse.storage.parquet import written
+
+    if value is None:
+        return None
+    if isinstance(feature, datasets.ClassLabel):
+        return feature.int2str(value) if value >= 0 else None
+    if isinstance(feature, datasets.Value) and feature.dtype in ("float16", "float32"):
+        return written(value, feature.pa_type)
+    if isinstance(feature, Mapping):
+        return {name: as_written(value[name], inner) for name, inner in feature.items()}
+    if isinstance(feature, list):
+        return [as_written(each, feature[0]) for each in value]
+    inner = getattr(feature, "feature", None)  # of a list
+    return value if inner is None else [as_written(each, inner) for each in value]
 
 
 def _separated(text: str, path: Path, separator: str) -> Iterator[tuple[str, Any]]:

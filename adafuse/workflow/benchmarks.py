@@ -18,7 +18,7 @@ from typing import Any
 
 from adafuse.benchmarks.description import Described, describe
 from adafuse.benchmarks.prompts import FewShotFile, make_prompt_template, read_few_shot
-from adafuse.benchmarks.records import at_row, read_records
+from adafuse.benchmarks.records import as_written, at_row, read_records
 from adafuse.benchmarks.rows import (
     PLAIN,
     Row,
@@ -104,7 +104,7 @@ def _load(source: SourceConfig, config: str | None) -> Iterator[tuple[str, Mappi
             )
             _check_texts(records.features, source, named)
             for number, record in enumerate(records):
-                yield at_row(named, number), _as_written(record, records.features)
+                yield at_row(named, number), as_written(record, records.features)
     except (OSError, ValueError, RuntimeError, Warning, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         if "Length of header" in f"{reason} {error.__cause__}":
@@ -171,26 +171,6 @@ def _check_texts(features: Mapping[str, Any], source: SourceConfig, named: str) 
                 f"{named}: column {name!r} has texts and other values, which `datasets` would"
                 " change; name its file as `file`"
             )
-
-
-def _as_written(value: Any, feature: Any) -> Any:
-    """Return a value of a dataset with the names of its classes, and 0.1 of 32 bits as 0.1."""
-    import datasets
-
-    from adafuse.storage.parquet import written
-
-    if value is None:
-        return None
-    if isinstance(feature, datasets.ClassLabel):
-        return feature.int2str(value) if value >= 0 else None
-    if isinstance(feature, datasets.Value) and feature.dtype in ("float16", "float32"):
-        return written(value, feature.pa_type)
-    if isinstance(feature, Mapping):
-        return {name: _as_written(value[name], inner) for name, inner in feature.items()}
-    if isinstance(feature, list):
-        return [_as_written(each, feature[0]) for each in value]
-    inner = getattr(feature, "feature", None)  # of a list
-    return value if inner is None else [_as_written(each, inner) for each in value]
 
 
 def _text_columns(builder: Any, split: str | None) -> dict[str, Any]:

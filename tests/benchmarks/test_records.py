@@ -52,6 +52,25 @@ def test_quotes_that_nobody_meant_make_no_row_of_several(tmp_path: Path) -> None
         read_rows(path)
 
 
+@pytest.mark.parametrize("columns", [None, {"question", "answer"}])
+def test_classes_of_parquet_from_the_hub_have_their_names(
+    tmp_path: Path, columns: set[str] | None
+) -> None:
+    import datasets
+
+    kinds = {
+        "question": datasets.Value("string"),
+        "answer": datasets.List(datasets.ClassLabel(names=["no", "yes"])),
+        "more": datasets.Value("float32"),
+    }
+    values = {"question": ["a", "b"], "answer": [[1], [0, -1]], "more": [0.1, None]}
+    table = datasets.Dataset.from_dict(values, datasets.Features(kinds))
+    table.to_parquet(tmp_path / "r.parquet")
+    records = [record for _, record in read_records(tmp_path / "r.parquet", "file", columns)]
+    assert [record["answer"] for record in records] == [["yes"], ["no", None]]
+    assert columns or [record["more"] for record in records] == [0.1, None]
+
+
 @pytest.mark.parametrize("name", ["r.parquet", "r.PARQUET", "r.pq", "r"])
 def test_parquet_is_known_by_its_content(tmp_path: Path, name: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / name)
