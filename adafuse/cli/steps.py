@@ -401,15 +401,16 @@ def fetch(source: Annotated[str, typer.Option()], out: Annotated[Path, typer.Opt
 
 @app.command()
 def ended(status: int) -> None:
-    """Say in the log what a decode job died of, where it could not do so itself."""
+    """Say in the log what a job with models died of, where it could not do so itself."""
     if status == KILLED:
         logger.error(
             "the job was killed (exit status %d), which mostly means too little memory: lower"
-            " batch_size, set it to auto, or ask the cluster for more; what is decoded is kept",
+            " batch_size, set it to auto, or ask the cluster for more; finished rows of decode"
+            " jobs are kept",
             status,
         )
     elif status in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-        logger.info("interrupted (exit status %d); what is decoded is kept", status)
+        logger.info("interrupted (exit status %d); finished rows of decode jobs are kept", status)
 
 
 @app.command()

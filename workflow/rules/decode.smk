@@ -6,6 +6,13 @@ resource_scopes:
     one_at_a_time="local",
 
 
+# SIGTERM waits for the job, so that its log says how it ended.
+SAYING_HOW_IT_ENDS = (
+    "trap : TERM; OMP_NUM_THREADS=1 {params.command} 2>> {log:q}"
+    " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
+)
+
+
 rule decode:
     input:
         inputs("decode"),
@@ -36,11 +43,8 @@ rule decode:
     params:
         command=command("decode"),
     # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
-    # SIGTERM waits for the job, so that its log says how it ended.
     shell:
-        "trap : TERM; : >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true;"
-        " OMP_NUM_THREADS=1 {params.command} 2>> {log:q}"
-        " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
+        ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true; " + SAYING_HOW_IT_ENDS
 
 
 rule fit:
@@ -64,4 +68,4 @@ rule fit:
     params:
         command=command("fit"),
     shell:
-        "OMP_NUM_THREADS=1 {params.command} 2> {log:q}"
+        SAYING_HOW_IT_ENDS
