@@ -57,13 +57,20 @@ def _parquet(path: Path, columns: Collection[str] | None) -> Iterator[tuple[str,
     from adafuse.storage.parquet import iterate_rows, read_schema
 
     schema, features = read_schema(path, ()), {}
-    if b"ClassLabel" in (schema.metadata or {}).get(b"huggingface", b""):
-        from datasets import Features
+    try:
+        if b"ClassLabel" in (schema.metadata or {}).get(b"huggingface", b""):
+            from datasets import Features
 
-        of_all = Features.from_arrow_schema(schema)
-        features = {name: of_all[name] for name in of_all if columns is None or name in columns}
-    for number, record in enumerate(iterate_rows(path, columns)):
-        yield at_row(path, number), as_written(record, features) if features else record
+            of_all = Features.from_arrow_schema(schema)
+            features = {name: of_all[name] for name in of_all if columns is None or name in columns}
+        for number, record in enumerate(iterate_rows(path, columns)):
+            yield at_row(path, number), as_written(record, features) if features else record
+    except (ValueError, LookupError, TypeError) as error:
+        said = " ".join(str(error).split())
+        raise UserError(
+            f"{str(path)!r} cannot be read with the types that `datasets` wrote into it ({said});"
+            " write it again without its metadata"
+        ) from None
 
 
 def as_written(value: Any, feature: Any) -> Any:

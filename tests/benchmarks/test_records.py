@@ -71,6 +71,29 @@ def test_classes_of_parquet_from_the_hub_have_their_names(
     assert columns or [record["more"] for record in records] == [0.1, None]
 
 
+@pytest.mark.parametrize(
+    ("answer", "info", "said"),
+    [
+        (
+            5,
+            '{"info": {"features": {"answer": {"names": ["no"], "_type": "ClassLabel"}}}}',
+            "label 5",
+        ),
+        (0, '{"info": {"features": {"answer": {"_type": "ClassLabel"}}}}', "num_classes"),
+        (0, '{"ClassLabel', "Unterminated"),
+    ],
+)
+def test_types_of_parquet_that_do_not_fit_are_one_sentence(
+    tmp_path: Path, answer: int, info: str, said: str
+) -> None:
+    table = pa.table({"answer": [answer]}).replace_schema_metadata({"huggingface": info})
+    pq.write_table(table, tmp_path / "r.parquet")
+    with pytest.raises(
+        UserError, match=rf"types that `datasets` wrote into it \(.*{said}.*metadata"
+    ):
+        [*read_records(tmp_path / "r.parquet", "file")]
+
+
 @pytest.mark.parametrize("name", ["r.parquet", "r.PARQUET", "r.pq", "r"])
 def test_parquet_is_known_by_its_content(tmp_path: Path, name: str) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / name)
