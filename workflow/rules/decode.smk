@@ -6,6 +6,9 @@ resource_scopes:
     one_at_a_time="local",
 
 
+# Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
+KEEPING_ALL_ATTEMPTS = ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true; "
+
 # SIGTERM waits for the job, so that its log says how it ended.
 SAYING_HOW_IT_ENDS = (
     "trap : TERM; OMP_NUM_THREADS=1 {params.command} 2>> {log:q}"
@@ -42,9 +45,8 @@ rule decode:
         slurm_extra=lambda wc: "--exclusive" if is_timed(wc) else "",
     params:
         command=command("decode"),
-    # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
     shell:
-        ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true; " + SAYING_HOW_IT_ENDS
+        KEEPING_ALL_ATTEMPTS + SAYING_HOW_IT_ENDS
 
 
 rule fit:
