@@ -13,7 +13,7 @@ from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from tests.conftest import toy_path
 from tests.decoding.test_gate import gate
-from tests.support.results import assert_same
+from tests.support.results import assert_same, assert_same_up_to_near_ties
 from tests.support.stand_in import ensemble, standing
 
 PROMPTS = [
@@ -205,3 +205,20 @@ def test_no_text_goes_beyond_the_context_of_the_server(distributions, pair):
     assert result.error is None
     assert result.stop_reason == "length"
     assert max(result.tokens) <= 8
+
+
+def test_only_a_near_tie_excuses_another_text(pair):
+    (plain,) = pair.generate(PROMPTS[:1], branching=2, **SHORT)
+    first, *rest = plain.rounds
+    other = replace(first, selected=int(first.selected == 0))
+    parted = replace(plain, text="another", rounds=(other, *rest))
+    gap = abs(first.candidates[first.selected].fused - first.candidates[other.selected].fused)
+    assert assert_same_up_to_near_ties([parted], [plain], nll=gap) == 1
+    with pytest.raises(AssertionError):
+        assert_same_up_to_near_ties([parted], [plain], nll=gap / 3)
+    with pytest.raises(AssertionError):  # the same choices, but another text
+        assert_same_up_to_near_ties([replace(plain, text="another")], [plain], nll=1)
+    candidates = tuple(replace(each, text=each.text + "x") for each in first.candidates)
+    unlike = replace(plain, rounds=(replace(first, candidates=candidates), *rest))
+    with pytest.raises(AssertionError):  # other candidates are no tie
+        assert_same_up_to_near_ties([unlike], [plain], nll=1)

@@ -22,7 +22,7 @@ from adafuse.servers.server import PROBE, Ask
 from tests.conftest import SHARED
 from tests.engine.test_served import METHODS
 from tests.real.test_real_models import BENCHMARKS, prompts, small
-from tests.support.results import assert_same
+from tests.support.results import assert_same, assert_same_up_to_near_ties
 
 PAIR = dict(each.split("=", 1) for each in os.environ.get("ADAFUSE_SERVED", "").split())
 ROWS = int(os.environ.get("ADAFUSE_SERVED_ROWS", "20"))
@@ -177,12 +177,19 @@ def alone(ensemble, asked, tokens) -> float:
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 @pytest.mark.parametrize(("method", "options"), METHODS)
-def test_texts_are_those_in_process(here, there, benchmark, method, options) -> None:
+def test_texts_are_those_in_process(
+    here, there, benchmark, method, options, record_testsuite_property
+) -> None:
+    """One text of 20 may differ from a near tie on."""
     asked = prompts(benchmark, ROWS)
     settings = {"method": method, "stop": small().benchmarks[benchmark].stop, **options, **SHORT}
     plain = here.generate(asked, batch_size=8, **settings)
     for together in (1, TOGETHER):
-        assert_same(there.generate(asked, batch_size=together, **settings), plain, nll=1e-3)
+        results = there.generate(asked, batch_size=together, **settings)
+        tied = assert_same_up_to_near_ties(results, plain, nll=1e-3)
+        name = f"{benchmark}, {method} {options}, {together} at a time: near ties"
+        record_testsuite_property(name, tied)
+        assert tied <= ROWS / 20
 
 
 @pytest.mark.parametrize("number", [0, 1])
