@@ -119,6 +119,7 @@ class Fitter:
             partial(_on_course, [*map(_choice, base[row].rounds[:number]), choice])
             for row, number, choice in choices
         ]
+        logger.info("%s: %d other choices are tried", rows.name, len(choices))
         tried = self._decode(rows, [rows.prompts[row] for row, _, _ in choices], guides)
         owners = [*range(len(base)), *(row for row, _, _ in choices)]
         worth, points = _worth(rows, owners, [*base, *tried])
@@ -178,7 +179,11 @@ class Fitter:
 
         run = Run(models, self.ensemble.weights, self.ensemble.at, method, settings, start)
         before = len(self.ensemble.server_failures)
-        results = dict(run.results(prompts))
+        results, total = dict[int, Result](), len(prompts)
+        for done, (index, result) in enumerate(run.results(prompts), 1):
+            results[index] = result
+            if 10 * done // total > 10 * (done - 1) // total:
+                logger.info("%s: %d of %d texts decoded", rows.name, done, total)
         self.ensemble.check_servers(before, "fit again")
         return [results[index] for index in range(len(prompts))]
 

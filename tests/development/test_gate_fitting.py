@@ -108,6 +108,16 @@ def test_a_fitted_gate_is_the_same_each_time_and_decodes(pair, tmp_path):
     assert all(result.text.strip() for result in results)
 
 
+def test_fitting_says_how_far_it_is(pair, caplog):
+    with caplog.at_level("INFO", "adafuse"):
+        fit(pair, [development(SENTENCES[:2])])
+    said = caplog.messages
+    assert said[:2] == ["toy: 1 of 2 texts decoded", "toy: 2 of 2 texts decoded"]
+    tried = int(said[2].removeprefix("toy: ").removesuffix(" other choices are tried"))
+    assert said[-1] == f"toy: {tried} of {tried} texts decoded"
+    assert len(said) <= 3 + 10
+
+
 @pytest.mark.usefixtures("no_pauses")
 def test_a_server_that_fails_while_choices_are_tried_ends_the_fitting(distributions):
     rows = development(SENTENCES[:1])
