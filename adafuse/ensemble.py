@@ -239,12 +239,8 @@ class Ensemble:
         }
         run = self._run(method, {**settings, "drafts": drafts, **options})
         described = settings_of(self, {"method": method, **run.named({*settings, *options})})
-        stream: Iterable[tuple[int, Result]] = run.results(given, questions, answers)
-        if progress:
-            from tqdm.auto import tqdm
-
-            stream = tqdm(stream, total=len(given), unit="prompt")
-        results = [result for _, result in sorted(stream)]
+        stream = run.results(given, questions, answers)
+        results = [result for _, result in sorted(with_bar(stream, len(given), progress))]
         return Results(results, described, run.method.plugins)
 
     def stream(
@@ -386,6 +382,18 @@ def _model(given: object) -> LanguageModel:
         f"{kinds} cannot be a model of an ensemble; give a list of (PreTrainedModel, tokenizer) of"
         " transformers, or use Ensemble.from_pretrained"
     )
+
+
+def with_bar(
+    stream: Iterable[tuple[int, Result]], total: int, progress: bool
+) -> Iterable[tuple[int, Result]]:
+    """Return a stream of results which, with `progress`, shows on stderr how many came."""
+    if not progress:
+        return stream
+    from tqdm.auto import tqdm
+
+    bar: Iterable[tuple[int, Result]] = tqdm(stream, total=total, unit="prompt")
+    return bar
 
 
 def _prompts(prompts: Iterable[Prompt | Messages]) -> list[Prompt]:

@@ -1,5 +1,6 @@
 """`adafuse fit`: what is learned from development rows, a gate or a certificate."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -227,4 +228,5 @@ def read_development(
 
     answers, ids = [row.answers for row in examples], [row.id for row in examples]
     questions = [row.question for row in examples]
-    return Development(rows.stem, prompts, answers, scorer, settings, ids, questions)
+    asked = prompts, answers, scorer, settings, ids, questions
+    return Development(rows.stem, *asked, progress=sys.stderr.isatty())

@@ -51,7 +51,8 @@ def certify_methods(
         part = ensemble
         if name in members:
             part = Ensemble([ensemble.models[members.index(name)]])
-        found = part.generate(rows.prompts, method=method, **rows.settings, **options)
+        settings = {**rows.settings, "progress": rows.progress}
+        found = part.generate(rows.prompts, method=method, **settings, **options)
         scores.append(scored(rows, name, found))
         if said := failures(found, rows.name):
             failed.append(f"{name}: {said}")

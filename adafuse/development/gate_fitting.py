@@ -34,7 +34,7 @@ from adafuse.decoding.run import Run
 from adafuse.decoding.words import Settings
 from adafuse.development.gate_file import SHARES, FittedGate, Provenance, prompt_hashes
 from adafuse.development.gate_learning import Objective, RatedRound, learned
-from adafuse.ensemble import Ensemble
+from adafuse.ensemble import Ensemble, with_bar
 from adafuse.errors import UserError
 from adafuse.methods import resolve
 from adafuse.metrics import scorer as scoring
@@ -60,7 +60,7 @@ class Development:
     """Rows to fit on; `scorer` is a name, `settings` are those of `Ensemble.stream`.
 
     Rows without `ids` have their numbers, from 1; `questions` are what prompts ask, without what is
-    around them.
+    around them. `progress` shows a bar while texts are decoded.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Development:
     settings: Mapping[str, Any] = field(default_factory=dict)
     ids: Sequence[str] = ()
     questions: Sequence[str] = ()
+    progress: bool = False
 
     @property
     def forms(self) -> list[tuple[Prompt, ...]]:
@@ -180,7 +181,8 @@ class Fitter:
         run = Run(models, self.ensemble.weights, self.ensemble.at, method, settings, start)
         before = len(self.ensemble.server_failures)
         results, total = dict[int, Result](), len(prompts)
-        for done, (index, result) in enumerate(run.results(prompts), 1):
+        stream = with_bar(run.results(prompts), total, rows.progress)
+        for done, (index, result) in enumerate(stream, 1):
             results[index] = result
             if 10 * done // total > 10 * (done - 1) // total:
                 logger.info("%s: %d of %d texts decoded", rows.name, done, total)

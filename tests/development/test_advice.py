@@ -8,6 +8,7 @@ import pytest
 from adafuse import Ensemble, UserError
 from adafuse.benchmarks.shards import PreparedRow
 from adafuse.development.advice import _forms, _verdict, advise
+from adafuse.development.certification import certify_methods
 from adafuse.development.gate_fitting import Development, fit
 from adafuse.metrics.registry import SCORERS
 from adafuse.metrics.score import evaluate
@@ -38,6 +39,17 @@ def outcomes(rows, results):
     texts = [{"id": str(n), "text": result.text} for n, result in enumerate(results)]
     found = evaluate(prepared, texts, "nq", benchmark="x", run="y")
     return [outcome.value for outcome in found.outcomes]
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_bar_shows_how_many_texts_are_decoded(pair, rows, progress, capsys):
+    few = replace(rows, prompts=rows.prompts[:2], answers=rows.answers[:2], progress=progress)
+    advise(pair, few)
+    certify_methods(pair, few, {"fused": ("adafuse", {})})
+    fit(pair, [few], objective="likelihood")
+    bars = [line.split("\r")[-1] for line in capsys.readouterr().err.split("\n")[:-1]]
+    assert [bar for bar in bars if "| 2/2 [" not in bar] == []
+    assert len(bars) == (7 if progress else 0)
 
 
 def test_rows_that_all_end_in_an_error_are_no_advice_and_some_are_told(pair, rows):
