@@ -11,6 +11,7 @@ those of tests/real.
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -45,14 +46,19 @@ pytestmark = [
 
 @dataclass
 class Recorded:
-    """What a server is asked and answers: how much is read again, although it was read before."""
+    """What a server is asked and answers.
+
+    `again` counts ids that are read although an earlier answer had read them, `at_once` those that
+    another request was reading when this one was sent.
+    """
 
     http: Http
     requests: int = 0
     written: int = 0
     again: int = 0
-    cached: int = 0
+    at_once: int = 0
     _read: dict[int, dict] = field(default_factory=dict)
+    _sent: dict[int, dict] = field(default_factory=dict)
 
     def __enter__(self) -> "Recorded":
         self.http.post = self._post
@@ -63,24 +69,37 @@ class Recorded:
 
     def _post(self, path, body, read):
         ids = body["prompt"]
-        known, node = 0, self._read
-        for index in ids:
-            known, node = known + (index in node), node.setdefault(index, {})
+        known, sent = _known(self._read, ids), _known(self._sent, ids)
+        _add(self._sent, ids)
 
         def noted(answer):
             steps, usage = read(answer), answer["usage"]
             if tuple(ids) != PROBE.prefix:
-                below = node
-                for step in steps[:-1]:  # the last one is not read
-                    below = below.setdefault(step.written, {})
+                written = [step.written for step in steps]
+                for tree in (self._read, self._sent):
+                    _add(tree, [*ids, *written[:-1]])  # the last one is not read
                 cached = usage["prompt_tokens_details"]["cached_tokens"]
                 self.requests += 1
-                self.written += len(steps)
-                self.cached += cached
+                self.written += len(written)
                 self.again += max(0, known - cached)
+                self.at_once += max(0, sent - max(known, cached))
             return steps
 
         return Http.post(self.http, path, body, noted)
+
+
+def _known(tree: dict[int, dict], ids: Sequence[int]) -> int:
+    """How many of the ids, from the first on, are in the tree."""
+    for number, index in enumerate(ids):
+        if index not in tree:
+            return number
+        tree = tree[index]
+    return len(ids)
+
+
+def _add(tree: dict[int, dict], ids: Sequence[int]) -> None:
+    for index in ids:
+        tree = tree.setdefault(index, {})
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +133,7 @@ def figures(results, servers) -> dict[str, float]:
         "written per committed token": sum(each.written for each in servers)
         / sum(sum(each.tokens) for each in results),
         "read again per request": sum(each.again for each in servers) / requests,
+        "read at once per request": sum(each.at_once for each in servers) / requests,
     }
 
 
