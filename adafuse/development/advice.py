@@ -109,13 +109,11 @@ def advise(
         raise UserError("only one model was given, so there is nothing to fuse; give two or more")
     if not rows.prompts:
         raise UserError("there are no development rows; give some with answers")
-    settings = {**rows.settings, "progress": rows.progress}
     clock, alone = [time.perf_counter()], list[Results]()
     for model in ensemble.models:
-        own = Ensemble([model])
-        alone.append(own.generate(rows.prompts, method="single", **settings))
+        alone.append(rows.decoded_by(Ensemble([model]), "single", {}))
         clock.append(time.perf_counter())
-    fused = ensemble.generate(rows.prompts, method=method, **settings, **options)
+    fused = rows.decoded_by(ensemble, method, options)
     clock.append(time.perf_counter())
     seconds = [(after - before) / len(rows.prompts) for before, after in pairwise(clock)]
     return _judged(ensemble, rows, method, alone, fused, seconds)

@@ -51,8 +51,7 @@ def certify_methods(
         part = ensemble
         if name in members:
             part = Ensemble([ensemble.models[members.index(name)]])
-        settings = {**rows.settings, "progress": rows.progress}
-        found = part.generate(rows.prompts, method=method, **settings, **options)
+        found = rows.decoded_by(part, method, options)
         scores.append(scored(rows, name, found))
         if said := failures(found, rows.name):
             failed.append(f"{name}: {said}")

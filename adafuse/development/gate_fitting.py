@@ -42,6 +42,7 @@ from adafuse.metrics.registry import scorer_named
 from adafuse.models.files import keys_now
 from adafuse.options import parse
 from adafuse.records.result import Prompt, Result, Round
+from adafuse.results import Results
 from adafuse.tokenization.thoughts import Thoughts, shared_thoughts
 from adafuse.version import versions
 
@@ -80,6 +81,11 @@ class Development:
     @property
     def names(self) -> Sequence[str]:
         return self.ids or [str(number) for number, _ in enumerate(self.prompts, 1)]
+
+    def decoded_by(self, ensemble: Ensemble, method: str, options: Mapping[str, Any]) -> Results:
+        """Return what an ensemble writes after each prompt."""
+        settings = {**self.settings, "progress": self.progress}
+        return ensemble.generate(self.prompts, method=method, **settings, **options)
 
 
 @dataclass(eq=False)
