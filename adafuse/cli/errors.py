@@ -114,7 +114,8 @@ STATUSES = {
     " or `audit`, or adafuse itself (with a traceback)",
     WRONG: "an error in the command, or in a file or setting that it reads",
     UNFINISHED: "`status`: not everything is decoded yet",
-    INTERRUPTED: "Ctrl-C; `generate --out` keeps the finished prompts for --resume",
+    INTERRUPTED: "Ctrl-C; `generate --out` keeps the finished prompts for --resume, and `fit`"
+    " what is decoded, for the same command",
     BROKEN_PIPE: "broken pipe, as in `adafuse show x.parquet | head`",
 }
 """What exit statuses mean."""

@@ -31,12 +31,13 @@ from adafuse.cli.options import (
     with_plugins,
 )
 from adafuse.cli.output import counted, json_text
+from adafuse.cli.result_file import Asked, check_journal
 from adafuse.errors import UserError
 from adafuse.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from adafuse.benchmarks.rows import Fields
-    from adafuse.development.gate_fitting import Development
+    from adafuse.development.gate_fitting import Development, Kept
     from adafuse.ensemble import Ensemble
 
 ROWS, CERTIFY = "Development rows", "Certificate"
@@ -100,6 +101,7 @@ def fit(
 
     The output is a gate. To use it, add --option fusion=learned and
     --option gate=FILE to `adafuse generate`, or both to a run's options.
+    After an interruption, the same command goes on with what is decoded.
 
     With --certify, the output is a certificate that the method, with its
     options, scores less than --margin points below the best of the models. If
@@ -118,12 +120,14 @@ def fit(
     settings = max_new_tokens, stop, batch_size
     development = read_development(rows, fields_of(field), template, scorer, *settings)
     check_writable(out, rows)
+    decoding = {"method": method, **options, **development.settings}
+    kept = None if certify else _kept(out, rows, Asked.of(models, None, decoding))
     with load(models, threads=threads) as ensemble:
-        if certify:
+        if kept is None:
             limits = margin or MARGIN, alpha or LEVEL
             _certify(ensemble, development, method, options, out, *limits)
         else:
-            _fit_gate(ensemble, development, method, options, out, objective or "reward")
+            _fit_gate(ensemble, development, method, options, out, objective or "reward", kept)
 
 
 def _check_mode(certify: bool, fits: Mapping[str, Any], certifies: Mapping[str, Any]) -> None:
@@ -136,6 +140,17 @@ def _check_mode(certify: bool, fits: Mapping[str, Any], certifies: Mapping[str, 
         value = certifies[name]
         if value is not None and not 0 < value < most:
             raise UserError(f"--{name} {value:g} is not above 0 and below {most}")
+
+
+def _kept(out: Path, rows: Path, asked: Asked) -> "Kept":
+    """Return where finished texts stay until the gate is written: in a file beside it."""
+    from adafuse.development.gate_fitting import Kept
+    from adafuse.storage.files import check_writable
+
+    file = out.with_name(f"{out.name}.journal")
+    check_writable(file, rows)
+    check_journal(file)
+    return Kept(file, asked.same)
 
 
 def _certify(
@@ -167,13 +182,20 @@ def _fit_gate(
     options: Mapping[str, Any],
     out: Path,
     objective: str,
+    kept: "Kept",
 ) -> None:
     from adafuse.development.gate_file import write_gate
     from adafuse.development.gate_fitting import fit as fitted
 
     kind: Any = objective  # checked there
-    gate = fitted(ensemble, [rows], method=method, objective=kind, **options)
-    write_gate(out, gate)
+    try:
+        gate = fitted(ensemble, [rows], method=method, objective=kind, kept=kept, **options)
+        write_gate(out, gate)
+    except BaseException:
+        if kept.file.exists():
+            typer.echo("stopped; the same command goes on with what is decoded", err=True)
+        raise
+    kept.file.unlink(missing_ok=True)
     about = f"{counted(gate.fitted.rounds, 'round')} of {counted(gate.fitted.rows, 'row')}"
     if gate.fitted.penalty is None:
         typer.echo(

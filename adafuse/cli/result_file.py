@@ -39,6 +39,46 @@ def check_out(out: Path, prompts: Path | None = None) -> None:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a command decodes with.
+
+    `settings` are in the command's words, `plugins` the code that is not AdaFuse's, and `same` is
+    what makes two texts the same, with that of their prompts.
+    """
+
+    settings: dict[str, Any]
+    plugins: dict[str, str]
+    same: str
+
+    @classmethod
+    def of(
+        cls,
+        models: Sequence[ModelSpec],
+        weights: Sequence[float] | None,
+        decoding: Mapping[str, Any],
+    ) -> "Asked":
+        from adafuse.methods import METHODS, resolve
+        from adafuse.models.placement import Place
+
+        settings = {"models": [spec.path for spec in models], **columns(models, LOADING)}
+        settings |= {**given(weights=weights), **decoding}
+        known = METHODS[decoding["method"]].Options.model_fields
+        options = {name: value for name, value in decoding.items() if name in known}
+        chosen = resolve(decoding["method"], options)
+        entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
+        names = [
+            with_adapter(str(local_path(each.path, each.revision) or each.path), each.adapter)
+            for each in entries
+        ]
+        read = keys_now([*names, *map(str, chosen.files.values())])
+        deciding = {k: v for k, v in settings.items() if k not in ("models", "server_key")}
+        deciding["dtype"] = [str(Place.of(spec).dtype) for spec in models if spec.server is None]
+        deciding["server"] = [spec.server is not None for spec in models]  # one may move
+        same = json.dumps([deciding, chosen.plugins, ENGINE_VERSION, read], sort_keys=True)
+        return cls(settings, chosen.plugins, same)
+
+
+@dataclass(frozen=True)
 class ResultFile:
     """What a command writes, in the words of its `settings`, and the journal that keeps rows."""
 
@@ -61,32 +101,16 @@ class ResultFile:
         resume: bool,
     ) -> "ResultFile":
         """Read the journal for prompts by id."""
-        from adafuse.methods import METHODS, resolve
-        from adafuse.models.placement import Place
         from adafuse.storage.journal import digest_of, journal_path
 
-        settings = {"models": [spec.path for spec in models], **columns(models, LOADING)}
-        settings |= {**given(weights=weights), **decoding}
-        known = METHODS[decoding["method"]].Options.model_fields
-        options = {name: value for name, value in decoding.items() if name in known}
-        chosen = resolve(decoding["method"], options)
-        plugins = chosen.plugins
-        entries = [*models, *map(chosen.checkpoint, chosen.checkpoints)]
-        names = [
-            with_adapter(str(local_path(each.path, each.revision) or each.path), each.adapter)
-            for each in entries
-        ]
-        read = keys_now([*names, *map(str, chosen.files.values())])
-        deciding = {k: v for k, v in settings.items() if k not in ("models", "server_key")}
-        deciding["dtype"] = [str(Place.of(spec).dtype) for spec in models if spec.server is None]
-        deciding["server"] = [spec.server is not None for spec in models]  # one may move
-        same = json.dumps([deciding, plugins, ENGINE_VERSION, read], sort_keys=True)
+        asked = Asked.of(models, weights, decoding)
         digests = {
-            name: digest_of("generate", same, isinstance(prompt, Chat), as_text(prompt))
+            name: digest_of("generate", asked.same, isinstance(prompt, Chat), as_text(prompt))
             for name, prompt in prompts.items()
         }
         journal = _journal(journal_path(out), digests, resume=resume)
-        file = cls(out, settings, plugins, journal, frozenset(digests.values()), resume)
+        settings, known = asked.settings, frozenset(digests.values())
+        file = cls(out, settings, asked.plugins, journal, known, resume)
         file.check_unfinished()
         return file
 
@@ -130,14 +154,10 @@ class ResultFile:
 
 def _journal(path: Path, digests: Mapping[str, str], *, resume: bool) -> "Journal":
     """Read a journal; refuse one that the command does not go on with."""
-    from adafuse.storage.journal import Journal, is_foreign, journal_rows
+    from adafuse.storage.journal import Journal, journal_rows
 
     journal, held = Journal(path, digests), len(journal_rows(path))
-    if not held and is_foreign(path):
-        raise UserError(
-            f"{str(path)!r} is another file, and finished prompts would be kept under its"
-            " name; give --out another name"
-        )
+    check_journal(path)
     if held and not resume:
         raise UserError(
             f"{str(path)!r} holds {counted(held, 'prompt')} of an earlier command; add --resume"
@@ -149,3 +169,14 @@ def _journal(path: Path, digests: Mapping[str, str], *, resume: bool) -> "Journa
             " (other models, settings or prompts); give the same ones, or delete the file"
         )
     return journal
+
+
+def check_journal(path: Path) -> None:
+    """Refuse to keep finished texts in a file that is none of ours."""
+    from adafuse.storage.journal import is_foreign, journal_rows
+
+    if is_foreign(path) and not journal_rows(path):
+        raise UserError(
+            f"{str(path)!r} is another file, and finished texts would be kept under its name; give"
+            " --out another name"
+        )

@@ -141,19 +141,16 @@ def shard(plan: "Plan", rows: Path, *, benchmark: str, shard: int) -> None:
 
 @step
 def fit(plan: "Plan", gate: Path, *, benchmark: str, run: str) -> None:
-    """Fit the gate of a run on development rows."""
+    """Fit the gate of a run on development rows; an interrupted job goes on where it was."""
     from adafuse.benchmarks.shards import read_prepared
-    from adafuse.development.gate_file import write_gate
-    from adafuse.workflow.decode import fitted_gate
+    from adafuse.workflow.decode import fit_gate
     from adafuse.workflow.jobs import fit_job
     from adafuse.workflow.serving import on_servers
 
     rows = read_prepared(plan.layout.rows(benchmark))
     scorer = plan.config.benchmarks[benchmark].scorer
     with on_servers(plan.config, fit_job(plan.config, benchmark, run)) as job:
-        found = fitted_gate(job, rows, scorer)
-    write_gate(gate, found)
-    fitted = found.fitted
+        fitted = fit_gate(job, rows, scorer, gate).fitted
     message = "%d rounds of %d rows, penalty %s, gain by penalty %s"
     logger.info(message, fitted.rounds, fitted.rows, fitted.penalty, fitted.gain)
 
@@ -405,12 +402,11 @@ def ended(status: int) -> None:
     if status == KILLED:
         logger.error(
             "the job was killed (exit status %d), which mostly means too little memory: lower"
-            " batch_size, set it to auto, or ask the cluster for more; finished rows of decode"
-            " jobs are kept",
+            " batch_size, set it to auto, or ask the cluster for more; what is decoded is kept",
             status,
         )
     elif status in (128 + signal.SIGINT, 128 + signal.SIGTERM):
-        logger.info("interrupted (exit status %d); finished rows of decode jobs are kept", status)
+        logger.info("interrupted (exit status %d); what is decoded is kept", status)
 
 
 @app.command()

@@ -13,8 +13,10 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,8 +43,11 @@ from adafuse.metrics import scorer as scoring
 from adafuse.metrics.registry import scorer_named
 from adafuse.models.files import keys_now
 from adafuse.options import parse
-from adafuse.records.result import Prompt, Result, Round
+from adafuse.records.result import Chat, Prompt, Result, Round, as_text
+from adafuse.records.served import are_same
 from adafuse.results import Results
+from adafuse.storage.journal import Journal, digest_of
+from adafuse.storage.traces import result_columns, result_from
 from adafuse.tokenization.thoughts import Thoughts, shared_thoughts
 from adafuse.version import versions
 
@@ -54,6 +59,8 @@ CandidateKey = tuple[str, bool]
 """A candidate by its text, and whether END is in it."""
 Guide = Callable[[Example, Pool], Span | None]
 """Says which candidate of a round is committed; None: that of the rule."""
+Guides = Sequence["partial[Span | None]"]
+"""One for each prompt, or none; their arguments tell them apart in a journal."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +112,33 @@ class Guided(Example):
 
 
 @dataclass(frozen=True)
+class Kept:
+    """The file in which finished texts stay, so that a fit that was interrupted goes on.
+
+    `same` is the digest of all that they have in common: models, method and settings.
+    """
+
+    file: Path
+    same: str
+
+    def journal(self, prompts: Sequence[Prompt], guides: Guides) -> Journal:
+        """Return the journal for one text per prompt, with ids from "0"."""
+        asked = [[isinstance(prompt, Chat), as_text(prompt)] for prompt in prompts]
+        for each, guide in zip(asked, guides, strict=bool(guides)):
+            each += [guide.func.__name__, guide.args]
+        return Journal(
+            self.file, {str(n): digest_of(self.same, each) for n, each in enumerate(asked)}
+        )
+
+
+@dataclass(frozen=True)
 class Fitter:
     """Decodes development rows with the method that the gate is for, and finds out its cases."""
 
     ensemble: Ensemble
     method: str
     options: Mapping[str, Any]
+    kept: Kept | None = None
 
     def cases(self, rows: Development, objective: Objective) -> tuple[list[RatedRound], float]:
         """Return the rounds from which a choice can be learned, and a worth of 1 in points."""
@@ -127,7 +155,8 @@ class Fitter:
             for row, number, choice in choices
         ]
         logger.info("%s: %d other choices are tried", rows.name, len(choices))
-        tried = self._decode(rows, [rows.prompts[row] for row, _, _ in choices], guides)
+        prompts = [rows.prompts[row] for row, _, _ in choices]
+        tried = self._decode(rows, prompts, guides, with_rounds=False)
         owners = [*range(len(base)), *(row for row, _, _ in choices)]
         worth, points = _worth(rows, owners, [*base, *tried])
         found: dict[tuple[int, int], dict[CandidateKey, float]] = defaultdict(dict)
@@ -166,34 +195,63 @@ class Fitter:
         models = self.ensemble.models
         return shared_thoughts(models, prompt, [model.prompt_ids(prompt) for model in models])
 
-    def _decode_rows(self, rows: Development, guides: Sequence[Guide] = ()) -> list[Result]:
+    def _decode_rows(self, rows: Development, guides: Guides = ()) -> list[Result]:
         results = self._decode(rows, rows.prompts, guides)
         if failed := failures(results, rows.name):
             logger.warning("%s: %s", rows.name, failed)
         return results
 
     def _decode(
-        self, rows: Development, prompts: Sequence[Prompt], guides: Sequence[Guide]
+        self,
+        rows: Development,
+        prompts: Sequence[Prompt],
+        guides: Guides,
+        *,
+        with_rounds: bool = True,
     ) -> list[Result]:
-        settings = parse(Settings, rows.settings, rows.name)
-        method, models = resolve(self.method, self.options), self.ensemble.models
+        total, before = len(prompts), len(self.ensemble.server_failures)
+        journal = self.kept.journal(prompts, guides) if self.kept else None
+        with journal or nullcontext():
+            results = self._known(journal)
+            if results:
+                logger.info(
+                    "%s: %d of %d texts were decoded before", rows.name, len(results), total
+                )
+            left = [number for number in range(total) if number not in results]
+            stream = self._stream(
+                rows, [prompts[n] for n in left], guides and [guides[n] for n in left]
+            )
+            for index, result in with_bar(stream, len(left), rows.progress):
+                number = left[index]
+                results[number] = result if with_rounds else replace(result, rounds=())
+                if journal is not None and result.error is None:
+                    journal.append(str(number), result_columns(results[number]))
+                done = len(results)
+                if 10 * done // total > 10 * (done - 1) // total:
+                    logger.info("%s: %d of %d texts decoded", rows.name, done, total)
+        self.ensemble.check_servers(before, "fit again")
+        return [results[number] for number in range(total)]
 
+    def _known(self, journal: Journal | None) -> dict[int, Result]:
+        """Return the texts that the journal has of these models, by number."""
+        if journal is None:
+            return {}
+        journal.continue_with(self.ensemble.served_by, are_same)
+        return {int(n): result_from({"id": n, **row}) for n, row in journal.rows.items()}
+
+    def _stream(
+        self, rows: Development, prompts: Sequence[Prompt], guides: Guides
+    ) -> Iterator[tuple[int, Result]]:
         def start(*given: Any) -> Example:
             example = Guided(*given)
             if guides:
                 example.guide = guides[example.index]
             return example
 
-        run = Run(models, self.ensemble.weights, self.ensemble.at, method, settings, start)
-        before = len(self.ensemble.server_failures)
-        results, total = dict[int, Result](), len(prompts)
-        stream = with_bar(run.results(prompts), total, rows.progress)
-        for done, (index, result) in enumerate(stream, 1):
-            results[index] = result
-            if 10 * done // total > 10 * (done - 1) // total:
-                logger.info("%s: %d of %d texts decoded", rows.name, done, total)
-        self.ensemble.check_servers(before, "fit again")
-        return [results[index] for index in range(len(prompts))]
+        settings = parse(Settings, rows.settings, rows.name)
+        method, ensemble = resolve(self.method, self.options), self.ensemble
+        run = Run(ensemble.models, ensemble.weights, ensemble.at, method, settings, start)
+        return run.results(prompts)
 
     def _case(
         self, row: int, taken: Round, worth: Mapping[CandidateKey, float], best: CandidateKey
@@ -309,6 +367,7 @@ def fit(
     *,
     method: str = "adafuse",
     objective: Objective = "reward",
+    kept: Kept | None = None,
     **options: Any,
 ) -> FittedGate:
     """Fit a gate for `fusion: learned` on development rows with answers.
@@ -320,13 +379,14 @@ def fit(
         development: rows, perhaps of several benchmarks, each of which counts the same.
         method: one that fuses words; `options` are its options.
         objective: "reward" tries what other choices come to, "likelihood" follows the references.
+        kept: where finished texts stay, for another call with the same arguments.
 
     Raises:
         UserError: fewer than two models, a method without fusion rules, or a row without an answer.
     """
     _check(ensemble, development, method, objective, options)
     rows = sum(len(each.prompts) for each in development)
-    cases, units = _all_cases(Fitter(ensemble, method, options), development, objective)
+    cases, units = _all_cases(Fitter(ensemble, method, options, kept), development, objective)
     found = learned(cases, ensemble.weights, objective)
     names = [model.name for model in ensemble.models]
     one = len(units) == 1 and objective == "reward"

@@ -23,7 +23,13 @@ from adafuse.storage.journal import WAIT, Journal, Row, journal_path, journal_ro
 from adafuse.storage.parquet import as_table, iterate_rows, read_arrow, read_metadata, read_rows
 from adafuse.storage.provenance import this_machine
 from adafuse.storage.traces import ORIGIN, RESULT_FIELDS, result_columns, write_joined, write_trace
-from adafuse.workflow.digest import decode_digest, merged_digest, row_digests, shard_digest
+from adafuse.workflow.digest import (
+    decode_digest,
+    job_digest,
+    merged_digest,
+    row_digests,
+    shard_digest,
+)
 from adafuse.workflow.jobs import DecodeJob
 from adafuse.workflow.stamps import (
     forget_ready,
@@ -390,10 +396,14 @@ def _while_served(
         yield number, result
 
 
-def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "FittedGate":
-    """Load the models of a job, and fit a gate on the rows that are no few-shot examples."""
+def fit_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str, out: Path) -> "FittedGate":
+    """Load the models of a job, and fit a gate on the rows that are no few-shot examples.
+
+    A journal stands beside the gate until it is written: an interrupted fit goes on where it was.
+    """
     with fast_imports():
-        from adafuse.development.gate_fitting import Development, fit
+        from adafuse.development.gate_file import write_gate
+        from adafuse.development.gate_fitting import Development, Kept, fit
 
     own = [row for row in rows if not row.shot]
     development = Development(
@@ -405,7 +415,11 @@ def fitted_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str) -> "Fi
         questions=[row.question for row in own],
     )
     options = resolve(job.method, job.options).unfitted
-    return fit(load_ensemble(job), [development], method=job.method, **options)
+    kept = Kept(journal_path(out), job_digest(job))
+    gate = fit(load_ensemble(job), [development], method=job.method, kept=kept, **options)
+    write_gate(out, gate)
+    kept.file.unlink(missing_ok=True)
+    return gate
 
 
 def load_ensemble(job: DecodeJob) -> "Ensemble":

@@ -46,7 +46,7 @@ def scoring_version(scorer: str) -> int | str:
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:
     """Return the digest of a job by those of its rows and of the shard traces it starts from."""
-    return digest_of(job.benchmark, job.run, _settings(job), rows, *answers)
+    return digest_of(job.benchmark, job.run, job_digest(job), rows, *answers)
 
 
 def row_digests(
@@ -57,7 +57,7 @@ def row_digests(
     That is the prompt, the models, the method and its settings; for a method that starts from
     answers, also the digests of these, by model and id.
     """
-    settings = _settings(job)
+    settings = job_digest(job)
     return {
         row.id: digest_of(
             settings, row.prompt_sha256, row.question, *(of[row.id] for of in answers)
@@ -66,7 +66,7 @@ def row_digests(
     }
 
 
-def _settings(job: DecodeJob) -> str:
+def job_digest(job: DecodeJob) -> str:
     """Return the digest of what all rows of a job have in common, but for the job's names.
 
     Devices are left out: a job that moves to another GPU gives the same result. So is
@@ -151,7 +151,7 @@ class Digests:
         """Return the digest of the gate that a run learns from the rows of a benchmark."""
         rows = prepared_digest(self.prepared(benchmark))
         scorer = self.config.benchmarks[benchmark].scorer
-        settings = _settings(fit_job(self.config, benchmark, run))
+        settings = job_digest(fit_job(self.config, benchmark, run))
         return digest_of("fit", settings, rows, scorer, scoring_version(scorer))
 
     def _make_job(self, benchmark: str, run: str) -> DecodeJob:

@@ -202,8 +202,8 @@ class Plan(Digests):
     def made(self) -> set[Path]:
         """Return all files that the configuration's steps write, whatever the targets."""
         jobs = [each for each in self.all_jobs() if each.step != "examples"]  # of a folder
-        traces = self.files(each for each in jobs if each.step == "decode")
-        return {*self.files(jobs), *map(journal_path, traces), self.layout.card}
+        decoded = self.files(each for each in jobs if each.step in ("decode", "fit"))
+        return {*self.files(jobs), *map(journal_path, decoded), self.layout.card}
 
     def orphans(self) -> list[Path]:
         """Return what lies among the results that no step of this configuration writes."""

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from adafuse.decoding.run import Run
 from adafuse.development.gate_file import prompt_hashes
+from adafuse.storage.journal import journal_rows
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS, toy_path
 
@@ -42,6 +44,36 @@ def test_a_gate_is_written_decoded_with_and_shown(folder):
     done = adafuse("generate", *PAIR, *learned, *prompt, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "; weights 0." in adafuse("show", "out.parquet", cwd=folder).stdout
+
+
+def test_an_interrupted_fit_goes_on(folder, monkeypatch):
+    texts, results = [], Run.results
+
+    def stopping(run, prompts):
+        for each in results(run, prompts):
+            if len(texts) == 5:
+                raise KeyboardInterrupt
+            texts.append(each)
+            yield each
+
+    journal = folder / "gate.json.journal"
+    journal.write_text("my notes\n")
+    refused = fit(folder, "--max-new-tokens", "16")
+    assert refused.stderr == (
+        "error: 'gate.json.journal' is another file, and finished texts would be kept under its"
+        " name; give --out another name\n"
+    )
+    journal.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "results", stopping)
+        stopped = fit(folder, "--max-new-tokens", "16")
+    assert stopped.returncode == 130
+    assert stopped.stderr == "stopped; the same command goes on with what is decoded\n"
+    assert len(journal_rows(journal)) == 5
+    assert not (folder / "gate.json").exists()
+    done = fit(folder, "--max-new-tokens", "16")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "gate.json").exists() and not journal.exists()
 
 
 def test_a_certificate_is_written_and_said(folder):

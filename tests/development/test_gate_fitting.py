@@ -1,6 +1,7 @@
 """Fitting a gate: what choices are worth, and what is refused."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import sacrebleu
 
 from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import FusionOptions, mean_nll
+from adafuse.decoding.run import Run
 from adafuse.development.gate_file import write_gate
-from adafuse.development.gate_fitting import Development, Fitter, _following, fit
+from adafuse.development.gate_fitting import Development, Fitter, Kept, _following, fit
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.tokenization.thoughts import Thoughts
@@ -116,6 +118,40 @@ def test_fitting_says_how_far_it_is(pair, caplog):
     tried = int(said[2].removeprefix("toy: ").removesuffix(" other choices are tried"))
     assert said[-1] == f"toy: {tried} of {tried} texts decoded"
     assert len(said) <= 3 + 10
+
+
+@pytest.mark.parametrize(("objective", "stops"), [("reward", [2, 1, 5]), ("likelihood", [1])])
+def test_an_interrupted_fit_goes_on_where_it_was(pair, tmp_path, monkeypatch, objective, stops):
+    """It stops while rows are decoded, then while choices are tried."""
+    rows = development(SENTENCES[:3])
+    kept, texts, left = Kept(tmp_path / "gate.journal", "these models"), [], iter(stops)
+    results = Run.results
+
+    def stopping(run, prompts):
+        most = next(left, None)
+        for number, each in enumerate(results(run, prompts)):
+            if number == most:
+                raise KeyboardInterrupt
+            texts.append(each)
+            yield each
+
+    def learned(kept):
+        """Return what is learned from how many rounds, and how many texts that took."""
+        texts.clear()
+        gate = fit(pair, [rows], objective=objective, kept=kept)
+        gain = [round(points, 6) for points in gate.fitted.gain.values()]
+        return gate.fitted.rounds, gain, len(texts)
+
+    monkeypatch.setattr(Run, "results", stopping)
+    for _ in range(2 if objective == "reward" else 1):
+        with pytest.raises(KeyboardInterrupt):
+            fit(pair, [rows], objective=objective, kept=kept)
+    before = len(texts)
+    *found, after = learned(kept)
+    assert not list(left)
+    assert [*found, before + after] == [*learned(None)]
+    assert [*found, 0] == [*learned(kept)]
+    assert [*found, before + after] == [*learned(replace(kept, same="other models"))]
 
 
 @pytest.mark.usefixtures("no_pauses")

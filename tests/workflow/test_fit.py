@@ -1,20 +1,24 @@
 """Gates that the workflow fits: on development rows, and again where these or the models change."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adafuse.decoding.gate import FittedModel, Gate
+from adafuse.decoding.run import Run
 from adafuse.development.gate_file import prompt_hashes, write_gate
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
+from adafuse.storage.journal import journal_path, journal_rows
 from adafuse.storage.parquet import read_metadata, read_rows
+from adafuse.workflow.decode import fit_gate
+from adafuse.workflow.jobs import fit_job
 from adafuse.workflow.plan import Plan
 from adafuse.workflow.steps import Job
-from tests.conftest import TOY_MODELS
+from tests.conftest import TOY_MODELS, toy_path
 from tests.decoding.test_gate import FITTED
 from tests.workflow.conftest import unfinished
 
@@ -180,6 +184,43 @@ def test_a_file_as_gate_is_not_tested_or_certified_on_rows_that_it_was_fitted_on
         UserError, match=r"^runs\.learned: gate .* on 2 of the 5 rows 'dev', .*test"
     ):
         Plan.of(learning)
+
+
+def test_an_interrupted_fit_goes_on_where_it_was(
+    learning: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one of the rows that were decoded has changed."""
+    results, texts, most = Run.results, [], [3]
+    learning["decode"]["batch_size"] = 1
+    for name, model in {"left": "mistral", "right": "llama"}.items():
+        learning["models"][name]["path"] = toy_path(model)
+
+    def stopping(run: Run, prompts: Any) -> Iterator[Any]:
+        for each in results(run, prompts):
+            if [len(texts)] == most:
+                raise KeyboardInterrupt
+            texts.append(each)
+            yield each
+
+    def fitted() -> int:
+        texts.clear()
+        plan = Plan.of(learning)
+        fit_gate(fit_job(plan.config, "dev", "learned"), plan.prepared("dev").rows, "nq", out)
+        return len(texts)
+
+    monkeypatch.setattr(Run, "results", stopping)
+    out = Plan.of(learning).layout.gate("dev", "learned")
+    with pytest.raises(KeyboardInterrupt):
+        fitted()
+    assert len(journal_rows(journal_path(out))) == 3
+    assert not out.exists()
+    assert journal_path(out) not in Plan.of(learning).orphans()
+    edit(learning, "dev", question="another?")
+    most.clear()
+    left = fitted()
+    assert json.loads(out.read_text())["fitted"]["rows"] == 5
+    assert not journal_path(out).exists()
+    assert fitted() == left + 2, "the first row had changed"
 
 
 @pytest.mark.soak

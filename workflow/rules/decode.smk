@@ -7,11 +7,10 @@ resource_scopes:
 
 
 # Snakemake deletes the log before each attempt; the hard link keeps the output of all attempts.
-KEEPING_ALL_ATTEMPTS = ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true; "
-
 # SIGTERM waits for the job, so that its log says how it ended.
-SAYING_HOW_IT_ENDS = (
-    "trap : TERM; OMP_NUM_THREADS=1 {params.command} 2>> {log:q}"
+WITH_ITS_LOG = (
+    ": >> {log:q}.attempts; ln -f {log:q}.attempts {log:q} || true; trap : TERM;"
+    " OMP_NUM_THREADS=1 {params.command} 2>> {log:q}"
     " || {{ status=$?; adafuse step ended $status 2>> {log:q}; exit $status; }}"
 )
 
@@ -46,7 +45,7 @@ rule decode:
     params:
         command=command("decode"),
     shell:
-        KEEPING_ALL_ATTEMPTS + SAYING_HOW_IT_ENDS
+        WITH_ITS_LOG
 
 
 rule fit:
@@ -70,4 +69,4 @@ rule fit:
     params:
         command=command("fit"),
     shell:
-        SAYING_HOW_IT_ENDS
+        WITH_ITS_LOG
