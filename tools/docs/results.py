@@ -171,19 +171,19 @@ class RealResults:
 
     def kept(self) -> str:
         """Return on how many rows that one model alone gets right a fused text is right, too."""
+        one, _ = self._pair()
+        benchmarks = [b for b in self.config.main_benchmarks if self._scored(b, one).metric.binary]
         rows = [
-            [escape(run), *(self._kept(name, run) for name in self.config.main_benchmarks)]
+            [escape(run), *(self._kept(name, run) for name in benchmarks)]
             for run in self.config.main_runs
             if self.config.runs[run].method not in SELECTIONS
             and len(self.config.runs[run].models) == 2
         ]
-        return markdown_table(["run", *map(escape, self.config.main_benchmarks)], rows)
+        return markdown_table(["run", *map(escape, benchmarks)], rows)
 
     def _kept(self, benchmark: str, run: str) -> str:
         names = self._pair()
         scored = [self._scored(benchmark, name) for name in (*names, run)]
-        if not scored[0].metric.binary:
-            return ""
         right = list(
             zip(*([bool(row.value) for row in each.outcomes] for each in scored), strict=True)
         )
