@@ -299,12 +299,27 @@ class Forward:
         }
         self._additive = model.network.config._attn_implementation != "sdpa"
         self._keeps = "logits_to_keep" in signature(model.network.forward).parameters
+        head = model.network.get_output_embeddings()  # type: ignore[no-untyped-call]
+        self._head = torch.nn.Identity() if head is None else head
 
     def __call__(self, batch: ForwardBatch) -> torch.Tensor:
-        """Return the logits of the nodes of a batch: [nodes, rows of the output layer]."""
-        inputs = self.inputs(batch, batch.shape)
-        logits = self.network(inputs, self.masks(inputs), batch.keep)
-        return logits[*inputs.reads]
+        """Return the logits of the nodes of a batch: [nodes, rows of the output layer].
+
+        The output layer, which is large, reads the states of the nodes, not those between them.
+        """
+        inputs, gathered = self.inputs(batch, batch.shape), False
+
+        def gather(_: torch.nn.Module, states: tuple[torch.Tensor]) -> torch.Tensor:
+            nonlocal gathered
+            gathered = True
+            return states[0][*inputs.reads.to(states[0].device)][None]
+
+        hook = self._head.register_forward_pre_hook(gather)
+        try:
+            logits = self.network(inputs, self.masks(inputs), batch.keep)
+        finally:
+            hook.remove()
+        return logits[0] if gathered else logits[*inputs.reads]
 
     def inputs(self, batch: ForwardBatch, shape: Shape) -> Inputs:
         """Return the tensors of a batch, padded to `shape`."""

@@ -76,6 +76,23 @@ def test_ragged_rows_with_branches_and_commits_agree_with_full_forwards(model):
     assert tree == pytest.approx(plain, abs=2e-5)
 
 
+def test_the_output_layer_reads_only_nodes(model):
+    """Not what pads their rows, nor the tokens between them."""
+    rows, head = [], model.network.get_output_embeddings()
+    hook = head.register_forward_hook(
+        lambda _, given, logits: rows.append(len(logits.flatten(0, -2)))
+    )
+    engine = TreeEngine(model, top=2, rows=3)
+    first, second, third = sequences = [engine.open(prompt) for prompt in PROMPTS]
+    engine.evaluate([sequence.root for sequence in sequences])
+    assert sum(rows) == 3
+    rows.clear()
+    engine.evaluate([*first.root.chain([5, 6, 7]), second.root.child(5), third.root.child(6)])
+    assert sum(rows) == 5
+    hook.remove()
+    assert not head._forward_pre_hooks
+
+
 def test_a_row_is_as_good_as_new_for_the_next_sequence(model):
     engine = TreeEngine(model, top=2, rows=3)
     first = grow_and_commit(engine, PROMPTS)
