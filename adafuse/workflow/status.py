@@ -113,8 +113,9 @@ def decoded_with(plan: Plan) -> Counter[str]:
             shards = read_metadata(plan.layout.trace(*cell)).get("shards", [])
             sources = [source for shard in shards for source in shard.get("reused_from", [])]
             for shard in (*shards, *(each for source in sources for each in source["decoded"])):
-                told = {name: shard["versions"].get(name) for name in names}  # not of plug-ins
-                found[", ".join(f"{name} {each}" for name, each in told.items() if each)] += 1
+                told = shard["versions"] or {}  # rows may be from a file that does not say
+                known = [f"{name} {told[name]}" for name in names if told.get(name)]
+                found.update([", ".join(known)] if known else [])  # not of plug-ins
     return found
 
 

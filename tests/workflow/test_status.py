@@ -327,7 +327,9 @@ def test_names_are_whole_in_a_narrow_terminal(values: dict[str, Any]) -> None:
 
 def test_several_versions_are_listed(results: Results) -> None:
     for run, torch in (("left", "2.13.0"), ("both", "2.14.0")):
-        shards = [{"versions": {"torch": torch, "bitsandbytes": None}}] * 2
+        unknown = [{"file": "rows.parquet", "decoded": [{"versions": None}]}]
+        versions = {"torch": torch, "bitsandbytes": None}
+        shards = [{"versions": versions, "reused_from": unknown}, {"versions": versions}]
         path = results.folder / f"traces/qa/{run}.parquet"
         write_rows(path, TRACE_FIELDS, [], {"digest": "0123", "shards": shards})
     done = CliRunner().invoke(app, ["status", str(results.folder)])
