@@ -191,11 +191,10 @@ def _fit_gate(
     try:
         gate = fitted(ensemble, [rows], method=method, objective=kind, kept=kept, **options)
         write_gate(out, gate)
-    except BaseException:
+        kept.file.unlink(missing_ok=True)
+    finally:
         if kept.file.exists():
             typer.echo("stopped; the same command goes on with what is decoded", err=True)
-        raise
-    kept.file.unlink(missing_ok=True)
     about = f"{counted(gate.fitted.rounds, 'round')} of {counted(gate.fitted.rows, 'row')}"
     if gate.fitted.penalty is None:
         typer.echo(

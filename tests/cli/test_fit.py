@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from adafuse.decoding.run import Run
 from adafuse.development.gate_file import prompt_hashes
 from adafuse.storage.journal import journal_rows
 from tests.cli.terminal import adafuse
 from tests.conftest import TOY_MODELS, toy_path
+from tests.support.interrupted import Interrupted
 
 PAIR = ["--model", toy_path("mistral"), "--model", toy_path("llama")]
 TEMPLATE = r"Translate English to German.\nQuestion: {question}\nAnswer:"
@@ -47,15 +47,6 @@ def test_a_gate_is_written_decoded_with_and_shown(folder):
 
 
 def test_an_interrupted_fit_goes_on(folder, monkeypatch):
-    texts, results = [], Run.results
-
-    def stopping(run, prompts):
-        for each in results(run, prompts):
-            if len(texts) == 5:
-                raise KeyboardInterrupt
-            texts.append(each)
-            yield each
-
     journal = folder / "gate.json.journal"
     journal.write_text("my notes\n")
     refused = fit(folder, "--max-new-tokens", "16")
@@ -64,9 +55,8 @@ def test_an_interrupted_fit_goes_on(folder, monkeypatch):
         " name; give --out another name\n"
     )
     journal.unlink()
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "results", stopping)
-        stopped = fit(folder, "--max-new-tokens", "16")
+    decoding = Interrupted(monkeypatch, 5)
+    stopped = fit(folder, "--max-new-tokens", "16")
     assert stopped.returncode == 130
     assert stopped.stderr == "stopped; the same command goes on with what is decoded\n"
     assert len(journal_rows(journal)) == 5
@@ -74,6 +64,9 @@ def test_an_interrupted_fit_goes_on(folder, monkeypatch):
     done = fit(folder, "--max-new-tokens", "16")
     assert done.returncode == 0, done.stderr
     assert (folder / "gate.json").exists() and not journal.exists()
+    whole, decoding.texts = decoding.texts, 0
+    assert fit(folder, "--max-new-tokens", "16").returncode == 0
+    assert decoding.texts == whole
 
 
 def test_a_certificate_is_written_and_said(folder):

@@ -9,13 +9,13 @@ import sacrebleu
 
 from adafuse.decoding.candidates import Span
 from adafuse.decoding.fusion import FusionOptions, mean_nll
-from adafuse.decoding.run import Run
 from adafuse.development.gate_file import write_gate
 from adafuse.development.gate_fitting import Development, Fitter, Kept, _following, fit
 from adafuse.ensemble import Ensemble
 from adafuse.errors import UserError
 from adafuse.tokenization.thoughts import Thoughts
 from tests.conftest import toy_path
+from tests.support.interrupted import Interrupted
 from tests.support.stand_in import ensemble, standing
 
 SENTENCES = [
@@ -120,35 +120,26 @@ def test_fitting_says_how_far_it_is(pair, caplog):
     assert len(said) <= 3 + 10
 
 
-@pytest.mark.parametrize(("objective", "stops"), [("reward", [2, 1, 5]), ("likelihood", [1])])
+@pytest.mark.parametrize(("objective", "stops"), [("reward", [2, 8]), ("likelihood", [1])])
 def test_an_interrupted_fit_goes_on_where_it_was(pair, tmp_path, monkeypatch, objective, stops):
     """It stops while rows are decoded, then while choices are tried."""
     rows = development(SENTENCES[:3])
-    kept, texts, left = Kept(tmp_path / "gate.journal", "these models"), [], iter(stops)
-    results = Run.results
-
-    def stopping(run, prompts):
-        most = next(left, None)
-        for number, each in enumerate(results(run, prompts)):
-            if number == most:
-                raise KeyboardInterrupt
-            texts.append(each)
-            yield each
+    kept = Kept(tmp_path / "gate.journal", "these models")
+    decoding = Interrupted(monkeypatch, *stops)
 
     def learned(kept):
         """Return what is learned from how many rounds, and how many texts that took."""
-        texts.clear()
+        decoding.texts = 0
         gate = fit(pair, [rows], objective=objective, kept=kept)
         gain = [round(points, 6) for points in gate.fitted.gain.values()]
-        return gate.fitted.rounds, gain, len(texts)
+        return gate.fitted.rounds, gain, decoding.texts
 
-    monkeypatch.setattr(Run, "results", stopping)
-    for _ in range(2 if objective == "reward" else 1):
+    for _ in stops:
         with pytest.raises(KeyboardInterrupt):
             fit(pair, [rows], objective=objective, kept=kept)
-    before = len(texts)
+    before = decoding.texts
     *found, after = learned(kept)
-    assert not list(left)
+    assert not decoding.stops
     assert [*found, before + after] == [*learned(None)]
     assert [*found, 0] == [*learned(kept)]
     assert [*found, before + after] == [*learned(replace(kept, same="other models"))]

@@ -1,14 +1,13 @@
 """Gates that the workflow fits: on development rows, and again where these or the models change."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adafuse.decoding.gate import FittedModel, Gate
-from adafuse.decoding.run import Run
 from adafuse.development.gate_file import prompt_hashes, write_gate
 from adafuse.errors import UserError
 from adafuse.models.files import model_key
@@ -20,6 +19,7 @@ from adafuse.workflow.plan import Plan
 from adafuse.workflow.steps import Job
 from tests.conftest import TOY_MODELS, toy_path
 from tests.decoding.test_gate import FITTED
+from tests.support.interrupted import Interrupted
 from tests.workflow.conftest import unfinished
 
 Change = Callable[[dict[str, Any]], object]
@@ -190,25 +190,17 @@ def test_an_interrupted_fit_goes_on_where_it_was(
     learning: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where one of the rows that were decoded has changed."""
-    results, texts, most = Run.results, [], [3]
+    decoding = Interrupted(monkeypatch, 3)
     learning["decode"]["batch_size"] = 1
     for name, model in {"left": "mistral", "right": "llama"}.items():
         learning["models"][name]["path"] = toy_path(model)
 
-    def stopping(run: Run, prompts: Any) -> Iterator[Any]:
-        for each in results(run, prompts):
-            if [len(texts)] == most:
-                raise KeyboardInterrupt
-            texts.append(each)
-            yield each
-
     def fitted() -> int:
-        texts.clear()
+        decoding.texts = 0
         plan = Plan.of(learning)
         fit_gate(fit_job(plan.config, "dev", "learned"), plan.prepared("dev").rows, "nq", out)
-        return len(texts)
+        return decoding.texts
 
-    monkeypatch.setattr(Run, "results", stopping)
     out = Plan.of(learning).layout.gate("dev", "learned")
     with pytest.raises(KeyboardInterrupt):
         fitted()
@@ -216,7 +208,6 @@ def test_an_interrupted_fit_goes_on_where_it_was(
     assert not out.exists()
     assert journal_path(out) not in Plan.of(learning).orphans()
     edit(learning, "dev", question="another?")
-    most.clear()
     left = fitted()
     assert json.loads(out.read_text())["fitted"]["rows"] == 5
     assert not journal_path(out).exists()
