@@ -10,13 +10,17 @@ ENGINE_VERSION = 5
 its trace says of it, may change."""
 
 SCORING_VERSION = 3
-"""Part of the key of every score and of every choice by scores: raise it whenever a score of the
-same texts may change."""
+"""Part of the key of every score and of every choice by scores: raise it whenever scores of the
+same texts may change, whatever the scorer."""
+
+SCORER_VERSIONS = {"gsm8k": 1}
+"""The same by scorer: raise it whenever a score of the same texts by this one may change."""
 
 REPORT_VERSION = 13
 """Part of the key of every table, figure and page: raise it whenever one of them changes."""
 
-CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{SCORING_VERSION}.{REPORT_VERSION}"
+_SCORERS = SCORING_VERSION + sum(SCORER_VERSIONS.values())
+CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{_SCORERS}.{REPORT_VERSION}"
 """What a step's code must be to make what was planned."""
 
 

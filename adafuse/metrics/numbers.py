@@ -31,10 +31,12 @@ def _any(words: "list[str] | dict[str, int]") -> str:
 _MEASURES = r" ?(?:cup|tea|table|inch|feet|foot|yard|mile|pound|ounce|hour)"
 _LONGEST = 1000  # digits; what is longer is no answer
 _DIGITS = r"(?:\d{1,3}(?: \d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,'_]\d+)*|(?<![\w.])\.\d+)"
-_EXPONENT = r"(?:\^|\*\*)\(?(?P<{}>-?\d+)\)?"
+_EXPONENT = r"(?: *\^ *|\*\*)\(?(?P<{}>-?\d+)\)?"
 _TOKEN = re.compile(
-    # times that are no full hour, ratios, dates, ordinals, 0x1F, and 3-1/2 of nothing
-    r"(?P<skip>\d+(?!\d|:00(?![\d:]))(?::\d+)+|\d+/\d+/\d+|\d{4}-\d\d-\d\d|\d+(?:st|nd|rd|th)\b"
+    # times that are no full hour, ratios, dates, ordinals, 0x1F, 3-1/2 of nothing, and the
+    # exponent of a unit or a variable
+    r"(?P<skip>\^ *\(?-?\d+\)?|(?<=[a-z])\*\*\d+\b(?!\*)"
+    r"|\d+(?!\d|:00(?![\d:]))(?::\d+)+|\d+/\d+/\d+|\d{4}-\d\d-\d\d|\d+(?:st|nd|rd|th)\b"
     rf"|\b0[xob][\da-f]+\b|(?<![\w.,/^-])\d+-\d+/\d+\b(?!{_MEASURES})"
     rf"|\b(?:{_any(_TENS)})(?:-| (?!second))(?:{_any(_ORDINALS)})\b)"
     # A minus is a sign unless it stands between two numbers or words, as in 10-3.
@@ -303,6 +305,7 @@ _CHARACTERS = {
     "\uff1d": "=",
 }
 _GROUP = r"\{([^{}]*)\}"
+_LENGTH = r"[kcdm]?m|ft|feet|foot|yd|yards?|miles?|inch(?:es)?|met(?:er|re)s?"
 _ROOT = (  # with its factor and what is added to it
     r"(?:(?<![\d.,])\d+(?:[.,]\d+)* *\*? *)?"
     r"(?:[√∛∜]|\\?\b(?i:sqrt)(?:\[[^]]*\])?|\b(?i:root of)) *"
@@ -328,8 +331,10 @@ _LATEX = [
         (rf"\\[dtc]?frac *{_GROUP} *{_GROUP}", r"\1/\2"),
         (r"(?<=\d) *\\[dtc]?frac *(\d) *(\d)", r" \1/\2"),
         (r"\\[dtc]?frac *(\d) *(\d)", r"\1/\2"),
-        (rf"\^{_GROUP}", r"^\1"),
-        (r"(?<=[A-Za-z)])\^-?\w+", ""),
+        (rf"\^ *{_GROUP}|\\textsuperscript *{_GROUP}|<sup>([^<>]*)</sup>", r"^\1\2\3"),
+        (rf"(?<=[A-Za-z)}}$])_(?:\d+|{_GROUP})|<sub>[^<>]*</sub>", " "),
+        (rf"\b({_LENGTH}|m/s)[23]\b", r"\1"),
+        (r"(?<=[A-Za-z)]) *\^ *-?\w+", ""),
         (rf"\\(?:text|math|mbox|operatorname|emph|boxed|fbox)[a-z]* *{_GROUP}", r" \1 "),
     )
 ]
@@ -369,5 +374,6 @@ def _character(character: str, before: str) -> str:
     if "\u2044" in meant:  # one half, as one character
         return " " * before.isdecimal() + meant.replace("\u2044", "/")
     if unicodedata.decomposition(character).startswith("<super>") and meant in "0123456789\u2212":
-        return "^" * (before.isascii() and before.isalnum()) + meant.replace("\u2212", "-")
+        joined = before.isascii() and (before.isalnum() or before in ")}$")
+        return "^" * joined + meant.replace("\u2212", "-")
     return character

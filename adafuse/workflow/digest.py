@@ -21,7 +21,7 @@ from adafuse.models.files import content_digest, model_key
 from adafuse.models.spec import ON_SERVER, ModelSpec
 from adafuse.plugins import code_of
 from adafuse.storage.journal import digest_of, text_digest
-from adafuse.version import ENGINE_VERSION, SCORING_VERSION
+from adafuse.version import ENGINE_VERSION, SCORER_VERSIONS, SCORING_VERSION
 from adafuse.workflow.benchmarks import benchmark_rows, prepare_benchmark
 from adafuse.workflow.jobs import DecodeJob, answer_runs, decode_job, fit_job, gate_rows
 
@@ -40,8 +40,9 @@ def prepared_digest(prepared: Prepared) -> str:
 
 def scoring_version(scorer: str) -> int | str:
     """Return what changes when scores of the same texts may, as the code of another package."""
-    outside = code_of(SCORERS[scorer])
-    return f"{SCORING_VERSION}, {outside}" if outside else SCORING_VERSION
+    own, outside = SCORER_VERSIONS.get(scorer), code_of(SCORERS[scorer])
+    version = f"{SCORING_VERSION}.{own}" if own else SCORING_VERSION
+    return f"{version}, {outside}" if outside else version
 
 
 def decode_digest(job: DecodeJob, rows: str, answers: Sequence[str] = ()) -> str:

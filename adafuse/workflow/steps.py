@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from adafuse.config.config import Config
 from adafuse.methods.selections import Certified
 from adafuse.metrics.scorer import PUBLISHED, STRICT
-from adafuse.version import REPORT_VERSION, SCORING_VERSION
+from adafuse.version import REPORT_VERSION
 from adafuse.workflow import digest
 from adafuse.workflow.choose import ballot
 from adafuse.workflow.digest import Digests
@@ -256,7 +256,7 @@ STEPS: dict[str, Step] = {
         outputs=lambda at, *cell: {"trace": at.trace(*cell)},
         reads=_choose_reads,
         depends=lambda digests, benchmark, run: [
-            SCORING_VERSION,
+            digest.scoring_version(digests.config.benchmarks[benchmark].scorer),
             digest.choice_settings(digests.config, run),
         ],
     ),

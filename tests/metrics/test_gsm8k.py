@@ -53,7 +53,8 @@ WRITTEN = {
     r"|2_500_000|25,00,000|2{,}500{,}000|2\,500\,000|2\ 500\ 000|2,\!500,\!000|2.5x10^6|2.5e6"
     r"|2.5 \times 10^{6}|2.5 * 10**6|2.5\cdot10^6|2.5·10⁶|2 million 500 thousand|2.500.000,00"
     r"|two and a half million|2 1/2 million|2½ million",
-    "1000": "1e3|1E+3|10^3|10^{3}|10³|10**3|a thousand|one thousand|1k|$1K|1,000.00|1 000|1.000,00",
+    "1000": r"1e3|1E+3|10^3|10^{3}|10³|10 ^ 3|\text{10}^3|10<sup>3</sup>|10**3|a thousand"
+    r"|one thousand|1k|$1K|1,000.00|1 000|1.000,00",
     "3.5": r"three point five|3.50|3 1/2|3½|3\frac{1}{2}|3 \dfrac{1}{2}|\frac{7}{2}|7/2|\frac72"
     r"|three and a half|3 and a half|3,5|3,50|$3.50|3.5%|3.5\%|3-1/2 cups",
     "0.5": r"point five|1/2|½|.5|0,5|\frac{1}{2}|\dfrac{1}{2}|\tfrac12|one half|a half"
@@ -254,6 +255,17 @@ def test_numbers_are_equal_exactly_or_not_at_all(text: str, gold: str, same: boo
     assert judged.outcomes[0].value == same
 
 
+@pytest.mark.parametrize("unit", [
+    r"\text{ m}^2", r"\mathrm{m}^{2}", r"\,\text{cm}^{\text{3}}", r"\text{ m}²", "m²", "m^2",
+    "m ^ 2", "m**2", "m2", "cm3", "square m", "m<sup>2</sup>", r"m\textsuperscript{2}",
+    "m $^2$", "m$^2$", r"{\rm m}^2", r"\text{m}\cdot\text{s}^{-1}", "m/s2", r"\text{ (m)}^2",
+    r"\text{ units}_1", "kg of CO_2", "kg of CO<sub>2</sub>",
+])  # fmt: skip
+def test_the_exponent_or_index_of_a_unit_is_no_number(unit: str) -> None:
+    for text in (f"The area is 16 {unit}.", f"\\boxed{{16 {unit}}}", f"The answer is 16 {unit}"):
+        assert final_number(text) == 16
+
+
 @given(
     st.decimals(
         allow_nan=False, allow_infinity=False, places=2, min_value=-(10**12), max_value=10**12
@@ -273,7 +285,7 @@ def test_any_text_has_a_number_or_none(text: str) -> None:
 
 @pytest.mark.parametrize("answer", [
     r"12\pi", "6 - 5i", "(3,4]", "3, 5, 7", "y = 2x + 3", r"0.\overline{3}", r"\frac{3\sqrt{3}}{4}",
-    r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "7i", r"16\text{ m}^2",
+    r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "7i",
 ])  # fmt: skip
 def test_an_accepted_answer_that_is_an_expression_is_refused(answer: str) -> None:
     with pytest.raises(UserError, match="of row 'a' is more than a number; correct it or"):
@@ -282,7 +294,8 @@ def test_an_accepted_answer_that_is_an_expression_is_refused(answer: str) -> Non
 
 @pytest.mark.parametrize("answer", [
     "18", "-1,234.50", "3 + 4 = 7", "x = 5", r"1\frac{1}{2}", r"\(18\)", "18 (18.0)", "5 m", "2^9",
-    "3 apples, then 4", "17 - 5 = 12\n12 + 6 = 18\n#### 18", r"so \therefore 3 + 4i is \boxed{7}",
+    r"16\text{ m}^2", "3 apples, then 4", "17 - 5 = 12\n12 + 6 = 18\n#### 18",
+    r"so \therefore 3 + 4i is \boxed{7}",
 ])  # fmt: skip
 def test_an_accepted_answer_with_one_number_is_taken(answer: str) -> None:
     GSM8K.check_answers("row 'a'", [answer])

@@ -224,6 +224,13 @@ def test_another_scoring_changes_all_scores_and_decodes_nothing(
     assert changed() == {("score", ("strict", *cell)) for cell in product(SHARDS, RUNS)}
 
 
+def test_another_scoring_by_one_scorer_changes_the_scores_of_its_benchmarks(
+    changed: Changed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(digests.SCORER_VERSIONS, "squad", 99)
+    assert changed() == {("score", ("strict", "qa", run)) for run in RUNS}
+
+
 def test_the_order_of_benchmarks_and_runs_is_that_of_the_tables(
     place: Workplace, changed: Changed
 ) -> None:
