@@ -19,8 +19,8 @@ SCORER_VERSIONS = {"gsm8k": 1}
 REPORT_VERSION = 13
 """Part of the key of every table, figure and page: raise it whenever one of them changes."""
 
-_SCORERS = SCORING_VERSION + sum(SCORER_VERSIONS.values())
-CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{_SCORERS}.{REPORT_VERSION}"
+_SCORING = SCORING_VERSION + sum(SCORER_VERSIONS.values())
+CODE_VERSION = f"{__version__}-{ENGINE_VERSION}.{_SCORING}.{REPORT_VERSION}"
 """What a step's code must be to make what was planned."""
 
 
