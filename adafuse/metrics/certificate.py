@@ -9,7 +9,7 @@ Berger, Multiparameter hypothesis testing and acceptance sampling, Technometrics
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -18,7 +18,15 @@ from typing import Literal
 import numpy as np
 
 from adafuse.errors import UserError
-from adafuse.metrics.compare import MARGIN, aligned, alike, bootstrapped, rows_of
+from adafuse.metrics.compare import (
+    MARGIN,
+    aligned,
+    alike,
+    bootstrapped,
+    in_points,
+    margin_doubt,
+    rows_of,
+)
 from adafuse.metrics.intervals import FEWEST_ROWS
 from adafuse.metrics.noninferior import LEVEL, resampled, tail
 from adafuse.metrics.paired import SEED, PerRow, count_pairs
@@ -58,7 +66,8 @@ class Certificate:
     """The run that is chosen, and whether it is certified; if not, it is the member that leads.
 
     The tests are on `n` rows. With order `half`, as many other rows chose the one candidate that is
-    tested. `metric` names what is compared, `margin` is in its points.
+    tested. `metric` names what is compared, `margin` is in its points, and `best` is the member
+    that leads, with its score.
     """
 
     chosen: str
@@ -69,6 +78,7 @@ class Certificate:
     alpha: float
     metric: str
     members: tuple[str, ...]
+    best: tuple[str, float]
     candidates: tuple[Candidate, ...]
 
     @property
@@ -77,21 +87,17 @@ class Certificate:
         return metric_named(self.metric).binary
 
     @property
-    def allowed(self) -> str:
-        """The margin in words: "1 point"."""
-        return f"{self.margin:g} point" + "s" * (self.margin != 1)
-
-    @property
     def sentence(self) -> str:
         """What the certificate says, or how many rows one would take."""
         about = f"{self.n} rows, alpha {self.alpha:g}" + ", approximate" * (not self.exact)
-        best = f"the best of {', '.join(self.members)}"
         if self.certified:
             found = next(each for each in self.candidates if each.run == self.chosen)
             assert found.p is not None
+            doubt = margin_doubt(self.margin, *self.best, metric_named(self.metric))
             return (
-                f"{self.chosen}: certified, less than {self.allowed} below {best} ({about},"
-                f" p {found.p:.4f} at level {found.level:.4f})"
+                f"{self.chosen}: certified, less than {in_points(self.margin)} below the best of"
+                f" {', '.join(self.members)} ({about}, p {found.p:.4f} at level {found.level:.4f})"
+                + (doubt and f", which says little: {doubt}")
             )
         said = f"{self.chosen}, the member that leads: not certified ({about}); "
         tested = [each for each in self.candidates if each.rows_needed is not None]
@@ -145,26 +151,23 @@ def certify(
     metric, n = scores[0].metric, scores[0].score.n
     if n < 2:
         raise UserError("there is only one row, so nothing can be certified; give many more")
-    merit = {name: metric.merit(metric.pooled(each)) for name, each in rows.items()}
+    leader = max(members, key=lambda name: metric.merit(metric.pooled(rows[name])))
     tested, used = list(candidates), np.arange(n)
     if order == "half":
         choosing, used = np.array_split(np.random.default_rng(SEED).permutation(n), 2)
         tested = [max(tested, key=lambda name: metric.merit(metric.pooled(rows[name][choosing])))]
     worst = {
-        name: max(
-            (
-                _test(known[name], known[other], rows[name][used], rows[other][used], margin)
-                for other in members
-                if other != name
-            ),
-            key=lambda test: math.inf if test.p is None else test.p,
+        name: _worst(
+            _test(known[name], known[other], rows[name][used], rows[other][used], margin)
+            for other in members
+            if other != name
         )
         for name in tested
     }
     p_values = {name: 1.0 if test.p is None else test.p for name, test in worst.items()}
     levels, passed = decide(order, p_values, members, alpha)
     return Certificate(
-        chosen=passed or max(members, key=merit.__getitem__),
+        chosen=passed or leader,
         certified=passed is not None,
         order=order,
         n=len(used),
@@ -172,11 +175,17 @@ def certify(
         alpha=alpha,
         metric=metric.name,
         members=tuple(members),
+        best=(leader, metric.pooled(rows[leader])),
         candidates=tuple(
             _candidate(name, worst.get(name), levels.get(name), n // len(used))
             for name in candidates
         ),
     )
+
+
+def _worst(tests: Iterable[_Test]) -> _Test:
+    """Return the test with the largest p-value; one without any counts as larger."""
+    return max(tests, key=lambda test: math.inf if test.p is None else test.p)
 
 
 def _test(run: ScoredRun, other: ScoredRun, rows: PerRow, others: PerRow, margin: float) -> _Test:

@@ -179,7 +179,12 @@ class Comparison:
     @property
     def allowed(self) -> str:
         """The margin in words: "1 point"."""
-        return f"{self.margin:g} point" + "s" * (self.margin != 1)
+        return in_points(self.margin)
+
+    @property
+    def doubt(self) -> str:
+        """What makes it say little that the run is worse by less than the margin; "" if nothing."""
+        return margin_doubt(self.margin, self.against, self.other, metric_named(self.metric))
 
     @property
     def verdict(self) -> str:
@@ -204,7 +209,8 @@ class Comparison:
         """Say what is shown of `texts`, as a sentence calls the run's, where no run is better."""
         said = ["These rows do not show which is better."]
         if self.noninferior:
-            said.append(f"They show that {texts} are less than {self.allowed} worse.")
+            little = self.doubt and f", which says little: {self.doubt}"
+            said.append(f"They show that {texts} are less than {self.allowed} worse{little}.")
         elif self.p_noninferior is not None:
             said.append(f"Nor do they show that {texts} are as good: that takes more rows.")
         if self.rows_needed is not None:
@@ -214,6 +220,23 @@ class Comparison:
                 f" one of {power.TARGET:g} points takes {self.rows_needed:,} rows."
             )
         return " ".join(said)
+
+
+def in_points(margin: float) -> str:
+    """Return a margin in words: "1 point"."""
+    return f"{margin:g} point" + "s" * (margin != 1)
+
+
+def margin_doubt(margin: float, best: str, score: float, metric: Metric) -> str:
+    """Say so where a margin is more than half of the score of `best`; "" where it is not.
+
+    A run within such a margin may have lost most of what the best member gets right. Half is the
+    usual limit in clinical trials (FDA, Non-inferiority clinical trials to establish effectiveness,
+    2016). Of scores below 0, or where lower is better, it says nothing.
+    """
+    if not metric.higher_is_better or not 0 <= score < 2 * margin:
+        return ""
+    return f"{in_points(margin)} is more than half of the {score:.1f} that {best} scores"
 
 
 def _alike(cut: float | None, other_cut: float | None, beyond: float, failed: float) -> bool:

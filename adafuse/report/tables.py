@@ -245,6 +245,11 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
         for run, name in product(tests, benchmarks)
     }
     rows = [[escape(run), *(cells[run, name][0] for name in benchmarks)] for run in tests]
+    doubted = {
+        f"- {_SMALL} on {escape(name)} says little: {escape(doubt)}.\n": None
+        for (run, name), (cell, _) in cells.items()
+        if cell.endswith(_SMALL) and (doubt := _best(tests[run][name]).doubt)
+    }
     counts = Counter(verdict for _, verdict in cells.values() if verdict)
     neither = counts["small"] + counts["undecided"]
     parts = (
@@ -259,13 +264,14 @@ def best_members_section(comparisons: Sequence[Comparison]) -> str:
             f" {neither}{parts * bool(neither)}. {_SMALL}: shown to be less than"
             f" {comparisons[0].allowed} worse than every member.\n",
             markdown_table(("run", *map(escape, benchmarks)), rows),
+            *doubted,
         ]
     )
 
 
 def _against(members: Sequence[Comparison]) -> tuple[str, str]:
     """Return the cell of a run against its best member, and what is shown of the two."""
-    test = min(members, key=lambda test: test.gain)  # of the same run
+    test = _best(members)
     counts = ((test.run, test.failed), (test.against, test.other_failed))
     failed = [f"{escape(run)}: {count} failed" for run, count in counts if count]
     note = f" ({', '.join(failed)})" if failed else ""
@@ -275,6 +281,11 @@ def _against(members: Sequence[Comparison]) -> tuple[str, str]:
     if test.significant:
         return cell, "gain" if better else "loss"
     return cell, "small" if small else "undecided"
+
+
+def _best(members: Sequence[Comparison]) -> Comparison:
+    """Return the comparison of a run with the member that scores best."""
+    return min(members, key=lambda test: test.gain)
 
 
 def _difference(test: Comparison) -> str:

@@ -49,6 +49,13 @@ def test_a_run_that_is_better_than_both_members_is_certified() -> None:
     )
 
 
+def test_a_certificate_says_little_if_the_margin_is_more_than_half_of_the_best_score() -> None:
+    scores = [accuracy(name, right(n, 300)) for name, n in (("m", 5), ("l", 0), ("both", 100))]
+    doubt = ", which says little: 1 point is more than half of the 1.7 that m scores"
+    assert certify(["both"], MEMBERS, scores).sentence.endswith(f"level 0.0500){doubt}")
+    assert "little" not in certify(["both"], MEMBERS, scores, margin=0.5).sentence
+
+
 def test_the_largest_p_value_of_all_members_counts() -> None:
     runs = {"m": right(100, 200), "l": right(10, 200), "both": right(100, 200, 8)}
     both = chosen(runs).candidates[0]

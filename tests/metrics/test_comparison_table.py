@@ -112,3 +112,15 @@ def test_a_run_is_not_inferior_to_the_best_model_only_if_it_is_to_none() -> None
         text = comparison_table(compare_runs(runs, scores), {}).markdown
         assert cell in text.split("## qa, strict")[0] and counts in text
     assert "‡: shown to be less than 1 point worse than every member." in text
+    assert "says little" not in text
+
+
+def test_the_mark_says_little_where_the_margin_is_more_than_half_of_the_best_score() -> None:
+    runs = {**{m: ("single", [m]) for m in ("m_1", "l")}, "both": ("adafuse", ["m_1", "l"])}
+    right = {"m_1": 6, "l": 5, "both": 6}
+    scores = [accuracy(name, [1] * n + [0] * (400 - n)) for name, n in right.items()]
+    text = comparison_table(compare_runs(runs, scores), {}).markdown
+    assert (
+        "- ‡ on qa says little: 1 point is more than half of the 1.5 that m\\_1 scores.\n" in text
+    )
+    assert "little" not in comparison_table(compare_runs(runs, scores, margin=0.7), {}).markdown

@@ -209,6 +209,22 @@ def test_a_loss_may_be_certain_and_small() -> None:
     assert found.verdict == "worse, less than 1 point worse"
 
 
+@pytest.mark.parametrize(
+    ("metric", "right", "said"),
+    [
+        ("exact_match", 19, "1 point is more than half of the 1.9 that m scores"),
+        ("exact_match", 0, "1 point is more than half of the 0.0 that m scores"),
+        ("exact_match", 20, ""),  # exactly half
+    ],
+)
+def test_what_is_shown_says_little_where_the_margin_is_large(metric, right: int, said: str) -> None:
+    values = [1] * right + [0] * (1000 - right)
+    found = compared(accuracy("m", values, metric=metric), accuracy("both", values, metric=metric))
+    assert found.doubt == said
+    little = f", which says little: {said}" if said else ""
+    assert f"They show that texts are less than 1 point worse{little}." in found.undecided("texts")
+
+
 def test_runs_that_are_cut_differently_are_not_shown_to_be_as_good() -> None:
     values = [0, 1] * 500
     found = compared(accuracy("m", values, cut=0), accuracy("both", values, cut=200))
