@@ -103,7 +103,8 @@ class Certificate:
         tested = [each for each in self.candidates if each.rows_needed is not None]
         if not any(each.p is not None for each in self.candidates):
             few = f"fewer than {FEWEST_ROWS} rows differ, so give more, or " * (not self.exact)
-            return f"{said}nothing was tested: {few}limits cut more answers of one run"
+            unlike = "limits cut more answers of one run, or many go beyond max_new_tokens"
+            return f"{said}nothing was tested: {few}{unlike}"
         if not tested:
             return said + "what was tested leaves no number of rows that would give a certificate"
         near = min(tested, key=lambda each: each.rows_needed or 0)

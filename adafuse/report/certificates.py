@@ -4,14 +4,15 @@ from typing import Any
 
 from adafuse.config.config import Config
 from adafuse.metrics.certificate import Candidate
-from adafuse.metrics.score import CERTIFICATE
+from adafuse.metrics.intervals import FEWEST_ROWS
+from adafuse.metrics.score import CERTIFICATE, MANY_CUT
 from adafuse.report.tables import Table, escape, markdown_table, shown_p
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
 from adafuse.workflow.steps import certified_cells
 
-_LEGEND = """\
+_LEGEND = f"""\
 Each run of method `certified` chooses a run by rows of another benchmark. A certificate says that
 its score is less than the margin below that of the best single model. Over draws of such rows, the
 chance of a certificate for a run that is not is at most alpha: exact for accuracies (the test of
@@ -21,7 +22,10 @@ of other prompts, or of the scores in the main table, which are those of the tes
 without a certificate is the single model that leads on those rows, which may be the wrong one.
 
 A run is certified if its p is at most its level. "Rows" says how many give it a certificate in 80
-of 100 cases, if the difference is truly what it was here.
+of 100 cases, if the difference is truly what it was here. P is "none", and nothing is certified,
+where fewer than {FEWEST_ROWS} rows differ (for scores other than accuracies), or where the two runs
+cannot be compared: limits cut, or rows failed, more than {MANY_CUT:.0f} points more often in one of
+them, or more than {MANY_CUT:.0f} % of the answers go beyond `max_new_tokens`.
 """
 _COLUMNS = (
     *("benchmark", "run", "certified_on", "n", "metric", "exact", "margin", "alpha", "order"),
@@ -69,7 +73,7 @@ def _row(test: Candidate) -> list[str]:
         escape(test.run),
         escape(test.against or ""),
         f"{test.difference:+.1f}",
-        "too few differ, or cut" if test.p is None else shown_p(test.p),
+        "none" if test.p is None else shown_p(test.p),
         "not tested" if test.level is None else f"{test.level:.4f}",
         "yes" if test.certified else "no",
         "" if test.rows_needed is None else f"{test.rows_needed:,}",
