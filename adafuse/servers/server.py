@@ -16,6 +16,10 @@ LEAST_LOGPROB = -9999.0
 """What servers say instead of an infinite one."""
 
 
+MOST_IDS = 1 << 22
+"""More than any vocabulary has."""
+
+
 class Ask(NamedTuple):
     """What is asked: to write the ids `forced` after those of `prefix`, then `ahead` greedy ones.
 
@@ -55,13 +59,17 @@ class Step(NamedTuple):
         """Return a step of the log-probabilities that a server names, in any order.
 
         Raises:
-            Fault: one is no log-probability, or there are too few.
+            Fault: one is no log-probability, or there are too few; or their probabilities add up to
+                more than 1, or to less than the likeliest of all ids have, as those of logits do.
         """
         ordered = sorted(logprobs.items(), key=lambda each: (-each[1], each[0]))[:top]
         if not all(LEAST_LOGPROB < value <= 1e-3 for value in logprobs.values()):
             raise Fault("a log-probability that is not one")
         if len(ordered) < top or not logprobs.get(written, math.nan) <= 1e-3:
             raise Fault("log-probabilities are missing")
+        total = math.fsum(map(math.exp, logprobs.values()))
+        if not top / MOST_IDS <= total <= 1 + 1e-3:
+            raise Fault(f"probabilities that add up to {total:.3g}; logits?")
         return cls(tuple(ordered), written, logprobs[written])
 
 

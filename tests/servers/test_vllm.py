@@ -91,7 +91,11 @@ def test_what_is_asked_for_is_within_the_limits_of_vllm(server, vllm):
 
 
 @pytest.mark.parametrize(
-    "kind", ["not a number", "infinite", "least", "missing", "fewer", "empty", "not json"]
+    "kind",
+    [
+        *("not a number", "infinite", "least", "above 1", "near 0", "missing", "fewer", "empty"),
+        "not json",
+    ],
 )
 def test_wrong_content_is_asked_for_again_and_then_an_error(server, vllm, kind):
     right = vllm.write(Ask(PREFIX, (70,)), 2)

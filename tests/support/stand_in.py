@@ -222,6 +222,10 @@ def _spoil(answer: dict[str, Any], fault: str) -> None:
     values = {"not a number": float("nan"), "infinite": float("-inf"), "least": LEAST}
     if fault in values:
         last[next(reversed(last))] = values[fault]
+    elif fault == "above 1":
+        last.update(dict.fromkeys(last, 0.0))
+    elif fault == "near 0":
+        last.update({name: value - 40 for name, value in last.items()})
     elif fault == "missing":
         del last[token]
     elif fault == "fewer":
