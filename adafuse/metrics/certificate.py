@@ -23,6 +23,7 @@ from adafuse.metrics.compare import (
     aligned,
     alike,
     bootstrapped,
+    differing,
     in_points,
     margin_doubt,
     rows_of,
@@ -41,11 +42,12 @@ Order = Literal["preference", "sequence", "half"]
 class Candidate:
     """A run that could be chosen, and its test against every member.
 
-    `against` is the member with the largest p-value, and `difference` the run's score minus that
-    member's, in points, on the rows that are tested on. `p` is None where nothing can be tested:
-    too few rows differ for the bootstrap, or limits cut more answers of one of the two. `level` is
-    what p must not exceed; None if the run is not tested. `rows_needed` says how many rows give a
-    certificate in 80 of 100 cases if the true difference is the observed one; None if none do.
+    `against` is the member with the largest p-value (of equals the best one), and `difference` the
+    run's score minus that member's, in points, on the rows that are tested on. `p` is None where
+    nothing can be tested: too few rows differ for the bootstrap, or limits cut more answers of one
+    of the two. `level` is what p must not exceed; None if the run is not tested. `rows_needed` says
+    how many rows give a certificate in 80 of 100 cases if the true difference is the observed one;
+    None if none do.
     """
 
     run: str
@@ -152,7 +154,8 @@ def certify(
     metric, n = scores[0].metric, scores[0].score.n
     if n < 2:
         raise UserError("there is only one row, so nothing can be certified; give many more")
-    leader = max(members, key=lambda name: metric.merit(metric.pooled(rows[name])))
+    merit = {name: metric.merit(metric.pooled(each)) for name, each in rows.items()}
+    ranked = sorted(members, key=merit.__getitem__, reverse=True)
     tested, used = list(candidates), np.arange(n)
     if order == "half":
         choosing, used = np.array_split(np.random.default_rng(SEED).permutation(n), 2)
@@ -160,7 +163,7 @@ def certify(
     worst = {
         name: _worst(
             _test(known[name], known[other], rows[name][used], rows[other][used], margin)
-            for other in members
+            for other in ranked
             if other != name
         )
         for name in tested
@@ -168,7 +171,7 @@ def certify(
     p_values = {name: 1.0 if test.p is None else test.p for name, test in worst.items()}
     levels, passed = decide(order, p_values, members, alpha)
     return Certificate(
-        chosen=passed or leader,
+        chosen=passed or ranked[0],
         certified=passed is not None,
         order=order,
         n=len(used),
@@ -176,7 +179,7 @@ def certify(
         alpha=alpha,
         metric=metric.name,
         members=tuple(members),
-        best=(leader, metric.pooled(rows[leader])),
+        best=(ranked[0], metric.pooled(rows[ranked[0]])),
         candidates=tuple(
             _candidate(name, worst.get(name), levels.get(name), n // len(used))
             for name in candidates
@@ -185,7 +188,7 @@ def certify(
 
 
 def _worst(tests: Iterable[_Test]) -> _Test:
-    """Return the test with the largest p-value; one without any counts as larger."""
+    """Return the test with the largest p-value; none at all counts as larger."""
     return max(tests, key=lambda test: math.inf if test.p is None else test.p)
 
 
@@ -204,7 +207,8 @@ def _test(run: ScoredRun, other: ScoredRun, rows: PerRow, others: PerRow, margin
         if not len(drawn):
             return _Test(member, difference, None, lambda level: None)
         p, error = resampled(drawn, margin).p, float(drawn.std())
-        needed = partial(certifying_means, sign * difference, error, len(rows), margin)
+        n = (len(rows), differing(rows, others))
+        needed = partial(certifying_means, sign * difference, error, *n, margin)
     return _Test(member, difference, p if alike(run.score, other.score) else None, needed)
 
 

@@ -348,7 +348,7 @@ def _comparison(
         test, estimate = "McNemar exact", paired_accuracies(rows, other_rows)
     else:
         test, estimate = "paired bootstrap", _resampled(scored.metric, rows, other_rows)
-    shown = _evidence(scored.metric, estimate, len(rows), margin)
+    shown = _evidence(scored.metric, estimate, rows, other_rows, margin)
     return Comparison(
         benchmark=scored.score.benchmark,
         protocol=scored.score.protocol,
@@ -378,9 +378,11 @@ def _comparison(
     )
 
 
-def _evidence(metric: Metric, estimate: Difference, n: int, margin: float) -> dict[str, Any]:
+def _evidence(
+    metric: Metric, estimate: Difference, rows: PerRow, others: PerRow, margin: float
+) -> dict[str, Any]:
     """Return the test of non-inferiority and the power of a comparison, by field."""
-    sign = int(metric.merit(1))
+    sign, n = int(metric.merit(1)), len(rows)
     if estimate.wins is not None and estimate.losses is not None:
         better, worse = (estimate.wins, estimate.losses)[::sign]
         counts = PairedCounts(0, better, worse, n - better - worse)
@@ -388,7 +390,7 @@ def _evidence(metric: Metric, estimate: Difference, n: int, margin: float) -> di
     elif len(estimate.resampled):
         differences = estimate.resampled
         test = noninferior.resampled(sign * differences, margin)
-        found = power.of_means(float(differences.std()), n)
+        found = power.of_means(float(differences.std()), n, differing(rows, others))
     else:
         return {}
     return {
@@ -414,7 +416,11 @@ def bootstrapped(metric: Metric, rows: PerRow, others: PerRow) -> Difference:
     fitting = fits(estimate.resampled, estimate.value)
     if len(rows) < FEWEST_ROWS or not fitting:
         estimate = replace(estimate, low=None, high=None)
-    differing = (rows != others).reshape(len(rows), -1).any(axis=1).sum()
-    if differing < FEWEST_ROWS or not fitting:
+    if differing(rows, others) < FEWEST_ROWS or not fitting:
         estimate = replace(estimate, resampled=estimate.resampled[:0])
     return estimate
+
+
+def differing(rows: PerRow, others: PerRow) -> int:
+    """Return on how many rows two runs differ in what makes the score."""
+    return int((rows != others).reshape(len(rows), -1).any(axis=1).sum())

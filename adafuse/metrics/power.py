@@ -4,7 +4,7 @@ import math
 from statistics import NormalDist
 from typing import NamedTuple
 
-from adafuse.metrics.intervals import RESAMPLES
+from adafuse.metrics.intervals import FEWEST_ROWS, RESAMPLES
 from adafuse.metrics.noninferior import OUTSIDE
 from adafuse.metrics.paired import PairedCounts
 
@@ -47,10 +47,14 @@ def of_accuracies(counts: PairedCounts) -> Power | None:
     return Power(100 * share if share <= differing / n else None, rows)
 
 
-def of_means(error: float, n: int) -> Power:
-    """Return the power of a test whose difference has this standard error, in points, of n rows."""
+def of_means(error: float, n: int, differing: int) -> Power:
+    """Return the power of a test whose difference has this standard error, in points, of n rows.
+
+    So many of them are `differing`; `rows` are enough for the bootstrap, which needs some of those.
+    """
     detectable = (_Z_LEVEL + _Z_POWER) * error
-    return Power(detectable, math.ceil(n * (detectable / TARGET) ** 2))
+    rows = math.ceil(n * (detectable / TARGET) ** 2)
+    return Power(detectable, max(rows, _fewest(n, differing)))
 
 
 def certifying_accuracies(counts: PairedCounts, margin: float, level: float) -> int | None:
@@ -69,12 +73,20 @@ def certifying_accuracies(counts: PairedCounts, margin: float, level: float) -> 
     return math.ceil((math.sqrt(n) + math.sqrt(n + 2 / (gain + border))) ** 2 / 4)
 
 
-def certifying_means(gain: float, error: float, n: int, margin: float, level: float) -> int | None:
+def certifying_means(
+    gain: float, error: float, n: int, differing: int, margin: float, level: float
+) -> int | None:
     """Return the same for a difference in points with this standard error of `n` rows."""
     if gain <= -margin or level < 1 / (RESAMPLES + 1):
         return None
     variance = n * error**2
-    return math.ceil(_rows(gain + margin, variance, variance, level))
+    rows = math.ceil(_rows(gain + margin, variance, variance, level))
+    return max(rows, _fewest(n, differing))
+
+
+def _fewest(n: int, differing: int) -> int:
+    """Return how many rows have enough that differ for the bootstrap, if so many of `n` do."""
+    return math.ceil(FEWEST_ROWS * n / differing)
 
 
 def _rows(distance: float, tested: float, true: float, level: float) -> float:

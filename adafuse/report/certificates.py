@@ -6,7 +6,7 @@ from adafuse.config.config import Config
 from adafuse.metrics.certificate import Candidate
 from adafuse.metrics.intervals import FEWEST_ROWS
 from adafuse.metrics.score import CERTIFICATE, MANY_CUT
-from adafuse.report.tables import Table, escape, markdown_table, shown_p
+from adafuse.report.tables import Table, escape, markdown_table
 from adafuse.storage.parquet import read_metadata
 from adafuse.workflow.layout import ResultsLayout
 from adafuse.workflow.stamps import intact
@@ -73,7 +73,7 @@ def _row(test: Candidate) -> list[str]:
         escape(test.run),
         escape(test.against or ""),
         f"{test.difference:+.1f}",
-        "none" if test.p is None else shown_p(test.p),
+        "none" if test.p is None else f"{test.p:.4f}",
         "not tested" if test.level is None else f"{test.level:.4f}",
         "yes" if test.certified else "no",
         "" if test.rows_needed is None else f"{test.rows_needed:,}",

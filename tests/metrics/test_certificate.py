@@ -120,6 +120,8 @@ def test_runs_of_which_limits_cut_more_answers_are_not_certified() -> None:
     ]
     found = certify(["both"], MEMBERS, scores, order="sequence")
     assert (found.chosen, found.certified) == ("m", False)
+    others = certify(["both"], MEMBERS[::-1], scores, order="sequence")
+    assert others.candidates[0].against == found.candidates[0].against == "m"  # the better one
     assert (found.candidates[0].p, found.candidates[0].rows_needed) == (None, None)
     assert found.sentence.endswith(
         "; nothing was tested: limits cut more answers of one run, or many go beyond max_new_tokens"
@@ -404,8 +406,9 @@ def test_rows_that_nothing_can_certify_and_those_of_means() -> None:
     worse = PairedCounts(0, 5, 15, 980)
     assert certifying_accuracies(worse, 1.0, ALPHA) is None
     assert certifying_accuracies(PairedCounts(0, 9, 5, 986), 1.0, 0.0005) is None
-    assert certifying_means(-1.0, 1.0, 100, 1.0, ALPHA) is None
-    assert certifying_means(0.0, 1.0, 100, 1.0, 1 / 2000) is None
-    n = certifying_means(0.5, 2.0, 400, 1.0, ALPHA)
+    assert certifying_means(-1.0, 1.0, 100, 100, 1.0, ALPHA) is None
+    assert certifying_means(0.0, 1.0, 100, 100, 1.0, 1 / 2000) is None
+    assert certifying_means(30.0, 1.0, 400, 200, 1.0, ALPHA) == 100  # of which 50 differ
+    n = certifying_means(0.5, 2.0, 400, 400, 1.0, ALPHA)
     error = 2.0 * (400 / n) ** 0.5
     assert stats.norm.sf(1.645 - 1.5 / error) == pytest.approx(0.8, abs=1e-3)

@@ -168,9 +168,10 @@ def test_few_rows_that_differ_detect_nothing_and_none_say_nothing() -> None:
 
 def test_the_power_of_means_is_that_of_a_z_test() -> None:
     error = 1.5
-    found = power.of_means(error, 400)
+    found = power.of_means(error, 400, 400)
     assert stats.norm.sf(1.959964 - found.detectable / error) == pytest.approx(0.8, abs=1e-4)
     assert found.rows == np.ceil(400 * (found.detectable / 2) ** 2)
+    assert power.of_means(0.1, 400, 160).rows == 125  # of which 50 differ, as the bootstrap needs
 
 
 def compared(one, other, margin: float = 1.0) -> Comparison:
