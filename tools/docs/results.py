@@ -166,7 +166,7 @@ class RealResults:
                 shares = (f"{100 * count / len(pairs):.1f}" for count in counts)
                 rows.append([escape(benchmark), *shares])
         only = (f"only {escape(name)} right" for name in names)
-        head = ["benchmark", "both right", *only, "neither right", "the same answer"]
+        head = ["benchmark", "both right", *only, "neither right", "the same text"]
         return markdown_table(head, rows)
 
     def kept(self) -> str:
@@ -249,17 +249,19 @@ class RealResults:
         shards = sorted(self._shards(), key=lambda shard: str(shard["finished"]))
         jobs = [shard["job"] for shard in shards]
         ways = {name: sorted({str(job[name]) for job in jobs}) for name in jobs[0]}
-        commits = dict.fromkeys(shard["git"]["commit"][:12] for shard in shards)
+        changed = {shard["git"]["commit"] for shard in shards if shard["git"]["dirty"]}
+        found = dict.fromkeys(shard["git"]["commit"] for shard in shards)
+        commits = [commit[:12] + r" \*" * (commit in changed) for commit in found]
         days = dict.fromkeys([shards[0]["started"][:10], shards[-1]["finished"][:10]])
         versions = shards[-1]["versions"]
-        return {**ways, "days": [*days], "commits": [*commits], "versions": versions}
+        return {**ways, "days": [*days], "commits": commits, "versions": versions}
 
     def _cells(self) -> Iterator[tuple[str, str]]:
         return product(self.config.main_benchmarks, self.config.main_runs)
 
     def _shards(self) -> Iterator[dict[str, Any]]:
-        for cell in self._cells():
-            yield from read_metadata(self.layout.trace(*cell)).get("shards", ())
+        for trace in sorted(self.layout.traces.glob("*/*.parquet")):
+            yield from read_metadata(trace).get("shards", ())
 
     def _scored(self, benchmark: str, run: str) -> ScoredRun:
         return read_scored(self.layout.score(STRICT, benchmark, run))
