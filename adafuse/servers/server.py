@@ -63,8 +63,9 @@ class Step(NamedTuple):
                 more than 1, or to less than the likeliest of all ids have, as those of logits do.
         """
         ordered = sorted(logprobs.items(), key=lambda each: (-each[1], each[0]))[:top]
-        if not all(LEAST_LOGPROB < value <= 1e-3 for value in logprobs.values()):
-            raise Fault("a log-probability that is not one")
+        odd = [value for value in logprobs.values() if not LEAST_LOGPROB < value <= 1e-3]
+        if odd:
+            raise Fault(f"a log-probability of {odd[0]:g}" + "; logits?" * (odd[0] > 0))
         if len(ordered) < top or not logprobs.get(written, math.nan) <= 1e-3:
             raise Fault("log-probabilities are missing")
         total = math.fsum(map(math.exp, logprobs.values()))
