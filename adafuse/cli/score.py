@@ -200,6 +200,8 @@ def _print(totals: "Score", kept: int, named: bool) -> None:
         console.print(f"{totals.cut} ({totals.cut_share:.1f} %) cut by a limit")
     if totals.beyond:
         console.print(f"{totals.beyond} do not fit into max_new_tokens")
+    if totals.announced:
+        console.print(f"{totals.announced} end in a colon, where a stop string ended them")
     for name, detail in totals.details.items():
         console.print(f"{name}: {detail}", soft_wrap=True)
 

@@ -105,7 +105,7 @@ class Column:
 
 
 MANY_EMPTY = 5.0
-"""In percent; a larger share of empty answers is a warning."""
+"""In percent; a larger share of answers that are empty, or end in a colon, is a warning."""
 
 _WARNINGS: Sequence[tuple[Callable[[Score], float], float, str]] = (
     (
@@ -113,6 +113,12 @@ _WARNINGS: Sequence[tuple[Callable[[Score], float], float, str]] = (
         MANY_EMPTY,
         "{:.0f} % of the answers are empty; look at some in the trace explorer, and check stop"
         " and the prompt",
+    ),
+    (
+        lambda score: 100 * score.announced / score.n,
+        MANY_EMPTY,
+        "{:.0f} % of the answers end in a colon, where a stop string ended them; look at some in"
+        " the trace explorer, and check stop and the prompt",
     ),
     (
         lambda score: score.cut_share or 0.0,

@@ -435,3 +435,13 @@ def test_the_page_has_a_scorer_that_is_better_lower_and_is_not_refused(
     finally:
         SCORERS.pop("edit_rate", None)
     assert (score.main.value, score.missing, score.failed) == (pytest.approx(220 / 4), 1, 1)
+
+
+def test_texts_that_a_stop_string_ended_after_a_colon_are_counted() -> None:
+    texts = [
+        prediction("a", " The answer is: "),
+        prediction("b", "答えは：\u200b"),
+        prediction("c", "The answer is:", "eos"),
+        prediction("d", "At 10:30"),
+    ]
+    assert score_rows(ROWS, texts, "squad", **NAMES).announced == 2
