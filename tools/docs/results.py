@@ -26,7 +26,7 @@ from adafuse.metrics.measures import Cost, cost
 from adafuse.metrics.score import Score, ScoredRun, read_score, read_scored
 from adafuse.metrics.scorer import STRICT
 from adafuse.report.experiments import find_experiment, paired
-from adafuse.report.main_table import stored_table, to_markdown
+from adafuse.report.main_table import MANY_EMPTY, stored_table, to_markdown
 from adafuse.report.tables import (
     best_members_section,
     doubts,
@@ -239,10 +239,20 @@ class RealResults:
         share = "" if agreed is None else f", {agreed:.0f} %"
         return f"{spent.forwards / (spent.tokens / models):.2f}{share}"
 
-    def emptiest(self) -> Score:
-        """Return the score with the largest share of empty answers."""
+    def untold(self) -> str:
+        """Return how many texts hold no answer, where many end in a colon."""
         scores = [read_score(self.layout.score(STRICT, *cell)) for cell in self._cells()]
-        return max(scores, key=lambda score: score.empty / score.n)
+        many = [score for score in scores if 100 * score.announced / score.n > MANY_EMPTY]
+        benchmarks = list(dict.fromkeys(score.benchmark for score in many))
+        found = {
+            (score.run, score.benchmark): f"{score.empty}, {score.announced}" for score in scores
+        }
+        rows = [
+            [escape(run), *(found[run, name] for name in benchmarks)]
+            for run in self.config.main_runs
+            if self.config.runs[run].method not in SELECTIONS
+        ]
+        return markdown_table(["run", *map(escape, benchmarks)], rows)
 
     def made(self) -> dict[str, Any]:
         """Return how the rows were decoded: days, commits, versions, settings."""
