@@ -201,7 +201,7 @@ def _print(totals: "Score", kept: int, named: bool) -> None:
     if totals.beyond:
         console.print(f"{totals.beyond} do not fit into max_new_tokens")
     if totals.announced:
-        console.print(f"{totals.announced} end in a colon, where a stop string ended them")
+        console.print(f"{totals.announced} end in a colon, so that an answer may be missing")
     for name, detail in totals.details.items():
         console.print(f"{name}: {detail}", soft_wrap=True)
 

@@ -188,7 +188,7 @@ def certify(
 
 
 def _worst(tests: Iterable[_Test]) -> _Test:
-    """Return the test with the largest p-value; none at all counts as larger."""
+    """Return the test with the largest p-value; a test without one counts as larger."""
     return max(tests, key=lambda test: math.inf if test.p is None else test.p)
 
 

@@ -51,7 +51,7 @@ class Score:
     `primary` names the metric of the main table; `details` holds signatures and checksums. `cut`
     answers ended at a limit, which is not known (None) of texts without stop reasons;
     `within_budget` says that only what fits into max_new_tokens was scored, else `beyond` answers
-    were scored that do not fit. `announced` ones end in a colon, where a stop string ended them.
+    were scored that do not fit. `announced` ones end in a colon, before what they announce.
     """
 
     benchmark: str
@@ -151,8 +151,8 @@ def evaluate(
     if not scored:
         raise UserError(f"benchmark {benchmark!r}: all rows are excluded; exclude fewer")
     failed = {name for name, row in by_id.items() if row.get("stop_reason") == "error"}
-    texts = {name: _answer(row) for name, row in by_id.items() if name not in failed}
-    decoded = [by_id[row.id] for row in scored if row.id in by_id]
+    answers = {name: row["text"][row.get("thoughts") or 0 :] for name, row in by_id.items()}
+    texts = {name: text for name, text in answers.items() if name not in failed}
     examples = [Prediction(row.id, texts.get(row.id, ""), row.answers) for row in scored]
     judgement = chosen.score(protocol, examples)
     if is_outside(chosen):
@@ -168,16 +168,16 @@ def evaluate(
         protocol=protocol,
         n=len(scored),
         excluded=len(rows) - len(scored),
-        missing=len(scored) - len(decoded),
+        missing=sum(row.id not in by_id for row in scored),
         empty=sum(row.id in texts and not trimmed(texts[row.id]) for row in scored),
         failed=sum(row.id in failed for row in scored),
         metrics=_enough(chosen, judgement.metrics, len(scored)),
         primary=chosen.primary.name,
         details=judgement.details | ({NEVER_RIGHT: never} if never else {}),
-        cut=_cut(decoded),
+        cut=_cut([by_id[row.id] for row in scored if row.id in by_id]),
         within_budget=within_budget,
-        beyond=sum(row.get("fits") is not None for row in decoded),
-        announced=sum(map(_announces, decoded)),
+        beyond=sum(by_id.get(row.id, {}).get("fits") is not None for row in scored),
+        announced=sum(_announces(row.text) for row in examples),
     )
     return ScoredRun(score, judgement.outcomes)
 
@@ -240,18 +240,13 @@ def _fitting(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**row, "text": text, "fits": None, "stop_reason": "length"}
 
 
-def _answer(row: Mapping[str, Any]) -> str:
-    """Return what follows the thoughts."""
-    return str(row["text"][row.get("thoughts") or 0 :])
-
-
 def _cut(predictions: Sequence[Mapping[str, Any]]) -> int | None:
     reasons = [row.get("stop_reason") for row in predictions]
     return reasons.count("length") if reasons and all(reasons) else None
 
 
-def _announces(row: Mapping[str, Any]) -> bool:
-    return row.get("stop_reason") == "stop" and trimmed(_answer(row)).endswith((":", "\uff1a"))
+def _announces(text: str) -> bool:
+    return trimmed(text).rstrip("*_").endswith((":", "\uff1a"))  # "**Answer:**", too
 
 
 def _enough(scorer: Scorer, metrics: Mapping[str, Estimate], n: int) -> dict[str, Estimate]:

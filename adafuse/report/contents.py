@@ -43,8 +43,9 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
     So is what the configuration does not ask for (any more), though it may still be there.
 
     `options` are those of each run in words; `significant` counts the tests that find a difference,
-    `noninferior` those that only show that a run is not inferior; `figures` are titles by SVG file,
-    whose numbers are in a CSV file beside it.
+    `noninferior` those that only show that a run is not inferior, `little` those of them with a
+    margin that is large beside the score; `figures` are titles by SVG file, whose numbers are in a
+    CSV file beside it.
     """
     config, layout = results.config, results.layout
     pairs = [(benchmark, run) for benchmark, runs in results.runs.items() for run in runs]
@@ -54,6 +55,7 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
     experiments = config.shown_experiments.items()
     figures = {layout.experiment(name, "svg"): section.title for name, section in experiments}
     compared = read_comparisons(_text(layout, "comparison.csv"))
+    small = [test for test in compared if test.noninferior and not test.significant]
     tables = {protocol: stored_table(config, protocol) for protocol in config.protocols}
     return {
         "note": config.note,
@@ -67,7 +69,8 @@ def read_contents(results: StoredResults) -> dict[str, Any]:
             for name, run in config.runs.items()
         },
         "significant": sum(test.significant for test in compared),
-        "noninferior": sum(test.noninferior and not test.significant for test in compared),
+        "noninferior": len(small),
+        "little": sum(bool(test.doubt) for test in small),
         "compared": compared,
         "texts": _texts(layout, config.protocols),
         "costs": [

@@ -117,8 +117,8 @@ _WARNINGS: Sequence[tuple[Callable[[Score], float], float, str]] = (
     (
         lambda score: 100 * score.announced / score.n,
         MANY_EMPTY,
-        "{:.0f} % of the answers end in a colon, where a stop string ended them; look at some in"
-        " the trace explorer, and check stop and the prompt",
+        "{:.0f} % of the answers end in a colon; look at some in the trace explorer, and check"
+        " stop and the prompt",
     ),
     (
         lambda score: score.cut_share or 0.0,

@@ -437,11 +437,9 @@ def test_the_page_has_a_scorer_that_is_better_lower_and_is_not_refused(
     assert (score.main.value, score.missing, score.failed) == (pytest.approx(220 / 4), 1, 1)
 
 
-def test_texts_that_a_stop_string_ended_after_a_colon_are_counted() -> None:
-    texts = [
-        prediction("a", " The answer is: "),
-        prediction("b", "答えは：\u200b"),
-        prediction("c", "The answer is:", "eos"),
-        prediction("d", "At 10:30"),
-    ]
+def test_texts_that_end_in_a_colon_are_counted() -> None:
+    given = {"a": " The answer is: ", "b": "答えは：\u200b", "c": "**Answer:**", "d": "At 10:30"}
+    texts = [prediction(name, text) for name, text in given.items()]
+    assert score_rows(ROWS, texts, "squad", **NAMES).announced == 3
+    texts[0] |= {"thoughts": len(given["a"])}
     assert score_rows(ROWS, texts, "squad", **NAMES).announced == 2

@@ -121,7 +121,7 @@ def test_many_empty_answers_are_a_warning_above_the_table() -> None:
 
 def test_many_answers_that_end_in_a_colon_are_a_warning() -> None:
     (warning,) = table(replace(score("qa", "one", 10, n=100), announced=6)).warnings
-    assert warning.startswith("one on qa: 6 % of the answers end in a colon, where a stop string")
+    assert warning.startswith("one on qa: 6 % of the answers end in a colon; look at some")
 
 
 def test_the_published_table_says_by_what_its_oracles_chose() -> None:

@@ -239,7 +239,7 @@ class RealResults:
         share = "" if agreed is None else f", {agreed:.0f} %"
         return f"{spent.forwards / (spent.tokens / models):.2f}{share}"
 
-    def untold(self) -> str:
+    def without_answer(self) -> str:
         """Return how many texts hold no answer, where many end in a colon."""
         scores = [read_score(self.layout.score(STRICT, *cell)) for cell in self._cells()]
         many = [score for score in scores if 100 * score.announced / score.n > MANY_EMPTY]
