@@ -100,7 +100,7 @@ def test_a_connection_without_another_request_is_closed(
     assert b"two\n" in read_until(connected, b"two\n")
     start = time.monotonic()
     assert connected.recv(1) == b""
-    assert OPEN / 2 < time.monotonic() - start < 10 * OPEN
+    assert OPEN / 2 < time.monotonic() - start < 30 * OPEN
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /fast HTTP/1.1\r\nHost: lo"])
@@ -110,7 +110,7 @@ def test_a_connection_on_which_no_request_comes_whole_is_closed(
     start = time.monotonic()
     connected.sendall(begun)
     assert connected.recv(1) == b""
-    assert time.monotonic() - start < 10 * OPEN
+    assert time.monotonic() - start < 30 * OPEN
 
 
 BODY = json.dumps({"prompt": "Who?", "max_tokens": 2}).encode()

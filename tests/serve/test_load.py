@@ -18,7 +18,7 @@ httpx = pytest.importorskip("httpx")
 pytestmark = pytest.mark.soak
 
 TOY_MATH = Path(__file__).parents[2] / "adafuse/toy/benchmarks/toy_math.jsonl"
-CLIENTS, MINUTES = 64, float(os.environ.get("ADAFUSE_SERVE_MINUTES", "1"))
+CLIENTS, BATCH, MINUTES = 64, 32, float(os.environ.get("ADAFUSE_SERVE_MINUTES", "1"))
 QUESTIONS = [json.loads(line)["question"] for line in TOY_MATH.read_text().splitlines()]
 PROMPTS = [f"Question: {question}\nLet's think step by step\n" for question in QUESTIONS]
 STOP = ["Question:"]
@@ -51,33 +51,34 @@ def test_64_clients_for_minutes_get_the_texts_of_generate(
     pair, tmp_path, record_testsuite_property
 ):
     def generated():
-        return pair.generate(PROMPTS, max_new_tokens=64, stop=STOP, batch_size=32)
+        return pair.generate(PROMPTS, max_new_tokens=64, stop=STOP, batch_size=BATCH)
 
     texts = dict(zip(PROMPTS, [result.text for result in generated()], strict=True))
-    sizes, throughputs, costs = [], [], []
+    sizes, together, throughputs, costs = [], [], [], []
 
-    async def ask(url, process):
+    async def ask(server, process):
         """Ask for a phase; return how many prompts were answered, and in how many seconds."""
         end, answered = time.monotonic() + 60 * MINUTES / PHASES, []
 
         async def watch():
             while time.monotonic() < end:
                 sizes.append(process.memory_info().rss)
+                together.append(await asyncio.to_thread(server.gauge, "adafuse_running"))
                 await asyncio.sleep(1)
 
         rngs = [random.Random(n) for n in range(CLIENTS)]
-        clients = [asking(url, rng, end, texts, answered) for rng in rngs]
+        clients = [asking(server.url, rng, end, texts, answered) for rng in rngs]
         await asyncio.gather(watch(), *clients)
         return len(answered), answered[-1] - answered[0]
 
-    with started(tmp_path, "--batch-size", "32", "--max-waiting", "500") as server:
+    with started(tmp_path, "--batch-size", str(BATCH), "--max-waiting", "500") as server:
         process, own = psutil.Process(server.process.pid), psutil.Process()
         for _ in range(PHASES):
             generating = time.perf_counter(), cpu_seconds(own)
             generated()
             generating = time.perf_counter() - generating[0], cpu_seconds(own) - generating[1]
             before = cpu_seconds(process)
-            count, seconds = in_a_thread(asyncio.run, ask(server.url, process))
+            count, seconds = in_a_thread(asyncio.run, ask(server, process))
             serving = seconds, cpu_seconds(process) - before
             more = len(PROMPTS) / count
             throughputs.append(generating[0] / serving[0] / more)
@@ -87,9 +88,10 @@ def test_64_clients_for_minutes_get_the_texts_of_generate(
     middle = len(sizes) // 3
     assert max(sizes[middle:]) < 1.1 * max(sizes[: middle or 1])
     record_testsuite_property("served / generated, in prompts per second", sorted(throughputs))
-    # Other tests run beside this one: what is asserted is the work, which shared caches make a
-    # tenth more or less.
-    assert statistics.median(costs) < 4 / 3, (costs, throughputs)
+    # Other tests run beside this one: a core's seconds buy less work there, so that they are only
+    # compared coarsely.
+    assert statistics.median(together) > BATCH / 2, together
+    assert statistics.median(costs) < 2, (costs, throughputs)
 
 
 def cpu_seconds(process):

@@ -118,7 +118,7 @@ def test_what_is_half_sent_ends_soon_and_holds_up_no_end(tmp_path, monkeypatch):
         time.sleep(0.3)
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 8  # where it waited for them: 10
         for connection in (*late, *kept):
             connection.close()
 
