@@ -1,7 +1,8 @@
 """`adafuse fit`: what is learned from development rows, a gate or a certificate."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -101,12 +102,13 @@ def fit(
 
     The output is a gate. To use it, add --option fusion=learned and
     --option gate=FILE to `adafuse generate`, or both to a run's options.
-    After an interruption, the same command goes on with what is decoded.
 
     With --certify, the output is a certificate that the method, with its
     options, scores less than --margin points below the best of the models. If
     it does score less, a certificate is written with a chance of at most
     --alpha. Use rows that were used for nothing else.
+
+    After an interruption, the same command goes on with what is decoded.
     """
     from adafuse.metrics.compare import MARGIN
     from adafuse.metrics.noninferior import LEVEL
@@ -121,13 +123,13 @@ def fit(
     development = read_development(rows, fields_of(field), template, scorer, *settings)
     check_writable(out, rows)
     decoding = {"method": method, **options, **development.settings}
-    kept = None if certify else _kept(out, rows, Asked.of(models, None, decoding))
-    with load(models, threads=threads) as ensemble:
-        if kept is None:
+    kept = _kept(out, rows, Asked.of(models, None, decoding))
+    with load(models, threads=threads) as ensemble, _until_written(kept):
+        if certify:
             limits = margin or MARGIN, alpha or LEVEL
-            _certify(ensemble, development, method, options, out, *limits)
+            _certify(ensemble, development, method, options, out, kept, *limits)
         else:
-            _fit_gate(ensemble, development, method, options, out, objective or "reward", kept)
+            _fit_gate(ensemble, development, method, options, out, kept, objective or "reward")
 
 
 def _check_mode(certify: bool, fits: Mapping[str, Any], certifies: Mapping[str, Any]) -> None:
@@ -143,7 +145,7 @@ def _check_mode(certify: bool, fits: Mapping[str, Any], certifies: Mapping[str, 
 
 
 def _kept(out: Path, rows: Path, asked: Asked) -> "Kept":
-    """Return where finished texts stay until the gate is written: in a file beside it."""
+    """Return where finished texts stay until `out` is written: in a file beside it."""
     from adafuse.development.gate_fitting import Kept
     from adafuse.storage.files import check_writable
 
@@ -153,12 +155,24 @@ def _kept(out: Path, rows: Path, asked: Asked) -> "Kept":
     return Kept(file, asked.same)
 
 
+@contextmanager
+def _until_written(kept: "Kept") -> Iterator[None]:
+    """Delete what was kept once the file is written; say so if it was not."""
+    try:
+        yield
+        kept.file.unlink(missing_ok=True)
+    finally:
+        if kept.file.exists():
+            typer.echo("stopped; the same command goes on with what is decoded", err=True)
+
+
 def _certify(
     ensemble: "Ensemble",
     rows: "Development",
     method: str,
     options: Mapping[str, Any],
     out: Path,
+    kept: "Kept",
     margin: float,
     alpha: float,
 ) -> None:
@@ -166,7 +180,9 @@ def _certify(
     from adafuse.storage.files import write_text
 
     candidates = {method: (method, options)}
-    found, failed = certify_methods(ensemble, rows, candidates, alpha=alpha, margin=margin)
+    found, failed = certify_methods(
+        ensemble, rows, candidates, alpha=alpha, margin=margin, kept=kept
+    )
     record = {**asdict(found), "exact": found.exact, "sentence": found.sentence}
     record |= {"options": options, "rows": rows.name, "scorer": rows.scorer}
     write_text(out, json_text(record, indent=2) + "\n")
@@ -181,20 +197,15 @@ def _fit_gate(
     method: str,
     options: Mapping[str, Any],
     out: Path,
-    objective: str,
     kept: "Kept",
+    objective: str,
 ) -> None:
     from adafuse.development.gate_file import write_gate
     from adafuse.development.gate_fitting import fit as fitted
 
     kind: Any = objective  # checked there
-    try:
-        gate = fitted(ensemble, [rows], method=method, objective=kind, kept=kept, **options)
-        write_gate(out, gate)
-        kept.file.unlink(missing_ok=True)
-    finally:
-        if kept.file.exists():
-            typer.echo("stopped; the same command goes on with what is decoded", err=True)
+    gate = fitted(ensemble, [rows], method=method, objective=kind, kept=kept, **options)
+    write_gate(out, gate)
     about = f"{counted(gate.fitted.rounds, 'round')} of {counted(gate.fitted.rows, 'row')}"
     if gate.fitted.penalty is None:
         typer.echo(

@@ -20,7 +20,6 @@ from adafuse.metrics.intervals import Estimate
 from adafuse.metrics.score import ScoredRun, evaluate
 from adafuse.metrics.scorer import Metric
 from adafuse.records.result import Chat, Result
-from adafuse.results import Results
 from adafuse.storage.traces import result_columns
 
 FEW_ROWS = 50
@@ -103,13 +102,13 @@ def advise(
     """Decode development rows with each model and with all of them, and say what is worth it.
 
     Raises:
-        UserError: fewer than two models, or rows without answers.
+        UserError: fewer than two models, rows without answers, or a server that failed.
     """
     if len(ensemble.models) < 2:
         raise UserError("only one model was given, so there is nothing to fuse; give two or more")
     if not rows.prompts:
         raise UserError("there are no development rows; give some with answers")
-    clock, alone = [time.perf_counter()], list[Results]()
+    clock, alone = [time.perf_counter()], list[list[Result]]()
     for model in ensemble.models:
         alone.append(rows.decoded_by(Ensemble([model]), "single", {}))
         clock.append(time.perf_counter())
@@ -123,8 +122,8 @@ def _judged(
     ensemble: Ensemble,
     rows: Development,
     method: str,
-    alone: Sequence[Results],
-    fused: Results,
+    alone: Sequence[Sequence[Result]],
+    fused: Sequence[Result],
     seconds: Sequence[float],
 ) -> Advice:
     """Return what the texts of each model, and those of all together, come to."""
@@ -196,7 +195,7 @@ def _ends(results: Sequence[Result]) -> dict[str, float]:
 
 
 def _answers(
-    rows: Development, results: Sequence[Results], judged: Sequence[ScoredRun]
+    rows: Development, results: Sequence[Sequence[Result]], judged: Sequence[ScoredRun]
 ) -> tuple[Answered, ...]:
     """Return each row with its answers by each model and by all together."""
     asked = [p.turns[-1].content if isinstance(p, Chat) else p for p in rows.prompts]

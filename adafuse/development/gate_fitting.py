@@ -45,7 +45,6 @@ from adafuse.models.files import keys_now
 from adafuse.options import parse
 from adafuse.records.result import Chat, Prompt, Result, Round, as_text
 from adafuse.records.served import are_same
-from adafuse.results import Results
 from adafuse.storage.journal import Journal, digest_of
 from adafuse.storage.traces import result_columns, result_from
 from adafuse.tokenization.thoughts import Thoughts, shared_thoughts
@@ -89,10 +88,19 @@ class Development:
     def names(self) -> Sequence[str]:
         return self.ids or [str(number) for number, _ in enumerate(self.prompts, 1)]
 
-    def decoded_by(self, ensemble: Ensemble, method: str, options: Mapping[str, Any]) -> Results:
-        """Return what an ensemble writes after each prompt."""
-        settings = {**self.settings, "progress": self.progress}
-        return ensemble.generate(self.prompts, method=method, **settings, **options)
+    def decoded_by(
+        self,
+        ensemble: Ensemble,
+        method: str,
+        options: Mapping[str, Any],
+        kept: "Kept | None" = None,
+    ) -> list[Result]:
+        """Return what an ensemble writes after each prompt; what is `kept` is not decoded again.
+
+        Raises:
+            UserError: a setting that is not allowed, or a server that failed.
+        """
+        return Fitter(ensemble, method, options, kept)._decode(self, self.prompts, ())
 
 
 @dataclass(eq=False)
@@ -133,7 +141,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Fitter:
-    """Decodes development rows with the method that the gate is for, and finds out its cases."""
+    """Decodes development rows with a method, and finds out the cases of a gate for it."""
 
     ensemble: Ensemble
     method: str
@@ -229,7 +237,7 @@ class Fitter:
                 done = len(results)
                 if 10 * done // total > 10 * (done - 1) // total:
                     logger.info("%s: %d of %d texts decoded", rows.name, done, total)
-        self.ensemble.check_servers(before, "fit again")
+        self.ensemble.check_servers(before, "run again")
         return [results[number] for number in range(total)]
 
     def _known(self, journal: Journal | None) -> dict[int, Result]:

@@ -210,6 +210,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
 
     def _check(self, errors: Mapping[str, str], kind: str, requests: int) -> None:
         self._failed += len(errors)
+        self._ensemble.check_servers(0, "run again (what --use_cache keeps is not decoded again)")
         check_failures(errors, kind, requests, self._arguments.max_error_share)
 
 

@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from adafuse import Ensemble, UserError
+from adafuse.development.advice import advise
 from adafuse.development.certification import certify_methods
 from adafuse.development.gate_file import write_gate
-from adafuse.development.gate_fitting import Development, fit
+from adafuse.development.gate_fitting import Development, Kept, fit
+from adafuse.storage.journal import journal_rows
 from tests.development.test_advice import SETTINGS, outcomes, rows
+from tests.support.stand_in import ensemble, standing
 
 __all__ = ["rows"]
 
@@ -56,6 +59,26 @@ def test_rows_that_a_gate_was_fitted_on_are_refused_whatever_their_name(pair, ro
     write_gate(gate, fitted.model_copy(update={"fitted": old}))
     with pytest.raises(UserError, match=r"gate .* was fitted on rows 'few', whose scores"):
         certify_methods(pair, some(rows, 2, 4, "few"), learned)
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_server_that_fails_ends_it_and_what_is_decoded_is_kept(distributions, rows, tmp_path):
+    few, method = some(rows, 0, 3, "few"), {"fused": ("adafuse", {})}
+    kept = Kept(tmp_path / "certificate.json.journal", "these models")
+    with standing(distributions[0]) as one, standing(distributions[1]) as other:
+        both = ensemble(one, other)
+        # It lives until each model has written its texts.
+        other.fault = lambda body: "broken" if len(journal_rows(kept.file)) == 6 else None
+        failed = pytest.raises(UserError, match=rf"^the server {other.url} failed 9 .* run again")
+        with failed:
+            certify_methods(both, few, method, kept=kept)
+        assert len(journal_rows(kept.file)) == 6
+        with failed:
+            advise(both, few)
+        other.fault = lambda body: None
+        found = certify_methods(both, few, method, kept=kept)
+        assert len(journal_rows(kept.file)) == 9
+        assert found == certify_methods(both, few, method)
 
 
 def test_one_name_twice_and_no_rows_are_refused(pair, rows):

@@ -154,7 +154,7 @@ def test_a_server_that_fails_while_choices_are_tried_ends_the_fitting(distributi
         fitter._decode_rows(rows)
         left = iter([None] * (len(other.asked) - before + 1))  # enough for the rows themselves
         other.fault = lambda body: next(left, "broken")
-        with pytest.raises(UserError, match=rf"^the server {other.url} failed 9 .* fit again"):
+        with pytest.raises(UserError, match=rf"^the server {other.url} failed 9 .* run again"):
             fitter.cases(rows, "reward")
 
 

@@ -15,6 +15,7 @@ from adafuse.methods import METHODS
 from adafuse.records.result import Chat
 from tests.conftest import toy_path
 from tests.lm_eval.tasks import CHOICE, MODELS, QA, task, texts
+from tests.support.stand_in import standing
 from tests.support.tiny import random_model
 
 harness = pytest.importorskip("lm_eval", reason="needs adafuse[lm-eval]")
@@ -182,6 +183,21 @@ def test_requests_that_fail_are_empty_and_too_many_are_an_error(evaluate, tmp_pa
     assert texts(samples)[0]
     assert texts(samples)[1] == ""
     assert results["config"]["adafuse"]["failed_requests"] == 1
+
+
+@pytest.mark.usefixtures("no_pauses", "manager")
+@pytest.mark.parametrize(("kind", "asks"), [("generate_until", {}), ("loglikelihood", " She")])
+def test_a_server_that_fails_is_an_error_whatever_share_may_fail(distributions, kind, asks):
+    from lm_eval.api.instance import Instance
+
+    with standing(distributions[0]) as one, standing(distributions[1]) as other:
+        urls = f"{one.url}+{other.url}"
+        lm = AdaFuseLM(models=MODELS, server=urls, max_error_share=1, max_gen_toks=4)
+        requests = [Instance(kind, {}, (f"{n}. Who?", asks), 0, ("toy", n, 1)) for n in range(3)]
+        left = iter([None])
+        other.fault = lambda body: next(left, "broken")
+        with pytest.raises(UserError, match=rf"^the server {other.url} failed .* --use_cache"):
+            getattr(lm, kind)(requests)
 
 
 def test_likelihoods_that_fail_are_impossible(tmp_path, manager):

@@ -88,7 +88,7 @@ def test_64_clients_for_minutes_get_the_texts_of_generate(
     middle = len(sizes) // 3
     assert max(sizes[middle:]) < 1.1 * max(sizes[: middle or 1])
     record_testsuite_property("served / generated, in prompts per second", sorted(throughputs))
-    # Other tests run beside this one: a core's seconds buy less work there, so that they are only
+    # Other tests run beside this one, so that a core does more or less in a second: costs are only
     # compared coarsely.
     assert statistics.median(together) > BATCH / 2, together
     assert statistics.median(costs) < 2, (costs, throughputs)
