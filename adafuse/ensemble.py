@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -28,6 +28,8 @@ from adafuse.records.result import (
     as_prompt,
 )
 from adafuse.results import Results
+
+DecodedT = TypeVar("DecodedT", Result, Likelihood)
 
 _GREEDY = "decoding is greedy, and the same each time; leave it out"
 _ELSEWHERE = {
@@ -171,14 +173,19 @@ class Ensemble:
         served = [model for model in self.models if isinstance(model, ServedModel)]
         return [failure for model in served for failure in model.server.http.failures]
 
-    def check_servers(self, before: int, then: str) -> None:
-        """End if servers failed more often than `before`: what they left out would count as wrong.
+    def while_served(
+        self, results: Iterable[tuple[int, DecodedT]], then: str
+    ) -> Iterator[tuple[int, DecodedT]]:
+        """Yield results up to the first that a server's failure ended: it would count as wrong.
 
         Raises:
-            UserError: with the first such failure, and what to do `then`.
+            UserError: with that failure, and what to do `then`.
         """
-        if failures := self.server_failures[before:]:
-            raise UserError(f"{failures[0]}; see its log and {then}")
+        before = len(self.server_failures)
+        for number, result in results:
+            if result.error is not None and (failures := self.server_failures[before:]):
+                raise UserError(f"{failures[0]}; see its log and {then}")
+            yield number, result
 
     @property
     def at(self) -> Place:

@@ -14,10 +14,10 @@ ROOT = Path(adafuse.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 BUDGETS = {
-    "": 1267, "storage": 968, "records": 587, "servers": 1006, "tokenization": 1203, "models": 3681,
+    "": 1274, "storage": 968, "records": 587, "servers": 1006, "tokenization": 1203, "models": 3681,
     "engine": 2304, "decoding": 3004, "methods": 2383, "benchmarks": 765, "metrics": 3807,
-    "development": 1189, "config": 1347, "workflow": 5115, "report": 3367, "export": 639,
-    "bench": 555, "serve": 1805, "lm_eval": 529, "cli": 4304, "toy": 1,
+    "development": 1187, "config": 1347, "workflow": 5104, "report": 3367, "export": 639,
+    "bench": 555, "serve": 1805, "lm_eval": 531, "cli": 4304, "toy": 1,
 }  # fmt: skip
 """The most lines of each room, and of the files at the top: before adding, look for what to remove.
 

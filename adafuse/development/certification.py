@@ -33,7 +33,7 @@ def certify_methods(
 
     With order `preference` and `half` the models are candidates, too. The members of the
     certificate are the models' names. Beside it is a sentence on each run of which rows failed.
-    Texts are read from, and added to, what is `kept` of the same call.
+    Texts that an earlier such call has `kept` are not decoded again; new ones are added to them.
 
     Raises:
         UserError: fewer than two models, the same model twice, no rows, a candidate's gate that

@@ -100,7 +100,7 @@ class Development:
         Raises:
             UserError: a setting that is not allowed, or a server that failed.
         """
-        return Fitter(ensemble, method, options, kept)._decode(self, self.prompts, ())
+        return Fitter(ensemble, method, options, kept).decode(self, self.prompts, ())
 
 
 @dataclass(eq=False)
@@ -164,7 +164,7 @@ class Fitter:
         ]
         logger.info("%s: %d other choices are tried", rows.name, len(choices))
         prompts = [rows.prompts[row] for row, _, _ in choices]
-        tried = self._decode(rows, prompts, guides, with_rounds=False)
+        tried = self.decode(rows, prompts, guides, with_rounds=False)
         owners = [*range(len(base)), *(row for row, _, _ in choices)]
         worth, points = _worth(rows, owners, [*base, *tried])
         found: dict[tuple[int, int], dict[CandidateKey, float]] = defaultdict(dict)
@@ -204,12 +204,12 @@ class Fitter:
         return shared_thoughts(models, prompt, [model.prompt_ids(prompt) for model in models])
 
     def _decode_rows(self, rows: Development, guides: Guides = ()) -> list[Result]:
-        results = self._decode(rows, rows.prompts, guides)
+        results = self.decode(rows, rows.prompts, guides)
         if failed := failures(results, rows.name):
             logger.warning("%s: %s", rows.name, failed)
         return results
 
-    def _decode(
+    def decode(
         self,
         rows: Development,
         prompts: Sequence[Prompt],
@@ -217,7 +217,7 @@ class Fitter:
         *,
         with_rounds: bool = True,
     ) -> list[Result]:
-        total, before = len(prompts), len(self.ensemble.server_failures)
+        total = len(prompts)
         journal = self.kept.journal(prompts, guides) if self.kept else None
         with journal or nullcontext():
             results = self._known(journal)
@@ -226,9 +226,8 @@ class Fitter:
                     "%s: %d of %d texts were decoded before", rows.name, len(results), total
                 )
             left = [number for number in range(total) if number not in results]
-            stream = self._stream(
-                rows, [prompts[n] for n in left], guides and [guides[n] for n in left]
-            )
+            asked = [prompts[n] for n in left], guides and [guides[n] for n in left]
+            stream = self.ensemble.while_served(self._stream(rows, *asked), "run again")
             for index, result in with_bar(stream, len(left), rows.progress):
                 number = left[index]
                 results[number] = result if with_rounds else replace(result, rounds=())
@@ -237,7 +236,6 @@ class Fitter:
                 done = len(results)
                 if 10 * done // total > 10 * (done - 1) // total:
                     logger.info("%s: %d of %d texts decoded", rows.name, done, total)
-        self.ensemble.check_servers(before, "run again")
         return [results[number] for number in range(total)]
 
     def _known(self, journal: Journal | None) -> dict[int, Result]:

@@ -141,6 +141,7 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
         stream = self._ensemble.loglikelihoods(
             pairs, batch_size=self._arguments.batch_size, engine=self._arguments.engine
         )
+        stream = self._ensemble.while_served(stream, _RUN_AGAIN)
         scores: dict[int, tuple[float, bool]] = {}
         errors: dict[str, str] = {}
         for number, likelihood in tqdm(stream, total=len(pairs), unit="text", disable=None):
@@ -201,19 +202,20 @@ class AdaFuseLM(LM):  # type: ignore[misc]  # the harness has no types
     def _stream(
         self, limits: GenerationLimits, group: Sequence[Instance]
     ) -> Iterator[tuple[int, Result]]:
-        return self._ensemble.stream(
+        stream = self._ensemble.stream(
             [read_prompt(request.args[0]) for request in group],
             **asdict(limits),
             **self._arguments.model_dump(include={"method", "max_rounds", "batch_size", "engine"}),
             **self._method.options.model_dump(),
         )
+        return self._ensemble.while_served(stream, _RUN_AGAIN)
 
     def _check(self, errors: Mapping[str, str], kind: str, requests: int) -> None:
         self._failed += len(errors)
-        self._ensemble.check_servers(0, "run again (what --use_cache keeps is not decoded again)")
         check_failures(errors, kind, requests, self._arguments.max_error_share)
 
 
+_RUN_AGAIN = "run again (what --use_cache keeps is not decoded again)"
 NO_CHOICE = "every choice has probability 0 under one of the models or another"
 
 

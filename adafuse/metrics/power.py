@@ -50,7 +50,7 @@ def of_accuracies(counts: PairedCounts) -> Power | None:
 def of_means(error: float, n: int, differing: int) -> Power:
     """Return the power of a test whose difference has this standard error, in points, of n rows.
 
-    `differing` of them differ. `rows` are never fewer than the bootstrap needs.
+    On `differing` of them the scores differ. `rows` are never fewer than the bootstrap needs.
     """
     detectable = (_Z_LEVEL + _Z_POWER) * error
     rows = math.ceil(n * (detectable / TARGET) ** 2)

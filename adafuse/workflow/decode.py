@@ -382,18 +382,7 @@ def ensemble_decoder(
         **job.settings.model_dump(),
         **job.options,
     )
-    return _while_served(results, ensemble)
-
-
-def _while_served(
-    results: Iterator[tuple[int, Result]], ensemble: "Ensemble"
-) -> Iterator[tuple[int, Result]]:
-    """End with the first row that failed because of a server: it would count as a wrong answer."""
-    before = len(ensemble.server_failures)
-    for number, result in results:
-        if result.error is not None:
-            ensemble.check_servers(before, "run again: rows that are done are kept")
-        yield number, result
+    return ensemble.while_served(results, "run again: rows that are done are kept")
 
 
 def fit_gate(job: DecodeJob, rows: Sequence[PreparedRow], scorer: str, out: Path) -> "FittedGate":

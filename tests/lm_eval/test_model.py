@@ -198,6 +198,9 @@ def test_a_server_that_fails_is_an_error_whatever_share_may_fail(distributions, 
         other.fault = lambda body: next(left, "broken")
         with pytest.raises(UserError, match=rf"^the server {other.url} failed .* --use_cache"):
             getattr(lm, kind)(requests)
+        assert len(lm._ensemble.server_failures) == 1, (
+            "a server that is gone is not waited for again"
+        )
 
 
 def test_likelihoods_that_fail_are_impossible(tmp_path, manager):
